@@ -10,6 +10,7 @@
 //! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
+mod finish;
 mod large;
 mod options;
 mod output;
@@ -24,24 +25,18 @@ use codec::{Compressor, KeyHash, Writer, hash_key};
 use data::{BoundRef, ClusteringComparator, DeletionTime, Item, Marker, RowBuilder, RowRef};
 use rt::Fs;
 use schema::Table;
-use sst_format::checksums::{
-    BlockChecksummer, CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, encode_digest,
-};
+use sst_format::checksums::CHECKSUM_BLOCK;
 use sst_format::clustering::{Prefix, PrefixKind};
-use sst_format::component::encode_toc;
-use sst_format::compression_info::CHUNK_CRC_BYTES;
 use sst_format::header::SerializationHeader;
 use sst_format::index::{IndexInfo, PromotedBuilder};
 use sst_format::row_write::{
     EncodeScratch, RowKind, encode_marker, encode_partition_end, encode_partition_header,
     encode_row,
 };
-use sst_format::statistics::{Partitioner, Statistics};
-use sst_format::stats_collector::FileFacts;
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
-    BloomFilter, Component, CompressionInfo, Descriptor, EncodingStats, FilterBuilder, FormatError,
-    StatsCollector, Version, WriteSchema,
+    BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector,
+    Version, WriteSchema,
 };
 use stdx::Token;
 
@@ -627,180 +622,4 @@ impl SstableWriter {
         self.data_length += length as u64;
         Ok(())
     }
-
-    /// Finishes the file set in the order of the module's list. `None` when no partition came: all
-    /// files are removed.
-    ///
-    /// # Errors
-    /// `Io`, `Unwritable`. Everything that was written is removed then as far as possible.
-    pub async fn finish(mut self) -> Result<Option<Written>> {
-        if self.partitions() == 0 {
-            self.abort().await;
-            return Ok(None);
-        }
-        let (fs, directory, descriptor) =
-            (self.fs.clone(), self.directory.clone(), self.descriptor);
-        match self.finish_files().await {
-            Ok(written) => Ok(Some(written)),
-            Err(e) => {
-                remove_all(&fs, &directory, descriptor).await;
-                Err(e)
-            }
-        }
-    }
-
-    async fn finish_files(&mut self) -> Result<Written> {
-        stdx::invariant!(!self.in_partition, "sstable writer: a partition is open");
-        if !self.chunk.is_empty() {
-            let length = self.chunk.len();
-            self.cut(0, length)?;
-            self.chunk.clear();
-        }
-        let none = FilterBuilder::new(BloomFilter::with_capacity(0, 1.0));
-        let filter = std::mem::replace(&mut self.filter, none).finish();
-        let data_length = self.data_length;
-        let partitions = self.partitions();
-        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
-        if let Some(tries) = &mut self.tries {
-            let index_at = self.index.length();
-            let done = tries.finish(&summary.first, &summary.last, &mut self.index);
-            if self.warm.has_been() {
-                // What all walks begin with.
-                self.index.keep_from(index_at);
-            }
-            done.map_err(|e| self.unwritable(e))?;
-        }
-        // 1. Data and Index.
-        let data = self.data.finish(Component::Data).await?;
-        let index = self.index.finish(index_component(self.options.version)).await?;
-        let mut lengths = vec![(Component::Data, data.length), (index.component, index.length)];
-        let mut rows = None;
-        if let Some(tries) = &mut self.tries {
-            let done = tries.rows.finish(Component::Rows).await?;
-            lengths.push((Component::Rows, done.length));
-            rows = Some(done);
-        }
-        let ratio = match self.compressor {
-            // Cassandra's ratio leaves the chunks' checksums out.
-            Some(_) => {
-                let checksums = self.offsets.len() as u64 * CHUNK_CRC_BYTES;
-                (data.length - checksums) as f64 / data_length.max(1) as f64
-            }
-            None => -1.0,
-        };
-        let mut checksums = vec![data, index];
-        checksums.extend(rows);
-        // 2. The small components.
-        let mut small: Vec<(Component, Vec<u8>)> = Vec::new();
-        match &self.options.compression {
-            Some(c) => {
-                let info = CompressionInfo {
-                    algorithm: Some(c.algorithm),
-                    options: c.options.clone(),
-                    chunk_length: c.chunk_length,
-                    max_compressed_length: c.max_compressed_length,
-                    data_length,
-                    offsets: std::mem::take(&mut self.offsets),
-                };
-                let bytes = info.encode(self.options.version).map_err(|e| self.unwritable(e))?;
-                small.push((Component::CompressionInfo, bytes));
-            }
-            None => {
-                let chunks = std::mem::take(&mut self.chunk_crcs);
-                let crc = DataCrc { chunk_length: CHECKSUM_BLOCK as u32, chunks };
-                small.push((Component::Crc, crc.encode()));
-            }
-        }
-        small.push((Component::Digest, encode_digest(self.digest.value())));
-        if !filter.is_always_present() {
-            small.push((Component::Filter, filter.encode(self.options.version)));
-        }
-        let facts = FileFacts {
-            commit_log: std::mem::take(&mut self.options.commit_log),
-            originating_host: self.options.host,
-            level: self.options.level,
-            repaired_at: self.options.repaired_at,
-            pending_repair: self.options.pending_repair,
-            compression_ratio: ratio,
-            key_range: Some((summary.first.clone(), summary.last.clone())),
-        };
-        let (stats, cardinality) = std::mem::take(&mut self.stats).finish(facts);
-        let statistics = Statistics {
-            version: self.options.version,
-            partitioner: Partitioner::Murmur3,
-            bloom_fp_chance: self.options.bloom_fp_chance,
-            cardinality,
-            stats,
-            header: self.header.clone(),
-        };
-        small.push((Component::Statistics, statistics.encode().map_err(|e| self.unwritable(e))?));
-        let (first, last) = (codec::token_of(&summary.first), codec::token_of(&summary.last));
-        if !self.options.version.is_bti() {
-            small.push((Component::Summary, summary.encode().map_err(|e| self.unwritable(e))?));
-        }
-        let mut toc: Vec<Component> = lengths.iter().map(|(c, _)| *c).collect();
-        toc.extend(small.iter().map(|(c, _)| *c));
-        toc.extend([Component::Checksums, Component::Toc]);
-        let toc = encode_toc(&toc);
-        // Statistics has checksums of its own over all of it, and is rewritten alone: `repair_state`.
-        for (component, bytes) in small.iter().filter(|(c, _)| *c != Component::Statistics) {
-            checksums.push(BlockChecksummer::of(*component, bytes));
-        }
-        checksums.push(BlockChecksummer::of(Component::Toc, &toc));
-        let group = StorageGroup {
-            shard: self.options.shard,
-            shard_count: self.options.shard_count,
-            first,
-            last,
-            run: self.options.run,
-        };
-        small.push((Component::Checksums, Checksums { group, components: checksums }.encode()));
-        for (component, bytes) in &small {
-            self.write_small(*component, bytes).await?;
-            lengths.push((*component, bytes.len() as u64));
-        }
-        // 3. to 5.
-        self.fs.sync_dir(&self.directory).await?;
-        lengths.push((Component::Toc, toc.len() as u64));
-        let path = self.file(Component::Toc);
-        match self.options.held {
-            false => self.fs.write_atomic(&path, toc).await?,
-            true => {
-                let mut out = Output::create(&self.fs, &format!("{path}.tmp"), false).await?;
-                out.pending.extend_from_slice(&toc);
-                out.finish(Component::Toc).await?;
-                self.fs.sync_dir(&self.directory).await?;
-            }
-        }
-        let descriptor = self.descriptor;
-        Ok(Written {
-            descriptor,
-            components: lengths,
-            partitions,
-            data_length,
-            first,
-            last,
-            large: std::mem::take(&mut self.large),
-            warm: self.take_warm(),
-        })
-    }
-
-    async fn write_small(&self, component: Component, bytes: &[u8]) -> Result<()> {
-        let mut out = Output::create(&self.fs, &self.file(component), false).await?;
-        out.pending.extend_from_slice(bytes);
-        out.finish(component).await.map(|_| ())
-    }
-
-    /// Removes everything written so far.
-    pub async fn abort(self) {
-        let (fs, directory, descriptor) =
-            (self.fs.clone(), self.directory.clone(), self.descriptor);
-        drop(self);
-        remove_all(&fs, &directory, descriptor).await;
-    }
-}
-
-/// Best effort: what stays behind has no TOC.txt (or it went first) and is removed at the next start.
-async fn remove_all(fs: &Fs, directory: &str, descriptor: Descriptor) {
-    drop(crate::reader::remove_sstable(fs, directory, descriptor).await);
 }
