@@ -12,6 +12,7 @@ use types::{Comparator, CqlType};
 use super::{Args, Call, NativeFunction};
 use crate::error::PlanError;
 use crate::plan::BindEnv;
+use crate::term::place_in_hash_map;
 
 /// Deepest nesting of a document.
 const DEPTH_MAX: u32 = 64;
@@ -502,10 +503,11 @@ pub enum JsonColumn {
 /// The values of the columns in a document of INSERT JSON. Source: `Json.parseJson`.
 ///
 /// # Errors
-/// Not a JSON map, an unknown column, a value of another type.
+/// Not a JSON map, an unknown column, a value of another type: of several the one whose column comes first in
+/// Cassandra's hash map of all columns.
 pub fn columns_of<'c>(
     text: &str,
-    columns: impl Iterator<Item = (&'c str, &'c CqlType)>,
+    columns: impl ExactSizeIterator<Item = (&'c str, &'c CqlType)>,
     now_millis: i64,
 ) -> Result<Vec<JsonColumn>, PlanError> {
     let not_map = |why: &str| {
@@ -522,6 +524,8 @@ pub fn columns_of<'c>(
     let entries = fold_keys(&document);
     let mut used = vec![false; entries.len()];
     let mut found = Vec::new();
+    let mut wrong: Option<(u32, PlanError)> = None;
+    let columns_total = columns.len();
     for (name, ty) in columns {
         for ((key, _), used) in entries.iter().zip(&mut used) {
             *used |= key == name;
@@ -529,17 +533,24 @@ pub fn columns_of<'c>(
         found.push(match entries.iter().rfind(|(key, _)| key == name) {
             None => JsonColumn::Missing,
             Some((_, Json::Null)) => JsonColumn::Null,
-            Some((_, json)) => {
-                let value =
-                    from_json(ty, json, now_millis).map_err(|PlanError { message, .. }| {
-                        PlanError::invalid(match is_no_duration(&message) {
+            Some((_, json)) => match from_json(ty, json, now_millis) {
+                Ok(value) => JsonColumn::Value(value),
+                Err(PlanError { message, .. }) => {
+                    let place = place_in_hash_map(name.as_bytes(), columns_total);
+                    if wrong.as_ref().is_none_or(|(first, _)| place < *first) {
+                        let error = PlanError::invalid(match is_no_duration(&message) {
                             true => message,
                             false => format!("Error decoding JSON value for {name}: {message}"),
-                        })
-                    })?;
-                JsonColumn::Value(value)
-            }
+                        });
+                        wrong = Some((place, error));
+                    }
+                    JsonColumn::Missing
+                }
+            },
         });
+    }
+    if let Some((_, error)) = wrong {
+        return Err(error);
     }
     match entries.iter().zip(&used).find(|(_, used)| !**used) {
         None => Ok(found),

@@ -231,10 +231,10 @@ pub fn test_assignment(term: &Term, receiver: &Receiver<'_>, cx: &PlanContext<'_
     test(term, receiver, cx)
 }
 
-/// Where a Java `HashMap` of so many entries has a field of a user type, whose hash is that of the bytes of its
-/// name (`ByteBuffer.hashCode`): Cassandra tells fields of a literal in that order. Of one place the first comes
-/// first.
-fn place_in_hash_map(name: &[u8], entries: usize) -> u32 {
+/// Where a Java `HashMap` of so many entries has a field of a user type or a column, whose hash is that of the bytes
+/// of its name (`ByteBuffer.hashCode`): Cassandra tells fields of a literal in that order, and looks at the values of
+/// a JSON document so. Of one place the first comes first.
+pub(crate) fn place_in_hash_map(name: &[u8], entries: usize) -> u32 {
     // It grows when it is more than three quarters full.
     let places = entries.saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
     let next = |hash: u32, byte: &u8| {
