@@ -80,10 +80,7 @@ struct Open {
     /// By what the way goes on.
     next: u8,
     payload: Payload,
-    /// How many nodes are right below it, of those that are complete.
-    children: usize,
-    /// Most bytes that they take with all below them.
-    below: usize,
+    below: Below,
     /// Where in [`TrieWriter::complete`] what is below it begins.
     start: usize,
 }
@@ -110,12 +107,46 @@ enum NodeState {
     },
 }
 
-/// Most bytes of a node itself. `far`: its children are written.
-fn own_bytes_max(children: usize, far: bool, payload: &Payload) -> usize {
-    let transitions = match (children, far) {
-        (0, _) => 1,
-        (_, true) => children.saturating_mul(FAR_BYTES + 1).saturating_add(3),
-        (_, false) => children.saturating_mul(5).div_ceil(2).saturating_add(3),
+/// A branch of complete nodes, and where its uppermost lies once it is written.
+#[derive(Clone, Copy, Debug)]
+struct Branch {
+    from: usize,
+    to: usize,
+    position: u64,
+}
+
+/// Bytes of the last page that are written; 0: it is full, or there is none.
+fn used_of_page(at: u64, out: &[u8]) -> usize {
+    let position = at.saturating_add(out.len() as u64);
+    usize::try_from(position % PAGE_BYTES).unwrap_or(0)
+}
+
+/// The complete nodes right below another one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Below {
+    children: usize,
+    /// Most bytes that they take with all below them.
+    bytes_max: usize,
+    /// Most bytes of the last of them alone.
+    last_bytes_max: usize,
+    /// They are written, in other pages perhaps.
+    is_far: bool,
+}
+
+/// Most bytes of a node itself. Source: [`put_node`].
+fn own_bytes_max(below: Below, payload: &Payload) -> usize {
+    let count = below.children;
+    let transitions = match (count, below.last_bytes_max, payload.flags) {
+        (0, ..) => 1,
+        _ if below.is_far => count.saturating_mul(FAR_BYTES + 1).saturating_add(3),
+        // A node lies right behind its only child.
+        (1, 0..=15, 0) => 2,
+        (1, 0..=255, _) | (1, _, 0) => 3,
+        (1, ..) => 4,
+        _ => {
+            let bits = if below.bytes_max < 256 { 8 } else { 12 };
+            count.saturating_mul(bits).div_ceil(8).saturating_add(count).saturating_add(2)
+        }
     };
     transitions.saturating_add(usize::from(payload.length))
 }
@@ -132,8 +163,10 @@ pub struct TrieWriter {
     places: u64,
     /// Of nodes whose parent is being written: by what they are reached and where they lie.
     children: Vec<(u8, u64)>,
-    /// Ends of the branches below a node, reused.
-    ends: Vec<usize>,
+    /// Branches below a node whose children are written, the last first; reused.
+    branches: Vec<Branch>,
+    /// Of those that are not written yet: most bytes, and the place among them.
+    waiting: Vec<(u16, usize)>,
     distances: Vec<u64>,
 }
 
@@ -181,7 +214,7 @@ impl TrieWriter {
     fn open(&mut self) {
         let start = self.complete.len();
         let payload = Payload::NONE;
-        self.path.push(Open { next: 0, payload, children: 0, below: 0, start });
+        self.path.push(Open { next: 0, payload, below: Below::default(), start });
     }
 
     /// Completes the nodes below that depth.
@@ -189,10 +222,11 @@ impl TrieWriter {
         while self.path.len() > depth.saturating_add(1) {
             let Some(node) = self.path.pop() else { return };
             let Some(next) = self.path.last().map(|parent| parent.next) else { return };
-            let bytes_max = self.complete(&node, next, at, out);
-            if let Some(parent) = self.path.last_mut() {
-                parent.children = parent.children.saturating_add(1);
-                parent.below = parent.below.saturating_add(bytes_max);
+            let (own, bytes_max) = self.complete(&node, next, at, out);
+            if let Some(Open { below, .. }) = self.path.last_mut() {
+                below.children = below.children.saturating_add(1);
+                below.bytes_max = below.bytes_max.saturating_add(bytes_max);
+                below.last_bytes_max = own;
             }
         }
     }
@@ -207,53 +241,74 @@ impl TrieWriter {
         Some(position)
     }
 
-    /// Completes a node, which is reached by `byte`: the most bytes that it takes with all below it. Its
+    /// Completes a node, which is reached by `byte`: the most bytes that it takes, alone and with all below it. Its
     /// children are written when it does not fit into a page with them.
-    fn complete(&mut self, node: &Open, byte: u8, at: u64, out: &mut Vec<u8>) -> usize {
-        let payload = node.payload;
-        let own = own_bytes_max(node.children, false, &payload);
-        let mut bytes_max = own.saturating_add(node.below);
-        if bytes_max > PAGE {
+    fn complete(&mut self, node: &Open, byte: u8, at: u64, out: &mut Vec<u8>) -> (usize, usize) {
+        let (payload, mut below) = (node.payload, node.below);
+        let mut own = own_bytes_max(below, &payload);
+        if own.saturating_add(below.bytes_max) > PAGE {
             self.write_children(node.start, at, out);
-            bytes_max = own_bytes_max(node.children, node.children > 0, &payload);
+            (below.bytes_max, below.is_far) = (0, below.children > 0);
+            own = own_bytes_max(below, &payload);
         }
+        let bytes_max = own.saturating_add(below.bytes_max);
         let size = self.complete.len().saturating_sub(node.start);
         let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         let state = NodeState::Waiting {
-            children: narrow(node.children),
+            children: narrow(below.children),
             size: narrow(size),
             bytes_max: narrow(bytes_max),
         };
         self.complete.push(Node { byte, payload, state });
-        bytes_max
+        (own, bytes_max)
     }
 
-    /// Writes the branches from `start` on, each of which remains as a node that is written.
+    /// Writes the branches from `start` on, each of which remains as a node that is written. The largest that fits
+    /// into the rest of the page is the next, so that little of pages is left empty.
     fn write_children(&mut self, start: usize, at: u64, out: &mut Vec<u8>) {
-        let mut ends = std::mem::take(&mut self.ends);
-        ends.clear();
-        let mut end = self.complete.len();
-        while end > start {
-            ends.push(end);
-            let last = end.saturating_sub(1);
-            end = match self.complete.get(last).map(|node| node.state) {
-                Some(NodeState::Waiting { size, .. }) => last.saturating_sub(usize::from(size)),
-                Some(NodeState::Written(_)) | None => last,
-            };
+        let mut branches = std::mem::take(&mut self.branches);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        branches.clear();
+        waiting.clear();
+        let mut to = self.complete.len();
+        while to > start {
+            let upmost = to.saturating_sub(1);
+            let mut branch = Branch { from: upmost, to, position: 0 };
+            match self.complete.get(upmost).map(|node| node.state) {
+                Some(NodeState::Waiting { size, bytes_max, .. }) => {
+                    branch.from = upmost.saturating_sub(usize::from(size));
+                    waiting.push((bytes_max, branches.len()));
+                }
+                Some(NodeState::Written(position)) => branch.position = position,
+                None => {}
+            }
+            to = branch.from;
+            branches.push(branch);
         }
-        let (mut from, mut kept) = (start, start);
-        for end in ends.iter().rev() {
-            let position = self.write_in_page(from, *end, at, out);
-            from = *end;
-            let byte = self.complete.get(end.saturating_sub(1)).map_or(0, |node| node.byte);
+        waiting.sort_unstable();
+        while let Some(largest) = waiting.len().checked_sub(1) {
+            let room = PAGE.saturating_sub(used_of_page(at, out));
+            let fitting = waiting.partition_point(|(bytes_max, _)| usize::from(*bytes_max) <= room);
+            // Where none fits, the largest begins the next page.
+            let (_, next) = waiting.remove(fitting.checked_sub(1).unwrap_or(largest));
+            if let Some(Branch { from, to, .. }) = branches.get(next).copied() {
+                let position = self.write_in_page(from, to, at, out);
+                if let Some(branch) = branches.get_mut(next) {
+                    branch.position = position;
+                }
+            }
+        }
+        let mut kept = start;
+        for Branch { to, position, .. } in branches.iter().rev() {
+            let byte = self.complete.get(to.saturating_sub(1)).map_or(0, |node| node.byte);
             if let Some(place) = self.complete.get_mut(kept) {
-                let state = NodeState::Written(position);
+                let state = NodeState::Written(*position);
                 *place = Node { byte, payload: Payload::NONE, state };
             }
             kept = kept.saturating_add(1);
         }
         self.complete.truncate(kept);
-        self.ends = ends;
+        (self.branches, self.waiting) = (branches, waiting);
     }
 
     /// Writes a branch, the nodes `from..to`, that fits into a page into this page or the next one: where
@@ -264,8 +319,7 @@ impl TrieWriter {
             Some(NodeState::Written(position)) => return position,
             None => 0,
         };
-        let position = at.saturating_add(out.len() as u64);
-        let used = usize::try_from(position % PAGE_BYTES).unwrap_or(0);
+        let used = used_of_page(at, out);
         if used > 0 && used.saturating_add(bytes_max) > PAGE {
             out.resize(out.len().saturating_add(PAGE.saturating_sub(used)), 0);
         }
@@ -408,6 +462,21 @@ mod tests {
         keys
     }
 
+    #[test]
+    fn little_of_pages_is_left_empty() {
+        for (count, length) in [(20_000, 4), (30_000, 4), (9_000, 3), (40_000, 5)] {
+            let (mut out, mut writer) = (Vec::new(), TrieWriter::default());
+            for key in &keys(count, 256, length) {
+                writer.add(key, Payload::new(15, &[1; 2]), 0, &mut out);
+            }
+            writer.finish(0, &mut out).unwrap();
+            // Nodes have no zeros but in distances of dense ones.
+            let ends = out.chunks(PAGE).map(|page| page.iter().rev().take_while(|b| **b == 0));
+            let empty: usize = ends.map(Iterator::count).sum();
+            assert!(empty * 20 < out.len(), "{count}: {empty} of {}", out.len());
+        }
+    }
+
     fn payload(i: usize) -> Payload {
         Payload::new(4, &(i as u32).to_be_bytes())
     }
@@ -503,23 +572,43 @@ mod tests {
             self.children.last_mut().unwrap().1.add(rest, payload);
         }
 
-        fn bytes_max(&self) -> usize {
+        /// Most bytes, alone and with all below it.
+        fn sizes(&self) -> (usize, usize) {
             if self.written.is_some() {
-                return 0;
+                return (0, 0);
             }
-            let far = self.children.iter().any(|(_, child)| child.written.is_some());
-            let own =
-                own_bytes_max(self.children.len(), far, &self.payload.unwrap_or(Payload::NONE));
-            own + self.children.iter().map(|(_, child)| child.bytes_max()).sum::<usize>()
+            let sizes: Vec<_> = self.children.iter().map(|(_, child)| child.sizes()).collect();
+            let below = Below {
+                children: sizes.len(),
+                bytes_max: sizes.iter().map(|(_, all)| all).sum(),
+                last_bytes_max: sizes.last().map_or(0, |(own, _)| *own),
+                is_far: self.children.iter().any(|(_, child)| child.written.is_some()),
+            };
+            let own = own_bytes_max(below, &self.payload.unwrap_or(Payload::NONE));
+            (own, own + below.bytes_max)
+        }
+
+        fn bytes_max(&self) -> usize {
+            self.sizes().1
         }
 
         /// Completes what is below it, then it, as keys behind it would.
         fn complete(&mut self, at: u64, out: &mut Vec<u8>) {
             self.children.iter_mut().for_each(|(_, child)| child.complete(at, out));
-            if self.bytes_max() > PAGE {
-                self.children.iter_mut().for_each(|(_, child)| {
-                    child.place(at, out);
-                });
+            if self.bytes_max() <= PAGE {
+                return;
+            }
+            let mut waiting: Vec<&mut Branch> = self.children.iter_mut().map(|(_, c)| c).collect();
+            waiting.retain(|child| child.written.is_none());
+            while !waiting.is_empty() {
+                let room = PAGE - (at as usize + out.len()) % PAGE;
+                let sizes = || waiting.iter().map(|child| child.bytes_max()).enumerate();
+                // Of equal ones that of the lower byte.
+                let largest = |most: usize| {
+                    sizes().filter(|(_, size)| *size <= most).min_by_key(|(_, s)| PAGE - s)
+                };
+                let (next, _) = largest(room).or_else(|| largest(PAGE)).unwrap();
+                waiting.remove(next).place(at, out);
             }
         }
 
