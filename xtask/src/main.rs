@@ -34,11 +34,11 @@ cargo xtask COMMAND
   perf copy [--rows 500000] [--rounds 3]
                     COPY of `helenus cqlsh` and of Cassandra's cqlsh against the same server;
                     CQLSH names the latter
-  perf cluster [--only start,schema,load,equal,contended,batch] [--rows 100000] [--seconds 10]
-               [--warm 10] [--cassandra-warm 60] [--repeat 3] [--rates 500,1000]
-               [--start-repeat 3] [--memory 1G] [--without-cassandra]
+  perf cluster [--only start,schema,load,lwt,equal,contended,scans,batch] [--rows 100000]
+               [--seconds 10] [--warm 10] [--cassandra-warm 60] [--repeat 3] [--rates 500,1000]
+               [--start-repeat 3] [--memory 1G] [--flush] [--without-cassandra]
                     three nodes of Helenus and of Cassandra, RF 3: QUORUM, conditional writes, one
-                    contended key, start
+                    contended key, whole tables, start
   perf replicated [--operations 50000] [--in-flight 64] [--memory 512M]
                     instructions and system calls of each of three nodes per QUORUM write, QUORUM
                     read and conditional insert (needs perf and its hardware counters)

@@ -128,16 +128,31 @@ pub fn data(home: &Path) -> PathBuf {
     home.join("cassandra/data/data")
 }
 
+/// Of the directories of a node.
+fn suffix(number: u16) -> String {
+    if number == 0 { String::new() } else { format!("-{number}") }
+}
+
+fn jmx_port(number: u16) -> u16 {
+    JMX_PORT + 100 * number
+}
+
 /// Runs `nodetool` on the node that is alone.
 pub fn nodetool(home: &Path, words: &[&str]) -> Result<String> {
+    nodetool_of(home, 0, words)
+}
+
+/// Runs `nodetool` on a node by its number.
+pub fn nodetool_of(home: &Path, number: u16, words: &[&str]) -> Result<String> {
     let base = home.join("cassandra");
+    let conf = base.join(format!("conf{}", suffix(number)));
     let output = Command::new(java()?)
         .args(EXPORTS.iter().map(|e| format!("--add-exports={e}=ALL-UNNAMED")))
         .args(OPENS.iter().map(|e| format!("--add-opens={e}=ALL-UNNAMED")))
         .arg("-cp")
-        .arg(format!("{}/conf:{}/lib/*", base.display(), base.display()))
-        .arg(format!("-Dcassandra.config=file://{}/conf/cassandra.yaml", base.display()))
-        .args(["org.apache.cassandra.tools.NodeTool", "-p", &JMX_PORT.to_string()])
+        .arg(format!("{}:{}/lib/*", conf.display(), base.display()))
+        .arg(format!("-Dcassandra.config=file://{}/cassandra.yaml", conf.display()))
+        .args(["org.apache.cassandra.tools.NodeTool", "-p", &jmx_port(number).to_string()])
         .args(words)
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -151,7 +166,7 @@ pub fn nodetool(home: &Path, words: &[&str]) -> Result<String> {
 /// here: trie memtables, BTI SSTables, unified compaction.
 pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
     let base = home.join("cassandra");
-    let suffix = if node.number == 0 { String::new() } else { format!("-{}", node.number) };
+    let suffix = suffix(node.number);
     let (conf, data) = (base.join(format!("conf{suffix}")), base.join(format!("data{suffix}")));
     let Node { address, seed, heap, .. } = node;
     let sync = match node.sync {
@@ -228,7 +243,7 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
         "-Dcassandra.skip_wait_for_gossip_to_settle=0",
         "-Dcassandra-foreground=yes",
     ]);
-    command.arg(format!("-Dcassandra.jmx.local.port={}", JMX_PORT + 100 * node.number));
+    command.arg(format!("-Dcassandra.jmx.local.port={}", jmx_port(node.number)));
     command.arg(format!("-Xms{heap}")).arg(format!("-Xmx{heap}"));
     command.arg(format!("-javaagent:{}", jamm.display()));
     command.arg(format!("-Dcassandra.config=file://{}/cassandra.yaml", conf.display()));

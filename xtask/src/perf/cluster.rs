@@ -4,7 +4,7 @@
 //! Those that are not measured are stopped by SIGSTOP. Section "load": QUORUM insert, read, mixed,
 //! and INSERT IF NOT EXISTS, 128 in flight. "equal": INSERT IF NOT EXISTS at offered rates.
 //! "batch": both again where both sync the commit log before each answer. "contended": one key.
-//! "schema": CREATE TABLE on one node alone and on three.
+//! "schema": CREATE TABLE on one node alone and on three. "scans": whole tables, also of RF 1.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::cassandra::Sync;
+use super::cluster_scans;
 use super::contended::{self, Contended};
 use super::load::{Figures, Latte, Length, Workload};
 use super::nodes::{Kind, Nodes};
@@ -62,11 +63,14 @@ struct Settings {
     /// `--memory` of each Helenus, heap of each Cassandra.
     memory: String,
     start_repeat: u32,
+    /// Whether rows of the section "scans" are on the disk when they are read.
+    flush: bool,
     cassandra: bool,
     sections: Vec<String>,
 }
 
-const SECTIONS: [&str; 7] = ["start", "schema", "load", "lwt", "equal", "contended", "batch"];
+const SECTIONS: [&str; 8] =
+    ["start", "schema", "load", "lwt", "equal", "contended", "scans", "batch"];
 /// CREATE TABLE, milliseconds, on one node alone and on three.
 const SCHEMA_MAX_MS: [f64; 2] = [20.0, 150.0];
 
@@ -81,6 +85,7 @@ impl Settings {
             rates: vec![500, 1000],
             memory: "1G".to_owned(),
             start_repeat: 3,
+            flush: false,
             cassandra: true,
             sections: SECTIONS.map(str::to_owned).to_vec(),
         };
@@ -88,6 +93,10 @@ impl Settings {
         while let Some(word) = words.next() {
             if *word == "--without-cassandra" {
                 s.cassandra = false;
+                continue;
+            }
+            if *word == "--flush" {
+                s.flush = true;
                 continue;
             }
             let value = words.next().with_context(|| format!("{word} needs a value"))?;
@@ -170,6 +179,18 @@ pub fn run(root: &Path, words: &[&str]) -> Result<bool> {
             report.write(&home)?;
         }
         stop(all)?;
+    }
+    if run.settings.has("scans") {
+        let mut all = run.started(Sync::Periodic)?;
+        let Settings { rows, repeat, flush, .. } = run.settings;
+        let [warm, cassandra_warm] =
+            [Kind::Helenus, Kind::Cassandra].map(|kind| Duration::from_secs(run.warm(kind, true)));
+        let plan = cluster_scans::Plan { rows, repeat, flush, warm, cassandra_warm };
+        cluster_scans::run(&mut all, &plan, &home, &mut report)?;
+        // What was found is kept also when one of them does not end as it should.
+        if let Err(error) = stop(all) {
+            println!("{error:#}");
+        }
     }
     if run.settings.has("batch") {
         let mut all = run.started(Sync::Batch)?;
@@ -501,7 +522,9 @@ mod tests {
         let some =
             Settings::parse(&["--only", "load,equal", "--rates", "5,6", "--without-cassandra"])
                 .unwrap();
-        assert!(some.has("equal") && !some.has("start") && !some.cassandra);
+        assert!(some.has("equal") && !some.has("start") && !some.cassandra && !some.flush);
+        let scans = Settings::parse(&["--flush", "--only", "scans"]).unwrap();
+        assert!(scans.flush && scans.has("scans") && !scans.has("batch"));
         assert_eq!(some.rates, [5, 6]);
         for wrong in [["--only", "everything"], ["--rows", "0"], ["--row", "1"], ["--rates", "x"]] {
             assert!(Settings::parse(&wrong).is_err(), "{wrong:?}");

@@ -47,6 +47,42 @@ pub fn answers(address: &str) -> bool {
     Client::connect(address, Duration::from_secs(2)).is_ok()
 }
 
+/// Rows of one answer.
+pub struct Page<'a> {
+    columns: usize,
+    count: u32,
+    cells: &'a [u8],
+}
+
+impl Page<'_> {
+    /// Calls `each` with the cells of every row; null is an empty one.
+    ///
+    /// # Errors
+    /// The page is shorter than it says, or what `each` returns.
+    pub fn each_row(&self, mut each: impl FnMut(&[&[u8]]) -> Result<()>) -> Result<()> {
+        let (mut at, mut row) = (0, Vec::with_capacity(self.columns));
+        for _ in 0..self.count {
+            row.clear();
+            for _ in 0..self.columns {
+                // A negative number is null.
+                let length = match number(self.cells, at)? {
+                    negative if negative > i32::MAX as u32 => 0,
+                    length => length as usize,
+                };
+                row.push(self.cells.get(at + 4..at + 4 + length).context("a short answer")?);
+                at += 4 + length;
+            }
+            each(&row)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> Result<u32> {
+    let bytes = bytes.get(at..at + 4).context("a short answer")?;
+    Ok(u32::from_be_bytes(bytes.try_into()?))
+}
+
 /// One connection, one request at a time.
 pub struct Client {
     stream: TcpStream,
@@ -76,8 +112,13 @@ impl Client {
 
     /// Runs a write that may be refused for a while, as more than a flush keeps up with is.
     pub fn write_patiently(&mut self, statement: &str) -> Result<()> {
+        self.write_patiently_at(statement, Level::One)
+    }
+
+    /// The same at any level.
+    pub fn write_patiently_at(&mut self, statement: &str, level: Level) -> Result<()> {
         let mut tries = 0;
-        while let Err(error) = self.query(statement) {
+        while let Err(error) = self.query_at(statement, level) {
             tries += 1;
             if tries > 600 {
                 return Err(error);
@@ -134,18 +175,24 @@ impl Client {
         })
     }
 
-    /// Executes a prepared SELECT without values at consistency ONE through all its pages; how many rows
-    /// came.
-    pub fn rows(&mut self, id: &[u8], page: u32) -> Result<u64> {
-        self.rows_with(id, page, || Ok(()))
-    }
-
-    /// As [`Client::rows`]; `each` is called after every page.
+    /// Executes a prepared SELECT without values at consistency ONE through all its pages; `each` is
+    /// called after every page. How many rows came.
     pub fn rows_with(
         &mut self,
         id: &[u8],
         page: u32,
         mut each: impl FnMut() -> Result<()>,
+    ) -> Result<u64> {
+        self.pages(id, Level::One, page, |_| each())
+    }
+
+    /// The same at any level; `each` is given the cells of every page.
+    pub fn pages(
+        &mut self,
+        id: &[u8],
+        level: Level,
+        page: u32,
+        mut each: impl FnMut(Page<'_>) -> Result<()>,
     ) -> Result<u64> {
         const SKIP_METADATA: u8 = 2;
         const PAGE_SIZE: u8 = 4;
@@ -157,32 +204,37 @@ impl Client {
             let mut body = u16::try_from(id.len())?.to_be_bytes().to_vec();
             body.extend_from_slice(id);
             let has_state = if state.is_empty() { 0 } else { PAGING_STATE };
-            body.extend_from_slice(&[0, Level::One as u8, SKIP_METADATA | PAGE_SIZE | has_state]);
+            body.extend_from_slice(&[0, level as u8, SKIP_METADATA | PAGE_SIZE | has_state]);
             body.extend_from_slice(&page.to_be_bytes());
             if !state.is_empty() {
                 body.extend_from_slice(&u32::try_from(state.len())?.to_be_bytes());
                 body.extend_from_slice(&state);
             }
             let (opcode, body) = self.ask(EXECUTE, &body)?;
-            let number = |at: usize| {
-                let bytes = body.get(at..at + 4).context("a short answer")?;
-                Ok::<u32, anyhow::Error>(u32::from_be_bytes(bytes.try_into()?))
-            };
             if opcode == ERROR {
                 bail!("{}", String::from_utf8_lossy(body.get(6..).unwrap_or_default()));
             }
-            // Kind "rows", flags, number of columns, the state, number of rows.
-            let flags = number(4)?;
-            if opcode != RESULT || number(0)? != 2 || flags & NO_METADATA == 0 {
+            // Kind "rows", flags, number of columns, the state, number of rows, the cells.
+            let flags = number(&body, 4)?;
+            if opcode != RESULT || number(&body, 0)? != 2 || flags & NO_METADATA == 0 {
                 bail!("an answer that is not rows without metadata");
             }
-            each()?;
-            if flags & MORE_PAGES == 0 {
-                return Ok(rows + u64::from(number(12)?));
+            let columns = number(&body, 8)? as usize;
+            let mut at = 12;
+            let next = if flags & MORE_PAGES == 0 {
+                None
+            } else {
+                let length = number(&body, at)? as usize;
+                at += 4 + length;
+                Some(body.get(at - length..at).context("a short answer")?.to_vec())
+            };
+            let count = number(&body, at)?;
+            each(Page { columns, count, cells: body.get(at + 4..).unwrap_or_default() })?;
+            rows += u64::from(count);
+            match next {
+                None => return Ok(rows),
+                Some(next) => state = next,
             }
-            let length = number(12)? as usize;
-            state = body.get(16..16 + length).context("a short answer")?.to_vec();
-            rows += u64::from(number(16 + length)?);
         }
     }
 
@@ -213,5 +265,25 @@ impl Client {
             body = body.get(end..).context("a short answer")?.to_vec();
         }
         Ok((opcode, body))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_page_are_cut_into_cells_and_a_short_page_is_refused() {
+        let bytes = [0, 0, 0, 1, 7, 0, 0, 0, 2, 8, 9, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+        let rows = |cells: &[u8]| {
+            let mut rows = Vec::new();
+            Page { columns: 2, count: 2, cells }.each_row(|row| {
+                rows.push(row.iter().map(|cell| cell.to_vec()).collect::<Vec<_>>());
+                Ok(())
+            })?;
+            Ok::<_, anyhow::Error>(rows)
+        };
+        assert_eq!(rows(&bytes).unwrap(), [[vec![7], vec![8, 9]], [vec![], vec![]]]);
+        assert!(rows(&bytes[..bytes.len() - 1]).is_err());
     }
 }

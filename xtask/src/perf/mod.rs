@@ -7,10 +7,11 @@
 //! process around the counted part; the load generator's own CPU is not in it.
 //!
 //! Reading order: `settings`, `process`, `load`, `throughput`, `equal`, `start`, `scans`, `compaction`, `report`;
-//! then `nodes`, `cluster`, `contended`, `schema`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`.
+//! then `nodes`, `cluster`, `contended`, `schema`, `cluster_scans`, `replicated`; `pair`, `streaming`, `repair`; `watched`, `large`, `wide`.
 
 mod cassandra;
 pub mod cluster;
+mod cluster_scans;
 mod compaction;
 mod contended;
 pub mod copy;

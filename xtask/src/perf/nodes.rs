@@ -1,6 +1,7 @@
 //! Three nodes as one target: start, pause, resume, their CPU together.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -15,9 +16,17 @@ const STORAGE_PORT: u16 = 19144;
 const API_PORT: u16 = 19143;
 /// Longest wait until all nodes write to all nodes.
 const TOGETHER_MAX: Duration = Duration::from_secs(120);
+/// Longest wait until they have nothing to do, how often that is looked at, and CPU in that time that counts
+/// as nothing.
+const QUIET_MAX: Duration = Duration::from_secs(60);
+const QUIET_EVERY: Duration = Duration::from_millis(500);
+const QUIET_CPU_S: f64 = 0.1;
 /// Keyspace of all workloads here.
 const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS perf3 WITH replication = \
                         {'class': 'SimpleStrategy', 'replication_factor': 3}";
+
+/// Times that a node of Cassandra is started: on a busy machine one gives up before the first has answered it.
+const CASSANDRA_STARTS: u32 = 3;
 
 /// Which cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +50,17 @@ impl Kind {
 /// Three running nodes.
 pub struct Nodes {
     servers: Vec<Server>,
+    tool: Tool,
     /// From nothing to the first CQL answer of the last one.
     pub started_after: Duration,
+}
+
+/// What asks them beside CQL.
+enum Tool {
+    /// This server's program.
+    Helenus(PathBuf),
+    /// Cassandra's tool, below this directory.
+    Cassandra(PathBuf),
 }
 
 fn helenus_address(number: u16) -> String {
@@ -51,6 +69,19 @@ fn helenus_address(number: u16) -> String {
 
 fn cassandra_address(number: u16) -> String {
     format!("127.0.92.{number}")
+}
+
+fn cassandra_node(home: &Path, node: &cassandra::Node<'_>) -> Result<Server> {
+    let mut starts = 0;
+    loop {
+        let mut server = cassandra::begin(home, node)?;
+        starts += 1;
+        match server.wait() {
+            Ok(()) => return Ok(server),
+            Err(error) if starts == CASSANDRA_STARTS => return Err(error),
+            Err(error) => println!("{error:#}; it is started again"),
+        }
+    }
 }
 
 impl Nodes {
@@ -79,10 +110,10 @@ impl Nodes {
             let cql = format!("{address}:{CQL_PORT}");
             servers.push(Server::begin(command, home, &format!("helenus-{number}"), &cql)?);
         }
-        Nodes::wait(servers, begun)
+        Nodes::wait(servers, Tool::Helenus(helenus_binary(root)), begun)
     }
 
-    /// Three nodes of Cassandra on empty directories; the second and third when the first answers.
+    /// Three nodes of Cassandra on empty directories, one after the other.
     pub fn cassandra(home: &Path, heap: &str, sync: Sync) -> Result<Nodes> {
         cassandra::install(home)?;
         let begun = Instant::now();
@@ -91,20 +122,16 @@ impl Nodes {
         for number in 1..=3 {
             let address = cassandra_address(number);
             let node = cassandra::Node { number, address: &address, seed: &seed, heap, sync };
-            let mut server = cassandra::begin(home, &node)?;
-            if number == 1 {
-                server.wait()?;
-            }
-            servers.push(server);
+            servers.push(cassandra_node(home, &node)?);
         }
-        Nodes::wait(servers, begun)
+        Nodes::wait(servers, Tool::Cassandra(home.to_owned()), begun)
     }
 
-    fn wait(mut servers: Vec<Server>, begun: Instant) -> Result<Nodes> {
+    fn wait(mut servers: Vec<Server>, tool: Tool, begun: Instant) -> Result<Nodes> {
         for server in &mut servers {
             server.wait()?;
         }
-        let nodes = Nodes { servers, started_after: begun.elapsed() };
+        let nodes = Nodes { servers, tool, started_after: begun.elapsed() };
         nodes.await_each_other()?;
         Ok(nodes)
     }
@@ -146,6 +173,40 @@ impl Nodes {
         self.servers.iter_mut().try_for_each(Server::go_on)?;
         self.servers.iter_mut().try_for_each(Server::resume)?;
         self.await_each_other()
+    }
+
+    /// Writes the memtables of a keyspace to the disk, on all of them.
+    pub fn flush(&self, keyspace: &str) -> Result<()> {
+        for number in 1..=3 {
+            match &self.tool {
+                Tool::Helenus(binary) => {
+                    let output = Command::new(binary)
+                        .args(["nodetool", "-h", &helenus_address(number)])
+                        .args(["-p", &API_PORT.to_string(), "flush", keyspace])
+                        .output()?;
+                    if !output.status.success() {
+                        bail!("nodetool flush: {}", String::from_utf8_lossy(&output.stderr));
+                    }
+                }
+                Tool::Cassandra(home) => {
+                    cassandra::nodetool_of(home, number, &["flush", keyspace])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until they have nothing to do; false when they still have after a minute.
+    pub fn await_quiet(&self) -> Result<bool> {
+        let begun = Instant::now();
+        while begun.elapsed() < QUIET_MAX {
+            let before = self.cpu_seconds()?;
+            std::thread::sleep(QUIET_EVERY);
+            if self.cpu_seconds()? - before < QUIET_CPU_S {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Ends them.

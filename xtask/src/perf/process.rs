@@ -249,6 +249,9 @@ impl Server {
         self.go_on()?;
         let begun = Instant::now();
         while !cql::answers(&self.address) {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} has ended with {status}; see {}", self.name, self.log.display());
+            }
             if begun.elapsed() > START_MAX {
                 bail!("{} does not answer any more; see {}", self.name, self.log.display());
             }

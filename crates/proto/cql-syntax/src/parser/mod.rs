@@ -4,8 +4,9 @@
 //! while it reads. Never resolves a name.
 //!
 //! INV-parser-1: recursion is bounded by [`NESTING_MAX`], in the parser and in the tree it makes.
-//! INV-parser-2: no token is read again after it was taken, so time is linear; lookahead is bounded
-//! by a constant.
+//! INV-parser-2: no token is read again after it was taken, but those of a selection: three times at most behind
+//! JSON and DISTINCT, and once for each type hint around them that does not fit, up to a limit. So time is
+//! linear. Lookahead is bounded by a constant.
 //!
 //! Source: Cassandra 5.0, `Parser.g`. Beyond it: BETWEEN, `USING TIMEOUT`, `BYPASS CACHE`,
 //! `PRUNE MATERIALIZED VIEW`.
@@ -84,9 +85,18 @@ pub(crate) struct Parser<'t> {
     reached: usize,
     /// Current nesting of terms, selectors, types and parentheses.
     nesting: usize,
+    /// Type hints around the current selector.
+    hints: usize,
     /// Operators of the current outermost expression; they nest in the tree like parentheses.
     operators: usize,
     bind_markers: Vec<Option<String>>,
+}
+
+/// A place to go back to.
+struct Place {
+    at: usize,
+    bind_markers: usize,
+    operators: usize,
 }
 
 impl<'t> Parser<'t> {
@@ -104,6 +114,7 @@ impl<'t> Parser<'t> {
             at: 0,
             reached: 0,
             nesting: 0,
+            hints: 0,
             operators: 0,
             bind_markers: Vec::new(),
         })
@@ -182,6 +193,18 @@ impl<'t> Parser<'t> {
             return Ok(self.bump());
         }
         Err(self.mismatched(kind.name()))
+    }
+
+    /// Where the cursor is, for [`Parser::go_back`].
+    fn place(&self) -> Place {
+        Place { at: self.at, bind_markers: self.bind_markers.len(), operators: self.operators }
+    }
+
+    /// Forgets what was read since.
+    fn go_back(&mut self, place: &Place) {
+        (self.at, self.operators) = (place.at, place.operators);
+        self.bind_markers.truncate(place.bind_markers);
+        (self.is_final, self.misplaced) = (false, None);
     }
 
     /// Takes tokens that must all come in this order.

@@ -64,7 +64,41 @@ impl Parser<'_> {
 
     /// `[keyspace.]table`.
     pub(super) fn table_name(&mut self) -> Result<QualifiedName> {
+        if self.kind() == Tok::Qmark && self.kind_at(1) != Tok::Dot && !self.ends_table_at(1) {
+            return Err(self.no_viable_from(self.at, 1));
+        }
         self.qualified_name("table")
+    }
+
+    /// Whether a token may stand behind a table's name in any statement: Cassandra's parser looks at it before it
+    /// says that a `?` can be none.
+    fn ends_table_at(&mut self, ahead: usize) -> bool {
+        matches!(
+            self.kind_at(ahead),
+            Tok::Eof
+                | Tok::Semicolon
+                | Tok::ParenOpen
+                | Tok::Add
+                | Tok::Allow
+                | Tok::Alter
+                | Tok::As
+                | Tok::Drop
+                | Tok::From
+                | Tok::Group
+                | Tok::Json
+                | Tok::Limit
+                | Tok::Norecursive
+                | Tok::Of
+                | Tok::Order
+                | Tok::Per
+                | Tok::Primary
+                | Tok::Rename
+                | Tok::Set
+                | Tok::To
+                | Tok::Using
+                | Tok::Where
+                | Tok::With
+        )
     }
 
     /// `[keyspace.]what`.
@@ -90,8 +124,12 @@ impl Parser<'_> {
         if first.is_function_name() && self.kind_at(ahead + 1) == Tok::ParenOpen {
             return true;
         }
-        first.is_name()
-            && self.kind_at(ahead + 1) == Tok::Dot
+        first.is_name() && self.is_function_behind_keyspace(ahead)
+    }
+
+    /// The same behind a keyspace, which may be any token here.
+    pub(super) fn is_function_behind_keyspace(&mut self, ahead: usize) -> bool {
+        self.kind_at(ahead + 1) == Tok::Dot
             && self.kind_at(ahead + 2).is_function_name()
             && self.kind_at(ahead + 3) == Tok::ParenOpen
     }

@@ -5,53 +5,29 @@ use super::types::TypeAhead;
 use super::{Parser, Result};
 use crate::SyntaxError;
 use crate::ast::{
-    ArithmeticOp, Ident, MetadataKind, Order, OrderBy, PruneView, Select, SelectItem, Selection,
-    Selector, Term,
+    ArithmeticOp, Ident, MetadataKind, Order, OrderBy, PruneView, RawType, Select, SelectItem,
+    Selection, Selector, Term,
 };
 use crate::token::{Tok, Token};
 
 /// Most items of a selection that room is made for before they are read.
 const ITEMS_AT_FIRST: usize = 32;
 
+/// Type hints around one that may turn out to be none, so that no token is read again for more of them.
+const HINTS_MAX: usize = 8;
+
+/// `[JSON] [DISTINCT] selection`.
+struct Clause {
+    json: bool,
+    distinct: bool,
+    selection: Selection,
+}
+
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Result<Select> {
         self.expect(Tok::Select)?;
-        // `json` and `distinct` are columns too: they are keywords when a selector follows.
-        let first = self.at + 1;
-        let json = self.kind() == Tok::Json && self.is_selection_at(1);
-        if json {
-            self.bump();
-        }
-        let distinct = self.kind() == Tok::Distinct && self.is_selection_at(1);
-        if distinct {
-            self.bump();
-        }
-        let begins_at = self.at;
-        let selection = self.selection();
-        if (json || distinct)
-            && !self.is_decided_from(begins_at)
-            && !self.ends_selection(&selection)
-        {
-            // What is no token at all ends its looking ahead.
-            let selection = match selection {
-                Err(error) if self.kind() == Tok::LexFailure => return Err(error),
-                selection => selection,
-            };
-            if json && distinct && self.token_at(first + 1).kind == Tok::BracketOpen {
-                // Behind `JSON` the second is tried as a column, too, and brackets that are wrong are no
-                // part of one.
-                (self.at, self.is_final, self.misplaced) = (first, false, None);
-                let again = self.selection();
-                if self.misplaced == Some(first + 1) {
-                    return Err(again.err().unwrap_or_else(|| self.no_viable()));
-                }
-            }
-            // Cassandra takes them for columns then, which only a sign fits.
-            let is_sign = self.token_at(first).kind == Tok::Minus;
-            self.at = if is_sign { self.at } else { first };
-            return Err(selection.err().filter(|_| is_sign).unwrap_or_else(|| self.no_viable()));
-        }
-        let selection = selection?;
+        let Clause { json, distinct, selection } =
+            self.clause_behind(Tok::Json, Self::clause_of_rows)?;
         self.expect(Tok::From)?;
         let table = self.table_name()?;
         let relations = self.where_clause()?;
@@ -130,6 +106,47 @@ impl Parser<'_> {
             Order::Asc
         };
         Ok(OrderBy { column, ann_of, order })
+    }
+
+    /// What stands behind JSON.
+    fn clause_of_rows(&mut self) -> Result<Clause> {
+        self.clause_behind(Tok::Distinct, Self::clause_of_columns)
+    }
+
+    fn clause_of_columns(&mut self) -> Result<Clause> {
+        Ok(Clause { json: false, distinct: false, selection: self.selection()? })
+    }
+
+    /// `[word] inner`. `json` and `distinct` are columns too: each is a keyword where what follows can be read
+    /// whole, and else a column, whatever error that leads to. Source: the syntactic predicates of
+    /// `selectStatement` and `selectClause`; the second is part of what the first looks at.
+    fn clause_behind(
+        &mut self,
+        word: Tok,
+        inner: fn(&mut Self) -> Result<Clause>,
+    ) -> Result<Clause> {
+        if self.kind() != word || !self.is_selection_at(1) {
+            return inner(self);
+        }
+        let column = self.place();
+        self.bump();
+        let begins_at = self.at;
+        let clause = inner(self);
+        let is_keyword = self.is_decided_from(begins_at)
+            || match &clause {
+                Ok(clause) => self.ends_selection(&clause.selection),
+                Err(error) => !self.is_given_up_for(error),
+            };
+        if !is_keyword {
+            self.go_back(&column);
+            return self.clause_of_columns();
+        }
+        let mut clause = clause?;
+        match word {
+            Tok::Json => clause.json = true,
+            _ => clause.distinct = true,
+        }
+        Ok(clause)
     }
 
     /// `*` or a list.
@@ -246,13 +263,14 @@ impl Parser<'_> {
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
         let first = self.at;
         loop {
-            let is_column = is_looked_behind(&receiver) && self.kind() == Tok::Dot;
-            let accessed = match self.kind() {
-                Tok::Dot => self.field(receiver),
-                Tok::BracketOpen => self.subscript(receiver),
-                _ => return Ok(receiver),
-            };
-            receiver = match accessed {
+            // Unless the field's name is none of a function's, which ends its looking for one.
+            let is_column = is_looked_behind(&receiver)
+                && self.kind() == Tok::Dot
+                && (self.kind_at(1).is_function_name() || !self.kind_at(1).is_name());
+            if !matches!(self.kind(), Tok::Dot | Tok::BracketOpen) {
+                return Ok(receiver);
+            }
+            receiver = match self.accessor(receiver) {
                 Ok(selector) => selector,
                 Err(error) if is_column || self.lex_error.is_some() || self.is_final => {
                     return Err(error);
@@ -270,6 +288,10 @@ impl Parser<'_> {
                 return Err(self.misplaced(first));
             }
         }
+    }
+
+    fn accessor(&mut self, receiver: Selector) -> Result<Selector> {
+        if self.kind() == Tok::Dot { self.field(receiver) } else { self.subscript(receiver) }
     }
 
     fn field(&mut self, receiver: Selector) -> Result<Selector> {
@@ -326,6 +348,8 @@ impl Parser<'_> {
                 self.bump();
                 Ok(Selector::Null(self.span_from(start)))
             }
+            // A keyspace cannot be bound, which it says when it looks for its function.
+            Tok::Qmark if self.is_function_behind_keyspace(0) => self.function_selector(),
             Tok::Qmark | Tok::Colon => Ok(Selector::Bind(self.bind_marker()?)),
             Tok::ParenOpen => self.paren_selector(),
             Tok::BracketOpen => self.list_selector(),
@@ -334,6 +358,11 @@ impl Parser<'_> {
             kind if !kind.is_name() && !kind.is_function_name() => Err(self.no_viable()),
             kind if self.kind_at(1) == Tok::ParenOpen => self.special_selector(kind),
             _ if self.is_function_at(0) => self.function_selector(),
+            // The only name that is just a function's.
+            Tok::TokenWord => {
+                self.bump();
+                Err(self.mismatched(Tok::ParenOpen.name()))
+            }
             _ => Ok(Selector::Column(self.ident()?)),
         }
     }
@@ -356,8 +385,12 @@ impl Parser<'_> {
             _ => return self.function_selector(),
         };
         self.expect_all(&[kind, Tok::ParenOpen])?;
-        let column = Selector::Column(self.ident()?);
-        let target = Box::new(self.accessors(column)?);
+        let mut target = Box::new(Selector::Column(self.ident()?));
+        // Nothing else can stand here: an error in them is one.
+        while matches!(self.kind(), Tok::Dot | Tok::BracketOpen) {
+            target = Box::new(self.accessor(*target)?);
+            self.count_operator()?;
+        }
         self.expect(Tok::ParenClose)?;
         Ok(Selector::Metadata { kind: metadata, target, span: self.span_from(start) })
     }
@@ -395,18 +428,37 @@ impl Parser<'_> {
             let items = self.paren_list(Self::selector)?;
             return Ok(Selector::Tuple(items, self.span_from(start)));
         }
-        let begins_at = self.at;
-        self.bump();
+        let begins_at = self.place();
+        let is_kept = self.hints >= HINTS_MAX;
+        self.hints += 1;
+        let hinted = self.hinted_selector();
+        self.hints -= 1;
+        match hinted {
+            Ok((ty, selector)) if !is_looked_behind(&selector) || self.goes_on_behind_column() => {
+                let selector = Box::new(selector);
+                return Ok(Selector::TypeHint { ty, selector, span: self.span_from(start) });
+            }
+            Err(error) if is_kept || !self.is_given_up_for(&error) => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+        // Cassandra's parser takes the parentheses for a tuple then.
+        self.go_back(&begins_at);
+        let items = self.paren_list(Self::selector)?;
+        Ok(Selector::Tuple(items, self.span_from(start)))
+    }
+
+    fn hinted_selector(&mut self) -> Result<(RawType, Selector)> {
+        self.expect(Tok::ParenOpen)?;
         let ty = self.raw_type()?;
         self.expect(Tok::ParenClose)?;
-        let selector = Box::new(self.nested(Self::primary_selector)?);
-        if is_looked_behind(&selector) && !self.goes_on_behind_column() {
-            // Cassandra's parser takes the parentheses for a tuple then.
-            self.at = begins_at;
-            let items = self.paren_list(Self::selector)?;
-            return Ok(Selector::Tuple(items, self.span_from(start)));
-        }
-        Ok(Selector::TypeHint { ty, selector, span: self.span_from(start) })
+        Ok((ty, self.nested(Self::primary_selector)?))
+    }
+
+    /// Whether an error only says that what was tried does not fit: not that a text is no token, which ends its
+    /// looking ahead, or nested too deep, nor what a type or name that fits says of itself.
+    fn is_given_up_for(&mut self, error: &SyntaxError) -> bool {
+        let is_too_deep = self.is_final && self.misplaced.is_none();
+        self.kind() != Tok::LexFailure && !is_too_deep && error.message.starts_with("line ")
     }
 
     #[inline(never)]
@@ -454,14 +506,9 @@ impl Parser<'_> {
     }
 
     /// Whether the current token may stand behind a selection that was read whole, as far as
-    /// Cassandra's parser looks. Source: the syntactic predicates of `selectStatement` and
-    /// `selectClause`, and what may follow `selectorModifier`.
-    fn ends_selection(&mut self, selection: &Result<Selection>) -> bool {
-        let items = match selection {
-            Err(_) => return false,
-            Ok(Selection::Wildcard) => return true,
-            Ok(Selection::Items(items)) => items,
-        };
+    /// Cassandra's parser looks. Source: what may follow `selectorModifier`.
+    fn ends_selection(&mut self, selection: &Selection) -> bool {
+        let Selection::Items(items) = selection else { return true };
         let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
         let mut last = selector;
         loop {
@@ -479,6 +526,9 @@ impl Parser<'_> {
     fn goes_on_behind_column(&mut self) -> bool {
         let before = self.at;
         if self.kind() == Tok::Dot && self.kind_at(1).is_name() {
+            if !self.kind_at(1).is_function_name() {
+                return true;
+            }
             self.at += 2;
         }
         let goes_on = match self.kind() {
@@ -521,8 +571,11 @@ impl Parser<'_> {
         match self.kind_at(ahead) {
             Tok::Null | Tok::Qmark | Tok::ParenOpen | Tok::BracketOpen | Tok::BraceOpen => true,
             Tok::Colon => self.kind_at(ahead + 1).is_name(),
-            // An alias of what stands before.
-            Tok::As => !self.kind_at(ahead + 1).is_name(),
+            // An alias of what stands before, unless what stands behind it may stand behind a column.
+            Tok::As => match self.kind_at(ahead + 1) {
+                Tok::As | Tok::Per => true,
+                next => !next.is_name(),
+            },
             Tok::Per => self.kind_at(ahead + 1) != Tok::Partition,
             kind => is_constant(kind) || kind.is_name() || self.is_function_at(ahead),
         }

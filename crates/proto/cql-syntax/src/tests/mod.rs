@@ -446,7 +446,7 @@ fn mutated_statements_never_panic_and_read_back() {
 
 #[test]
 fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
-    for (text, place) in refused::FIELDS {
+    for (text, place) in refused::FIELDS.iter().chain(refused::WORDS) {
         let message = message(text);
         let told = message.strip_prefix("line ").and_then(|rest| rest.split(' ').next());
         assert_eq!(told, Some(*place), "{text}: {message}");
@@ -455,5 +455,31 @@ fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
         ["SELECT k.x FROM t GROUP BY k.x", "SELECT [k].x, (int)k.x.y AS z, -f(k)[0].x FROM t"]
     {
         assert!(parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn parentheses_in_many_type_hints_are_no_others() {
+    let nested = |hints: usize| {
+        format!("SELECT {}(k)[..1]{} FROM t", "(x)[".repeat(hints), "]".repeat(hints))
+    };
+    assert!(parse(&nested(7)).is_ok());
+    assert!(parse(&nested(8)).is_err());
+}
+
+#[test]
+fn json_and_distinct_are_columns_where_what_follows_is_no_selection() {
+    for (text, words) in [
+        ("SELECT json[1..2] FROM t", (false, false)),
+        ("SELECT distinct[1..?] FROM t", (false, false)),
+        ("SELECT JSON distinct[?..2] FROM t", (true, false)),
+        ("SELECT json[1] FROM t", (true, false)),
+        ("SELECT JSON AS AS x FROM t", (true, false)),
+        ("SELECT JSON DISTINCT [?] FROM t", (true, true)),
+    ] {
+        let Select { json, distinct, .. } = select(text);
+        assert_eq!((json, distinct), words, "{text}");
+        let markers = parsed(text).bind_markers;
+        assert_eq!(markers.len(), text.matches('?').count(), "{text}: markers are counted once");
     }
 }
