@@ -330,7 +330,7 @@ pub fn guardrails(options: &Options) -> Guardrails {
 /// default of `compaction_large_partition_warning_threshold_mb`.
 const LARGE_PARTITION_BYTES: u64 = 1_000 << 20;
 
-/// What partitions of files are held to.
+/// What partitions and collections of files are held to.
 pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
     let size = |size: Option<conf::DataSize>| size.map(|size| size.0).filter(|n| *n > 0);
     let number = |n: i64| u64::try_from(n).ok().filter(|n| *n > 0);
@@ -342,6 +342,14 @@ pub fn partition_guardrails(o: &Options) -> store::PartitionGuardrails {
         tombstones: store::Thresholds {
             warn: number(o.partition_tombstones_warn_threshold),
             fail: number(o.partition_tombstones_fail_threshold),
+        },
+        collection_size: store::Thresholds {
+            warn: size(o.collection_size_warn_threshold),
+            fail: size(o.collection_size_fail_threshold),
+        },
+        collection_items: store::Thresholds {
+            warn: number(o.items_per_collection_warn_threshold),
+            fail: number(o.items_per_collection_fail_threshold),
         },
     }
 }

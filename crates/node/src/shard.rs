@@ -551,6 +551,7 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
             after_the_point_in_time = report.too_late,
             dropped_tables = report.dropped_tables,
             tables = tables.join(", "),
+            sstables = report.files,
             took_ms = report.took.as_millis() as u64,
             "replayed the commit log"
         );

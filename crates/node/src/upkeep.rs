@@ -43,7 +43,7 @@ pub(crate) fn log_damage(store: &Store) {
             tracing::warn!(%path, "a damaged file was removed, as others have its place");
         }
         DamageEvent::Failed { path, error } => {
-            tracing::error!(%path, %error, "a step for a damaged file failed, and is tried again");
+            tracing::error!(%path, %error, "a step for a damaged file failed, and is tried again; see nodetool damagedsstables");
         }
     });
 }
@@ -163,6 +163,7 @@ impl Actions {
                     reason: file.reason,
                     found: file.found,
                     salvaged: file.is_salvaged,
+                    copy_failure: file.copy_failure,
                 };
                 let files = store.damaged_files();
                 return Ok(UpkeepReply::Damaged(files.into_iter().map(report).collect()));

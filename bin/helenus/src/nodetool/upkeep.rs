@@ -192,10 +192,13 @@ fn damaged(line: &Line) -> Result<String, Failure> {
 }
 
 fn damaged_line(file: &DamagedReport) -> String {
-    let next = match file.salvaged {
-        true => "a full repair of its ranges, or a scrub, lets it go",
-        false => "what can be read of it is not in other files yet",
+    let mut next = match file.salvaged {
+        true => "a full repair of its ranges, or a scrub, lets it go".to_owned(),
+        false => "what can be read of it is not in other files yet".to_owned(),
     };
+    if let Some(why) = &file.copy_failure {
+        next = format!("{next}: {why}");
+    }
     format!("{}.{} {}\n    {}\n    {next}\n", file.keyspace, file.table, file.path, file.reason)
 }
 

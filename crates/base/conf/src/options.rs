@@ -593,13 +593,13 @@ settings! {
         supported hot column_value_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
         /// Values, and keys of elements, above this are refused; unset is off.
         supported hot column_value_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Bytes written to a collection above this give a warning; unset is off.
+        /// Bytes written to a collection above this give a warning, and those that one has in an SSTable when it is written, one in the log; unset is off.
         supported hot collection_size_warn_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Bytes written to a collection above this are refused; unset is off.
+        /// Bytes written to a collection above this are refused; those in an SSTable that is written are an error in the log; unset is off.
         supported hot collection_size_fail_threshold: Option<DataSize> = None, 0 to TIB;
-        /// Elements written to a collection above this give a warning; -1 is off.
+        /// Elements written to a collection above this give a warning, and those that one has in an SSTable when it is written, one in the log; -1 is off.
         supported hot items_per_collection_warn_threshold: i64 = -1, -1 to 2_147_483_647;
-        /// Elements written to a collection above this are refused; -1 is off.
+        /// Elements written to a collection above this are refused; those in an SSTable that is written are an error in the log; -1 is off.
         supported hot items_per_collection_fail_threshold: i64 = -1, -1 to 2_147_483_647;
         /// Partitions with more bytes in one file are warned of in the log when the file is written; unset is off.
         supported hot partition_size_warn_threshold: Option<DataSize> = None, 0 to TIB;

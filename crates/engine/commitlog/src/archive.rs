@@ -289,7 +289,7 @@ async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> 
     Ok(out)
 }
 
-async fn read_header(fs: &Fs, path: &str) -> Result<Buf, IoError> {
+pub(crate) async fn read_header(fs: &Fs, path: &str) -> Result<Buf, IoError> {
     let file = fs.open(path, OpenOptions { read: true, ..OpenOptions::default() }).await?;
     let (bytes, result) = file.read_at(Buf::new(), 0, HEADER_BYTES).await;
     result.map(|_| bytes)

@@ -33,4 +33,5 @@ pub use error::LogError;
 pub use format::{LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
 pub use keys::Keys;
 pub use log::{CommitLog, LogOptions, SyncMode, TableTicket};
-pub use replay::{ReplaySummary, walk_segment};
+pub use replay::{ReplaySummary, Visitor, walk_segment};
+pub use scan::Next;

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::future::Future;
 
 use rt::{Buf, OpenOptions};
 use stdx::{IoErrorKind, ShardId};
 
+use crate::archive::read_header;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, Record, SegmentHeader, SegmentId};
 use crate::keys::Keys;
 use crate::log::CommitLog;
-use crate::scan::{Found, PIECE_BYTES, Scan, Scanner, scan_bytes};
+use crate::scan::{Found, Next, PIECE_BYTES, Scan, Scanner, scan_bytes};
 
 /// What a replay found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,51 +27,106 @@ pub struct ReplaySummary {
     pub tails: Vec<(String, u64, u64)>,
 }
 
+/// What takes the records of a replay. A closure over header and record takes them without a pause.
+pub trait Visitor {
+    /// What a pause may fail with.
+    type Error: From<LogError>;
+
+    /// Takes a record that lies there.
+    ///
+    /// # Errors
+    /// What is wrong with it: the replay ends.
+    fn record(
+        &mut self,
+        header: &SegmentHeader,
+        at: LogPosition,
+        record: Record<'_>,
+    ) -> Result<Next, &'static str>;
+
+    /// Waited for behind a record that wanted it, before the next one.
+    fn pause(&mut self) -> impl Future<Output = Result<(), Self::Error>>;
+}
+
+impl<F> Visitor for F
+where
+    F: FnMut(&SegmentHeader, Record<'_>) -> Result<(), &'static str>,
+{
+    type Error = LogError;
+
+    fn record(
+        &mut self,
+        header: &SegmentHeader,
+        _: LogPosition,
+        record: Record<'_>,
+    ) -> Result<Next, &'static str> {
+        self(header, record).map(|()| Next::GoOn)
+    }
+
+    async fn pause(&mut self) -> Result<(), LogError> {
+        Ok(())
+    }
+}
+
+/// What one replay gathers beside the visitor.
+struct Walk<'v, V> {
+    visitor: &'v mut V,
+    /// Segments, and up to where markers say that they had been synced.
+    attested: BTreeMap<SegmentId, u64>,
+    mutations: u64,
+}
+
+impl<V: Visitor> Walk<'_, V> {
+    /// Each checksum is computed once: a record is visited as soon as it is found valid.
+    fn take(
+        &mut self,
+        log: &CommitLog,
+        (id, wanted): (SegmentId, bool),
+        found: Found<'_>,
+    ) -> Result<Next, LogError> {
+        if let Record::Marker(synced) = found.record {
+            attest(&mut self.attested, synced);
+        }
+        match found.header {
+            Some(header) if wanted => {
+                self.mutations += u64::from(matches!(found.record, Record::Mutation(_)));
+                let at = LogPosition { segment: id, offset: found.offset };
+                self.visitor.record(header, at, found.record).map_err(|what| LogError::Corrupt {
+                    file: log.path_of(id),
+                    offset: found.place,
+                    what,
+                })
+            }
+            _ => Ok(Next::GoOn),
+        }
+    }
+}
+
 impl CommitLog {
-    /// Gives every record of the segments of earlier runs to `visit`, in the order in which they
+    /// Gives every record of the segments of earlier runs to `visitor`, in the order in which they
     /// were written (per writer). Segments that this shard released already are skipped; those of
     /// this run as well.
     ///
     /// # Errors
     /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
-    /// which `visit` says what is wrong with it. `Sealed`: a segment that the keys do not open.
-    pub async fn replay(
-        &self,
-        mut visit: impl FnMut(&SegmentHeader, Record<'_>) -> Result<(), &'static str>,
-    ) -> Result<ReplaySummary, LogError> {
+    /// which `visitor` says what is wrong with it. `Sealed`: a segment that the keys do not open. Those of
+    /// [`Visitor::pause`].
+    pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
         let mut summary = ReplaySummary::default();
         let released = self.released_by_this_shard().await?;
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
-        let mut attested: BTreeMap<SegmentId, u64> = BTreeMap::new();
+        let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0 };
         // One buffer for all segments: fresh memory for each costs more than reading it.
         let mut buf = Buf::new();
         for id in self.old_segments() {
             let wanted = !released.contains(&id);
-            // Each checksum is computed once: a record is visited as soon as it is found valid.
-            let mut take = |found: Found<'_>| {
-                if let Record::Marker(synced) = found.record {
-                    attest(&mut attested, synced);
-                }
-                match found.header {
-                    Some(header) if wanted => {
-                        summary.mutations += u64::from(matches!(found.record, Record::Mutation(_)));
-                        visit(header, found.record).map_err(|what| LogError::Corrupt {
-                            file: self.path_of(id),
-                            offset: found.place,
-                            what,
-                        })
-                    }
-                    _ => Ok(()),
-                }
-            };
             let scan;
-            (buf, scan) = self.scan_segment(id, buf, &mut take).await?;
+            (buf, scan) = self.scan_segment((id, wanted), buf, &mut walk).await?;
             let Some(scan) = scan else {
                 self.forget_old(id);
                 continue;
             };
             if let Some(what) = scan.sealed {
-                return Err(LogError::Sealed { file: self.path_of(id), what });
+                return Err(LogError::Sealed { file: self.path_of(id), what }.into());
             }
             if scan.header.is_some() {
                 summary.segments += 1;
@@ -77,8 +134,25 @@ impl CommitLog {
             }
             scans.insert(id, scan);
         }
-        self.check_tails(&scans, &mut attested, &mut summary)?;
+        summary.mutations = walk.mutations;
+        self.check_tails(&scans, &mut walk.attested, &mut summary)?;
         Ok(summary)
+    }
+
+    /// The headers of the segments of earlier runs, as far as they are valid.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn old_headers(&self) -> Result<Vec<SegmentHeader>, LogError> {
+        let mut headers = Vec::new();
+        for id in self.old_segments() {
+            match read_header(self.fs(), &self.path_of(id)).await {
+                Ok(bytes) => headers.extend(SegmentHeader::decode(&bytes)),
+                Err(error) if error.kind == IoErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(headers)
     }
 
     fn check_tails(
@@ -110,22 +184,22 @@ impl CommitLog {
     }
 
     /// Reads a segment piece by piece; nothing when there is none, or when this run wrote it.
-    async fn scan_segment(
+    async fn scan_segment<V: Visitor>(
         &self,
-        id: SegmentId,
+        (id, wanted): (SegmentId, bool),
         buf: Buf,
-        visit: &mut impl FnMut(Found<'_>) -> Result<(), LogError>,
-    ) -> Result<(Buf, Option<Scan>), LogError> {
+        walk: &mut Walk<'_, V>,
+    ) -> Result<(Buf, Option<Scan>), V::Error> {
         let options = OpenOptions { read: true, ..OpenOptions::default() };
         let file = match self.fs().open(&self.path_of(id), options).await {
             Ok(file) => file,
             // The last shard to release it deleted it meanwhile.
             Err(error) if error.kind == IoErrorKind::NotFound => return Ok((buf, None)),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(LogError::from(error).into()),
         };
-        let length = file.len().await?;
+        let length = file.len().await.map_err(LogError::from)?;
         let (mut buf, result) = file.read_at(buf, 0, PIECE_BYTES).await;
-        result?;
+        result.map_err(LogError::from)?;
         let mut scanner = Scanner::begin(id, length, &buf, self.options().keys.as_ref());
         if scanner.header().is_some_and(|h| h.run == self.options().run) {
             // Another shard of this run wrote it while we started.
@@ -138,11 +212,14 @@ impl CommitLog {
             if piece.len() < want && begin.saturating_add(buf.len() as u64) < length {
                 let result;
                 (buf, result) = file.read_at(buf, at, want.max(PIECE_BYTES)).await;
-                result?;
+                result.map_err(LogError::from)?;
                 begin = at;
                 piece = &buf;
             }
-            scanner.feed(piece, visit)?;
+            let mut take = |found: Found<'_>| walk.take(self, (id, wanted), found);
+            if scanner.feed_until(piece, &mut take)? {
+                walk.visitor.pause().await?;
+            }
         }
         Ok((buf, Some(scanner.finish())))
     }

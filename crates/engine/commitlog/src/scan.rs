@@ -48,6 +48,15 @@ pub struct Scan {
     pub sealed: Option<&'static str>,
 }
 
+/// What is to come behind a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The next one.
+    GoOn,
+    /// A pause of whoever feeds: the next one comes with the next call.
+    Pause,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Valid records.
@@ -61,8 +70,18 @@ enum Stage {
 enum Step {
     /// Go on behind so many of them.
     Took(usize),
+    /// The same, but not now.
+    Paused(usize),
     /// More bytes are needed, or all is done.
     Stop,
+}
+
+/// How far a block was walked before a pause.
+struct Inside {
+    /// Where in the unpacked block its next record begins.
+    from: usize,
+    /// Bytes of the block in the file.
+    bytes: usize,
 }
 
 /// Walks a segment whose file has a known length.
@@ -82,6 +101,8 @@ pub struct Scanner {
     sealed: Option<&'static str>,
     unpacker: Unpacker,
     block: Vec<u8>,
+    /// `block` is not at its end.
+    inside: Option<Inside>,
 }
 
 impl Scanner {
@@ -102,6 +123,7 @@ impl Scanner {
             sealed: None,
             unpacker: Unpacker::new(keys.cloned()),
             block: Vec::new(),
+            inside: None,
         };
         match SegmentHeader::decode(bytes) {
             Err(what) => scanner.what = what,
@@ -150,6 +172,19 @@ impl Scanner {
         bytes: &[u8],
         visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.feed_until(bytes, &mut |found| visit(found).map(|()| Next::GoOn)).map(|_| ())
+    }
+
+    /// As [`Scanner::feed`], up to a record behind which `visit` wants a pause. True: it does; what is wanted
+    /// then goes on behind that record.
+    ///
+    /// # Errors
+    /// Those of `visit`; the scanner is of no use then.
+    pub fn feed_until<E>(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(Found<'_>) -> Result<Next, E>,
+    ) -> Result<bool, E> {
         if bytes.len() < self.want {
             // The file ends here, whatever its length was.
             self.length = self.length.min(self.at.saturating_add(bytes.len() as u64));
@@ -168,7 +203,11 @@ impl Scanner {
                     self.at += count as u64;
                     rest = rest.get(count..).unwrap_or(&[]);
                 }
-                Step::Stop => return Ok(()),
+                Step::Paused(count) => {
+                    self.at += count as u64;
+                    return Ok(true);
+                }
+                Step::Stop => return Ok(false),
             }
         }
     }
@@ -193,16 +232,22 @@ impl Scanner {
     fn record<E>(
         &mut self,
         bytes: &[u8],
-        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+        visit: &mut impl FnMut(Found<'_>) -> Result<Next, E>,
     ) -> Result<Step, E> {
         let position = LogPosition { segment: self.id, offset: self.at };
         Ok(match parse_record(position, bytes) {
             Parsed::Found((record, size)) => {
                 let (header, offset) = (self.header.as_ref(), self.at);
-                visit(Found { header, offset, place: offset, bytes: size, record })?;
+                let next = visit(Found { header, offset, place: offset, bytes: size, record })?;
                 self.valid = self.at + size as u64;
                 self.valid_place = self.valid;
-                Step::Took(size)
+                match next {
+                    Next::GoOn => Step::Took(size),
+                    Next::Pause => {
+                        self.want = 8;
+                        Step::Paused(size)
+                    }
+                }
             }
             Parsed::Need(count) if self.need(self.at, count) => Step::Stop,
             Parsed::Need(_) | Parsed::Invalid => self.valid_part_ends("no valid record"),
@@ -212,52 +257,67 @@ impl Scanner {
     fn block<E>(
         &mut self,
         bytes: &[u8],
-        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+        visit: &mut impl FnMut(Found<'_>) -> Result<Next, E>,
     ) -> Result<Step, E> {
-        let block = match parse_block(self.id, self.at, bytes) {
-            Parsed::Found(block) => block,
-            Parsed::Need(count) if self.need(self.at, count) => return Ok(Step::Stop),
-            Parsed::Need(_) | Parsed::Invalid => {
-                return Ok(self.valid_part_ends("no valid block"));
-            }
+        let mut inside = match self.inside.take() {
+            Some(inside) => inside,
+            None => match self.open_block(bytes) {
+                Ok(bytes) => Inside { from: 0, bytes },
+                Err(step) => return Ok(step),
+            },
         };
-        if block.offset != self.valid {
-            return Ok(self.valid_part_ends("a block of another position"));
-        }
-        match block.unpack(&mut self.unpacker, &mut self.block) {
-            Ok(()) => {}
-            Err(NotUnpacked::Damaged(what)) => return Ok(self.valid_part_ends(what)),
-            Err(NotUnpacked::Sealed(what)) => {
-                self.what = what;
-                self.sealed = Some(what);
-                self.stage = Stage::Done;
-                return Ok(Step::Stop);
-            }
-        }
-        let (mut from, place) = (0, self.at);
-        while from < self.block.len() {
+        let place = self.at;
+        while inside.from < self.block.len() {
             let position = LogPosition { segment: self.id, offset: self.valid };
-            match parse_record(position, self.block.get(from..).unwrap_or(&[])) {
+            match parse_record(position, self.block.get(inside.from..).unwrap_or(&[])) {
                 Parsed::Found((record, size)) => {
                     let (header, offset) = (self.header.as_ref(), self.valid);
-                    visit(Found { header, offset, place, bytes: size, record })?;
-                    from += size;
+                    let next = visit(Found { header, offset, place, bytes: size, record })?;
+                    inside.from += size;
                     self.valid += size as u64;
+                    if next == Next::Pause {
+                        self.inside = Some(inside);
+                        return Ok(Step::Paused(0));
+                    }
                 }
                 Parsed::Need(_) | Parsed::Invalid => {
                     return Ok(self.valid_part_ends("no valid record in a block"));
                 }
             }
         }
-        self.valid_place = self.at + block.bytes as u64;
-        Ok(Step::Took(block.bytes))
+        self.valid_place = self.at + inside.bytes as u64;
+        Ok(Step::Took(inside.bytes))
+    }
+
+    /// Unpacks the block that comes next: how many bytes it has in the file; else what is to be done.
+    fn open_block(&mut self, bytes: &[u8]) -> Result<usize, Step> {
+        let block = match parse_block(self.id, self.at, bytes) {
+            Parsed::Found(block) => block,
+            Parsed::Need(count) if self.need(self.at, count) => return Err(Step::Stop),
+            Parsed::Need(_) | Parsed::Invalid => {
+                return Err(self.valid_part_ends("no valid block"));
+            }
+        };
+        if block.offset != self.valid {
+            return Err(self.valid_part_ends("a block of another position"));
+        }
+        match block.unpack(&mut self.unpacker, &mut self.block) {
+            Ok(()) => Ok(block.bytes),
+            Err(NotUnpacked::Damaged(what)) => Err(self.valid_part_ends(what)),
+            Err(NotUnpacked::Sealed(what)) => {
+                self.what = what;
+                self.sealed = Some(what);
+                self.stage = Stage::Done;
+                Err(Step::Stop)
+            }
+        }
     }
 
     /// Looks for markers and for blocks with markers; when the header is damaged, for both.
     fn search<E>(
         &mut self,
         bytes: &[u8],
-        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+        visit: &mut impl FnMut(Found<'_>) -> Result<Next, E>,
     ) -> Result<Step, E> {
         let base = self.at;
         loop {
@@ -306,7 +366,7 @@ impl Scanner {
         base: u64,
         bytes: &[u8],
         index: usize,
-        visit: &mut impl FnMut(Found<'_>) -> Result<(), E>,
+        visit: &mut impl FnMut(Found<'_>) -> Result<Next, E>,
     ) -> Result<Parsed<usize>, E> {
         let rest = bytes.get(index..).unwrap_or(&[]);
         let compressed = self.header.as_ref().map(SegmentHeader::has_blocks);

@@ -20,6 +20,7 @@ mod archived;
 mod compressed;
 mod encrypted;
 mod gathering;
+mod pausing;
 
 fn table() -> Table {
     Table {
@@ -78,7 +79,7 @@ fn life<F: Future<Output = ()> + 'static>(
 
 async fn replayed(log: &CommitLog) -> Result<Vec<Vec<u8>>, LogError> {
     let mut found = Vec::new();
-    log.replay(|_, record| {
+    log.replay(&mut |_: &SegmentHeader, record: Record<'_>| {
         if let Record::Mutation(bytes) = record {
             found.push(bytes.to_vec());
         }

@@ -8,6 +8,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use compact_plan::cluster_key::SHARED_LEVEL;
 use compact_plan::{
     CompactionOptions, Plan, Reason, SstableInfo, Strategy, TableState as PlanState, Windows,
 };
@@ -31,6 +32,10 @@ use crate::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::table::{TableState, TableVersion, TableView, bump};
 
+/// Behind a background compaction of a table that failed.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The same behind many.
+const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
 /// is far more than a table needs.
 const BEFORE_MAJOR_MAX: usize = 10_000;
@@ -167,6 +172,13 @@ fn windows_of(file: &TableFile, windows: Windows) -> Option<(i64, i64)> {
     Some((low.min(high), low.max(high)))
 }
 
+/// Whether a file has nothing that belongs into any window: of what a file of one window had, deletions of
+/// partitions may be left alone.
+fn is_in_no_window(file: &TableFile) -> bool {
+    let stats = &file.reader.meta().statistics().stats;
+    stats.total_rows == 0 && stats.min_clustering.is_empty() && stats.max_clustering.is_empty()
+}
+
 pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, StoreError> {
     version.compaction.as_ref().map_err(|why| StoreError::Invalid(why.clone()))
 }
@@ -174,7 +186,7 @@ pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, S
 /// What plans are made from.
 pub(crate) struct Infos {
     /// Files that may be compacted.
-    infos: Vec<SstableInfo>,
+    pub(crate) infos: Vec<SstableInfo>,
     /// Inputs of compactions that run.
     claimed: Vec<SstableInfo>,
     memtable_min_timestamp: Option<TimestampMicros>,
@@ -249,9 +261,15 @@ impl Store {
         let (claimed, infos) = view
             .files
             .iter()
-            .map(|f| SstableInfo {
-                windows: windows.and_then(|w| windows_of(f, w)),
-                ..info_of(f, gc_before)
+            .map(|f| {
+                let mut info = info_of(f, gc_before);
+                if let Some(windows) = windows {
+                    info.windows = windows_of(f, windows);
+                    if is_in_no_window(f) {
+                        info.level = info.level.max(SHARED_LEVEL);
+                    }
+                }
+                info
             })
             .partition(|info| {
                 claimed.contains(&info.generation) || table.is_damaged(info.generation)
@@ -374,16 +392,30 @@ impl Store {
                 let _slot = slot;
                 let Ok(options) = options_of(&version) else { return };
                 let job = Job { plan: &plan, options, owned: None };
-                if store.compact_claimed(&table, job, claim).await.is_err() {
-                    // Do not spin on a damaged file or a full disk.
-                    let later = store.inner.rt.now() + Duration::from_secs(60);
-                    table.compaction_paused_until.set(later);
-                }
+                let result = store.compact_claimed(&table, job, claim).await;
+                store.pause_compactions(&table, &result);
             };
             let gate = &self.inner.gate;
             return gate.spawn(&self.inner.rt, Group::Compaction, "compaction", task).is_ok();
         }
         false
+    }
+
+    /// Does not spin on a damaged file or a full disk: a compaction that failed is followed by none for a while.
+    /// What a device does not give back now it may not in a minute either, and all of the rest is copied for nothing
+    /// each time, so that the while becomes longer.
+    fn pause_compactions(&self, table: &TableState, result: &Result<(), StoreError>) {
+        let failed = match result {
+            Ok(()) => 0,
+            // That is told before anything is copied, or a matter of other files.
+            Err(StoreError::DiskFull { .. }) => 1,
+            Err(_) => table.failed_compactions.get().saturating_add(1),
+        };
+        table.failed_compactions.set(failed);
+        if failed > 0 {
+            let pause = PAUSE.saturating_mul(1 << (failed - 1).min(16)).min(PAUSE_MAX);
+            table.compaction_paused_until.set(self.inner.rt.now() + pause);
+        }
     }
 
     fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {

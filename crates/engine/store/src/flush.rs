@@ -312,7 +312,8 @@ impl Store {
         options.column_index_size = self.inner.options.column_index_bytes;
         options.shard = Some(shard);
         options.shard_count = shards;
-        options.large = self.inner.large.limits().of_writer(self.inner.rt.wall().seconds());
+        let now = self.inner.rt.wall().seconds();
+        options.large = self.inner.large.limits().of_writer(table, now);
         Ok(options)
     }
 

@@ -1,10 +1,11 @@
 //! What has much in one file: partitions, rows and cells. Warnings when the file is written, and events for the
 //! tables that name them as long as the file is used.
 //!
-//! Source: Cassandra's guardrails `partition_size` and `partition_tombstones`, as its
+//! Source: Cassandra's guardrails `partition_size`, `partition_tombstones` and those of collections, as its
 //! `SortedTableWriter` holds files to them: nothing is refused, as the data is there already. ScyllaDB's
 //! documentation of its tables of large partitions, rows and cells.
 
+mod collections;
 mod look;
 
 use std::cell::RefCell;
@@ -53,13 +54,17 @@ impl Thresholds {
     }
 }
 
-/// What partitions of a file are held to.
+/// What partitions and collections of a file are held to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionGuardrails {
     /// Bytes in Data, uncompressed.
     pub size: Thresholds,
     /// Tombstones.
     pub tombstones: Thresholds,
+    /// Bytes of the live elements of a collection that is not frozen.
+    pub collection_size: Thresholds,
+    /// How many these are.
+    pub collection_items: Thresholds,
 }
 
 /// Above what partitions, rows and cells of a file are named in the tables of large ones; `u64::MAX`: never.
@@ -97,12 +102,28 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    #[cfg(test)]
+    pub(crate) fn with(guardrails: PartitionGuardrails) -> Limits {
+        Limits { guardrails, ..Limits::default() }
+    }
+
     /// Above what a partition is a large one.
     fn partition_bytes(&self) -> u64 {
         self.guardrails.size.warn.unwrap_or(self.thresholds.partition_bytes)
     }
 
-    pub(crate) fn of_writer(&self, now: DeletionSeconds) -> LargeLimits {
+    /// Of a file that is written.
+    pub(crate) fn of_writer(&self, table: &Table, now: DeletionSeconds) -> LargeLimits {
+        let mut limits = self.of_file(now);
+        if collections::are_guarded(table) {
+            limits.collection_bytes = self.guardrails.collection_size.least();
+            limits.collection_items = self.guardrails.collection_items.least();
+        }
+        limits
+    }
+
+    /// Of a file that somebody else wrote.
+    fn of_file(&self, now: DeletionSeconds) -> LargeLimits {
         LargeLimits {
             bytes: self.partition_bytes().min(self.guardrails.size.least()),
             tombstones: self.guardrails.tombstones.least(),
@@ -111,6 +132,7 @@ impl Limits {
             cell_bytes: self.thresholds.cell_bytes,
             elements: self.thresholds.elements,
             now,
+            ..LargeLimits::default()
         }
     }
 
@@ -452,7 +474,7 @@ fn messages(
 }
 
 impl Store {
-    /// What partitions of files that are written from now on are held to.
+    /// What partitions and collections of files that are written from now on are held to.
     pub fn set_partition_guardrails(&self, guardrails: PartitionGuardrails) {
         let limits = Limits { guardrails, ..self.inner.large.limits.get() };
         self.inner.large.limits.set(limits);
@@ -549,6 +571,7 @@ fn words(
     guardrails: &PartitionGuardrails,
     data: &LargeData,
 ) -> Vec<(Severity, String)> {
+    let of_collections = collections::words(table, guardrails, data);
     let types: Vec<_> = table.partition_key().iter().map(|c| c.ty.clone()).collect();
     let SstableName { keyspace, table, sstable } = &file.name;
     let mut said = Vec::new();
@@ -557,11 +580,13 @@ fn words(
         let what = format!("{keyspace}.{table}:{key} on sstable {sstable}");
         said.extend(messages(guardrails, &what, partition));
     }
+    said.extend(of_collections);
     said.extend(lines(file, guardrails).into_iter().map(|text| (Severity::Warn, text)));
     let kinds = [
         ("partitions", data.partition_count, data.partitions.len()),
         ("rows", data.row_count, data.rows.len()),
         ("cells", data.cell_count, data.cells.len()),
+        ("collections", data.collection_count, data.collections.len()),
     ];
     for (kind, count, told) in kinds {
         let untold = count.saturating_sub(told as u64);
@@ -616,9 +641,10 @@ mod tests {
         let guardrails = PartitionGuardrails {
             size: Thresholds { warn: Some(100), fail: Some(1_000) },
             tombstones: Thresholds { warn: Some(5), fail: None },
+            ..PartitionGuardrails::default()
         };
         let limits = |guardrails| Limits { guardrails, ..Limits::default() };
-        let of_writer = |guardrails| limits(guardrails).of_writer(DeletionSeconds(0));
+        let of_writer = |guardrails| limits(guardrails).of_file(DeletionSeconds(0));
         let least = of_writer(guardrails);
         assert_eq!(least, LargeLimits { bytes: 100, tombstones: 5, ..LargeLimits::default() });
         let of = |bytes, tombstones| {

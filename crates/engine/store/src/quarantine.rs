@@ -4,6 +4,7 @@
 //! 1. A file of which a read, a compaction or a verification says that it is corrupt is looked at as a
 //!    whole ([`crate::watch`]). When it is, a mark (`helenus-damaged-<generation>.<shard>`) says so.
 //! 2. What can be read of it is written to new files, as by a scrub. With nothing lost they take its place.
+//!    When that fails (a device does not give it back) it is tried again, twice as late each time.
 //! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of
 //!    a client that needs a damaged part fails as before: it is not answered without what is lost.
 //! 4. When every owned range of it was repaired with the other replicas, by a repair that began behind
@@ -19,10 +20,12 @@
 //! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of what it has is purged.
 //! INV-quarantine-2: an incremental repair of its tokens is refused: it would count as repaired what is lost.
 
+use std::mem::{Discriminant, discriminant};
 use std::rc::Rc;
+use std::time::Duration;
 
 use sstable::{Component, SstableReader};
-use stdx::{Generation, TableId, Token};
+use stdx::{Generation, Instant, TableId, Token};
 
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
@@ -39,6 +42,10 @@ const REASON_BYTES_MAX: usize = 1_000;
 const MARK_BYTES_MAX: usize = 4_096;
 /// By so much a repair must have begun behind the copy, as clocks of nodes differ.
 const CLOCKS_DIFFER_SECONDS: i64 = 10;
+/// A copy that failed is tried again so much later, and twice as late each time.
+const COPY_AGAIN: Duration = Duration::from_secs(60);
+/// But not later than that.
+const COPY_AGAIN_MAX: Duration = Duration::from_secs(6 * 3_600);
 
 /// What is known of a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +55,16 @@ pub(crate) struct Damage {
     /// When what could be read of it was there in other files; `None`: it is not yet.
     pub(crate) salvaged: Option<i64>,
     pub(crate) reason: String,
+}
+
+/// Attempts at step 2 that failed.
+pub(crate) struct FailedCopies {
+    attempts: u32,
+    /// Of the last one, and its kind: the words may name another output each time.
+    error: String,
+    kind: Discriminant<StoreError>,
+    /// The next one is not before.
+    due: Instant,
 }
 
 /// A damaged file, for whoever looks.
@@ -65,6 +82,8 @@ pub struct DamagedFile {
     pub found: i64,
     /// Whether all that can be read of it is in other files too: then a repair of its ranges lets it go.
     pub is_salvaged: bool,
+    /// Why it is not: what came of attempts, in words.
+    pub copy_failure: Option<String>,
 }
 
 /// What became of a damaged file.
@@ -89,7 +108,7 @@ pub enum DamageEvent {
         /// Its Data component.
         path: String,
     },
-    /// A step failed, and is tried again.
+    /// A step failed, and is tried again. Of copies that fail again in the same way the first is told only.
     Failed {
         /// Its Data component.
         path: String,
@@ -181,6 +200,7 @@ impl Store {
                     reason: damage.reason.clone(),
                     found: damage.found,
                     is_salvaged: damage.salvaged.is_some(),
+                    copy_failure: self.copy_failure(&table, *generation),
                 });
             }
         }
@@ -272,6 +292,7 @@ impl Store {
         table: &TableState,
         file: &TableFile,
     ) -> Result<(), StoreError> {
+        table.failed_copies.borrow_mut().remove(&file.generation);
         if table.damaged.borrow_mut().remove(&file.generation).is_none() {
             return Ok(());
         }
@@ -314,23 +335,58 @@ impl Store {
             for generation in waiting {
                 let Some(file) = table.file(generation) else {
                     table.damaged.borrow_mut().remove(&generation);
+                    table.failed_copies.borrow_mut().remove(&generation);
                     continue;
                 };
                 if self.inner.stopping.get() {
                     return;
                 }
+                let failed = table.failed_copies.borrow().get(&generation).map(|f| f.due);
+                if failed.is_some_and(|due| self.inner.rt.now() < due) {
+                    continue;
+                }
                 // Its session has compared it: what becomes of it waits for its end.
                 if state_of(&file).pending.is_some() {
                     continue;
                 }
-                if let Err(error) = self.salvage(&table, &file).await
-                    && !self.inner.stopping.get()
-                {
-                    let (path, error) = (path_of(&file), error.to_string());
-                    self.tell_damage(DamageEvent::Failed { path, error });
+                match self.salvage(&table, &file).await {
+                    Ok(()) => drop(table.failed_copies.borrow_mut().remove(&generation)),
+                    Err(_) if self.inner.stopping.get() => {}
+                    Err(error) => self.note_failed_copy(&table, &file, &error),
                 }
             }
         }
+    }
+
+    /// What a device does not give back today it does not give back in a minute: reading it again and again may
+    /// cost it the rest.
+    fn note_failed_copy(&self, table: &TableState, file: &TableFile, error: &StoreError) {
+        let (text, kind) = (cut(error.to_string()), discriminant(error));
+        let mut failed = table.failed_copies.borrow_mut();
+        let before = failed.get(&file.generation);
+        let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
+        let is_known = before.is_some_and(|before| before.kind == kind);
+        let wait = match error {
+            // That is known before anything is read.
+            StoreError::DiskFull { .. } => COPY_AGAIN,
+            _ => COPY_AGAIN.saturating_mul(1 << (attempts - 1).min(16)).min(COPY_AGAIN_MAX),
+        };
+        let due = self.inner.rt.now() + wait;
+        failed.insert(file.generation, FailedCopies { attempts, error: text.clone(), kind, due });
+        drop(failed);
+        if !is_known {
+            self.tell_damage(DamageEvent::Failed { path: path_of(file), error: text });
+        }
+    }
+
+    fn copy_failure(&self, table: &TableState, generation: Generation) -> Option<String> {
+        let failed = table.failed_copies.borrow();
+        let failed = failed.get(&generation)?;
+        let minutes = failed.due.since(self.inner.rt.now()).as_secs().div_ceil(60);
+        Some(format!(
+            "{} attempts to copy it failed, the next is in {minutes} minutes: {}",
+            failed.attempts, failed.error
+        ))
     }
 
     async fn salvage(

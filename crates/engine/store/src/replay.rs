@@ -1,9 +1,11 @@
-//! Replay of old commit-log segments into memtables.
+//! Replay of old commit-log segments into memtables, within their budget: see [`room`].
+
+mod room;
 
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::{Record, ReplaySummary, SegmentHeader};
+use commitlog::{LogPosition, Next, Record, ReplaySummary, SegmentHeader, TruncationRef, Visitor};
 use data::{ColumnRef, MutationRef, RowRef};
 use schema::{Schema, Table};
 use stdx::{FixedMap, TableId};
@@ -12,6 +14,7 @@ use crate::error::StoreError;
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::table::TableView;
+use room::{Ahead, HeldFile};
 
 /// What of the old commit log is replayed; by default everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,7 +81,8 @@ impl ReplayOptions {
     }
 }
 
-fn is_of_system(table: &Table) -> bool {
+/// Whether a table is one of the node's own keyspaces.
+pub(crate) fn is_of_system(table: &Table) -> bool {
     &*table.keyspace == "system" || table.keyspace.starts_with("system_")
 }
 
@@ -129,32 +133,72 @@ pub struct ReplayReport {
     pub tables: Vec<(String, u64)>,
     /// Tails lost in a crash: file, offset of the first byte dropped, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
+    /// SSTables that were written before the log was at its end, because memtables were at their budget.
+    pub files: u64,
+    /// Most bytes that memtables had.
+    pub memtable_bytes_peak: usize,
     /// Leftovers of unfinished writes that were removed.
     pub removed_files: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
+/// A replay under way.
+struct Replaying<'s> {
+    store: &'s Store,
+    report: ReplayReport,
+    counts: FixedMap<TableId, u64>,
+    /// What was written of memtables so far.
+    held: Vec<HeldFile>,
+    /// What of it was truncated since.
+    truncated: Vec<HeldFile>,
+    /// Truncations that are known before the replay comes to them; `None`: nobody has looked yet.
+    ahead: Option<Vec<Ahead>>,
+    /// The last record.
+    at: LogPosition,
+}
+
+impl Visitor for Replaying<'_> {
+    type Error = StoreError;
+
+    fn record(
+        &mut self,
+        _: &SegmentHeader,
+        at: LogPosition,
+        record: Record<'_>,
+    ) -> Result<Next, &'static str> {
+        self.at = at;
+        match record {
+            Record::Mutation(bytes) => self.mutation(bytes)?,
+            Record::Truncation(truncation) => self.truncation(&truncation),
+            Record::Descriptor(_) | Record::Marker(_) => {}
+        }
+        Ok(match self.wants_room() {
+            true => Next::Pause,
+            false => Next::GoOn,
+        })
+    }
+
+    async fn pause(&mut self) -> Result<(), StoreError> {
+        self.make_room().await
+    }
+}
+
 impl Store {
     pub(crate) async fn replay(&self) -> Result<ReplayReport, StoreError> {
         let began = self.inner.rt.now();
-        let mut report = ReplayReport::default();
-        let mut counts: FixedMap<TableId, u64> = FixedMap::default();
-        let visit = |_: &SegmentHeader, record: Record<'_>| match record {
-            Record::Mutation(bytes) => self.replay_mutation(bytes, &mut report, &mut counts),
-            Record::Truncation(truncation) => {
-                let until = self.inner.options.replay.until;
-                if until.is_some_and(|until| truncation.truncated_at.0 > until.micros) {
-                    // A table is restored although it was emptied later.
-                    report.too_late += 1;
-                    return Ok(());
-                }
-                self.replay_truncation(&truncation);
-                Ok(())
-            }
-            Record::Descriptor(_) | Record::Marker(_) => Ok(()),
+        let mut replaying = Replaying {
+            store: self,
+            report: ReplayReport::default(),
+            counts: FixedMap::default(),
+            held: Vec::new(),
+            truncated: Vec::new(),
+            ahead: None,
+            at: LogPosition::default(),
         };
-        let summary: ReplaySummary = self.inner.log.replay(visit).await?;
+        let summary: ReplaySummary = self.inner.log.replay(&mut replaying).await?;
+        replaying.end().await?;
+        let Replaying { mut report, counts, .. } = replaying;
         report.segments = summary.segments;
         report.bytes = summary.bytes;
         report.mutations = summary.mutations;
@@ -183,41 +227,61 @@ impl Store {
             }
         }
     }
+}
 
+impl Replaying<'_> {
     /// An acknowledged mutation that cannot be read is an error, not a warning: the start is refused.
-    fn replay_mutation(
-        &self,
-        bytes: &[u8],
-        report: &mut ReplayReport,
-        counts: &mut FixedMap<TableId, u64>,
-    ) -> Result<(), &'static str> {
+    fn mutation(&mut self, bytes: &[u8]) -> Result<(), &'static str> {
         const UNREADABLE: &str = "its checksum is right, but it is no mutation of this version";
         let opened = MutationRef::open(bytes).ok_or(UNREADABLE)?;
         let token = codec::token_of(opened.key);
-        let (shard, shards) = (self.inner.rt.shard(), self.inner.rt.shard_count());
-        if (self.inner.options.shard_of)(token, shards) != shard {
+        let inner = &self.store.inner;
+        let (shard, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        if (inner.options.shard_of)(token, shards) != shard {
             return Ok(());
         }
-        let Some(table) = self.table(opened.table) else {
-            report.dropped_tables += 1;
+        let Some(table) = self.store.table(opened.table) else {
+            self.report.dropped_tables += 1;
             return Ok(());
         };
         let version = table.version();
         let clustering = version.table.clustering_count;
         let mutation = MutationRef::parse(bytes, clustering).ok_or(UNREADABLE)?;
-        let options = &self.inner.options.replay;
+        let options = &inner.options.replay;
         if !options.includes(&version.table) {
-            report.not_listed += 1;
+            self.report.not_listed += 1;
             return Ok(());
         }
         if options.is_after(&version.table, &mutation) {
-            report.too_late += 1;
+            self.report.too_late += 1;
             return Ok(());
         }
-        self.apply_to_memtable(&table, &mutation, token, None);
-        table.view.borrow().active.set_replayed();
-        report.applied += 1;
-        *counts.entry(opened.table).or_default() += 1;
+        if !self.is_taken_away(opened.table, token) {
+            self.store.apply_to_memtable(&table, &mutation, token, None);
+            table.view.borrow().active.set_replayed();
+        }
+        self.report.applied += 1;
+        *self.counts.entry(opened.table).or_default() += 1;
         Ok(())
+    }
+
+    fn truncation(&mut self, truncation: &TruncationRef<'_>) {
+        if self.store.is_too_late(truncation) {
+            // A table is restored although it was emptied later.
+            self.report.too_late += 1;
+            return;
+        }
+        self.store.replay_truncation(truncation);
+        if (truncation.shard, truncation.shards) == self.store.shard() {
+            let id = truncation.table;
+            self.truncated.extend(self.held.extract_if(.., |file| file.table.id == id));
+        }
+    }
+}
+
+impl Store {
+    fn is_too_late(&self, truncation: &TruncationRef<'_>) -> bool {
+        let until = self.inner.options.replay.until;
+        until.is_some_and(|until| truncation.truncated_at.0 > until.micros)
     }
 }

@@ -83,6 +83,8 @@ impl Store {
         let (shard, shards) = self.shard();
         let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
         let saved = async {
+            // The task that saves from time to time may be at it when the store stops: both write under one name.
+            let _one = self.inner.saving.acquire(1).await;
             fs.create_dir_durably(directory).await?;
             fs.write_atomic(&format!("{directory}/{}.{shard}", cache.name), bytes).await?;
             if shard == 0 {

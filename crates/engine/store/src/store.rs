@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) cache: ChunkCache,
     pub(crate) row_cache: RowCache,
     pub(crate) counter_cache: CounterCache,
+    /// One file of saved keys at a time.
+    pub(crate) saving: Semaphore,
     pub(crate) stopping: Cell<bool>,
     /// Drained: no more writes.
     pub(crate) drained: Cell<bool>,
@@ -172,6 +174,7 @@ impl Store {
             cache,
             row_cache,
             counter_cache,
+            saving: Semaphore::new(1),
             room: Notify::new(),
             work: Notify::new(),
             stop: Notify::new(),
@@ -210,12 +213,6 @@ impl Store {
             ending.inner.large.end();
             drop(ending.inner.on_damage.take());
         });
-        if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max {
-            // The log held more than memtables may: the node's own first writes need room. A disk
-            // that is full says so again at the next write.
-            let flushed = store.flush(None).await;
-            store.note_write_result(&flushed);
-        }
         Ok((store, report))
     }
 
@@ -619,7 +616,7 @@ fn too_large(table: &Table, key: &[u8], bytes: usize, max: usize) -> StoreError 
 }
 
 /// Components of a composite key: each its length in two bytes, itself, a zero byte.
-fn composite_parts(mut key: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn composite_parts(mut key: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     while let Some((length, rest)) = key.split_first_chunk::<2>() {
         let Some((part, rest)) = rest.split_at_checked(u16::from_be_bytes(*length).into()) else {

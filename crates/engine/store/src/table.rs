@@ -18,7 +18,7 @@ use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 use crate::files::TableFile;
 use crate::large::LargeFiles;
 use crate::memtable::Memtable;
-use crate::quarantine::Damage;
+use crate::quarantine::{Damage, FailedCopies};
 use crate::read::ReadStats;
 use crate::row_cache::CachedRows;
 use crate::sampling::Sampling;
@@ -282,6 +282,8 @@ pub(crate) struct TableState {
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
     pub(crate) compaction_paused_until: Cell<Instant>,
+    /// Background compactions that failed one behind another.
+    pub(crate) failed_compactions: Cell<u32>,
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
     overrides: Cell<Overrides>,
@@ -308,6 +310,8 @@ pub(crate) struct TableState {
     pub(crate) ageless: RefCell<Vec<Token>>,
     /// Damaged files: in no compaction, see [`crate::quarantine`].
     pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
+    /// Those of them that could not be copied.
+    pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,
     /// Those of them that may go.
     pub(crate) releasable: RefCell<Vec<Generation>>,
     /// When files were verified in the background, once that was read.
@@ -354,6 +358,7 @@ impl TableState {
             pins: RefCell::default(),
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
+            failed_compactions: Cell::new(0),
             claimed: RefCell::default(),
             owned: Cell::new(false),
             wanted: Cell::new(0),
@@ -365,6 +370,7 @@ impl TableState {
             repairs: RefCell::default(),
             ageless: RefCell::default(),
             damaged: RefCell::default(),
+            failed_copies: RefCell::default(),
             releasable: RefCell::default(),
             verified: RefCell::default(),
             gc: RefCell::default(),

@@ -7,7 +7,8 @@
 //! - *in a window*: its rows and range deletions lie in one window, as Statistics tell;
 //! - *shared*: what belongs to no window, or to several: deletions of partitions, static rows, range
 //!   deletions over whole windows, rows whose first clustering value is empty. Such a file is written by
-//!   a distribution only, and has level 1;
+//!   a distribution, and has level 1; one that has deletions of partitions and nothing else is given as one
+//!   of that level, whoever wrote it;
 //! - *mixed*: everything else, so most of what was flushed, streamed, loaded.
 //!
 //! When [`SizeTieredOptions::min_threshold`] mixed files are there, they are distributed: merged, and what

@@ -12,6 +12,10 @@ pub const LARGE_MAX: usize = 100;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// An element takes at least its flags and the length of its path.
 const ELEMENT_BYTES_MIN: u64 = 2;
+/// What Cassandra counts of a collection beside its elements: the times of its deletion, be there one or not.
+const COLLECTION_BYTES: u64 = 12;
+/// What it counts of an element beside path and value: timestamp, TTL, expiry.
+const ELEMENT_BYTES: u64 = 20;
 
 /// Above what partitions, rows and cells of a file are told of; `u64::MAX`: none is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +32,11 @@ pub struct LargeLimits {
     pub cell_bytes: u64,
     /// Elements of a collection.
     pub elements: u64,
-    /// When cells count as expired, for the count of dead rows.
+    /// Bytes of the live elements of a collection, as Cassandra counts them (`ComplexColumnData.dataSize`).
+    pub collection_bytes: u64,
+    /// Live elements of a collection.
+    pub collection_items: u64,
+    /// When cells count as expired, for the count of dead rows and for live elements.
     pub now: DeletionSeconds,
 }
 
@@ -41,6 +49,8 @@ impl Default for LargeLimits {
             row_bytes: u64::MAX,
             cell_bytes: u64::MAX,
             elements: u64::MAX,
+            collection_bytes: u64::MAX,
+            collection_items: u64::MAX,
             now: DeletionSeconds(0),
         }
     }
@@ -49,8 +59,19 @@ impl Default for LargeLimits {
 impl LargeLimits {
     /// Rows up to this many bytes have nothing that is told of.
     pub(super) fn row_least(&self) -> u64 {
-        let elements = self.elements.saturating_mul(ELEMENT_BYTES_MIN);
-        self.row_bytes.min(self.cell_bytes).min(elements)
+        let elements = self.elements.min(self.collection_items);
+        let elements = elements.saturating_mul(ELEMENT_BYTES_MIN);
+        // What is counted of an element is at most its bytes and ELEMENT_BYTES, and it has some bytes.
+        let most = 1 + ELEMENT_BYTES / ELEMENT_BYTES_MIN;
+        let collection = match self.collection_bytes {
+            u64::MAX => u64::MAX,
+            bytes => bytes.saturating_sub(COLLECTION_BYTES) / most,
+        };
+        self.row_bytes.min(self.cell_bytes).min(elements).min(collection)
+    }
+
+    fn has_of_collections(&self) -> bool {
+        self.collection_bytes.min(self.collection_items) < u64::MAX
     }
 }
 
@@ -116,12 +137,18 @@ pub struct LargeData {
     pub cells_by_bytes: u64,
     /// Those of them that have more elements than the limit.
     pub cells_by_elements: u64,
+    /// Collections, and values of user types, whose live elements are above a limit of their own; bytes and
+    /// elements are those of the live ones.
+    pub collections: Vec<LargeCell>,
+    /// All of them.
+    pub collection_count: u64,
 }
 
 impl LargeData {
     /// Whether nothing has much.
     pub fn is_empty(&self) -> bool {
-        self.partition_count == 0 && self.row_count == 0 && self.cell_count == 0
+        let below = self.row_count == 0 && self.cell_count == 0 && self.collection_count == 0;
+        below && self.partition_count == 0
     }
 
     /// Counts a partition that is above a limit, and keeps it when it is one of the largest.
@@ -148,6 +175,23 @@ impl LargeData {
             keep(&mut self.rows, row, |r| r.bytes, |r| r.key.len() + length(&r.clustering));
         }
         for (column, content) in row.columns() {
+            if limits.has_of_collections()
+                && let ColumnRef::Complex(complex) = content
+            {
+                let live = complex.cells().filter(|(_, cell)| cell.is_live(limits.now));
+                let (bytes, elements) = live.fold((0, 0), |(bytes, count), (path, cell)| {
+                    (bytes + ELEMENT_BYTES + (path.len() + cell.value.len()) as u64, count + 1)
+                });
+                // One without live elements is none.
+                let bytes = if elements == 0 { 0 } else { bytes + COLLECTION_BYTES };
+                if bytes > limits.collection_bytes || elements > limits.collection_items {
+                    let (key, clustering) = place();
+                    self.collection_count = self.collection_count.saturating_add(1);
+                    let found = LargeCell { key, clustering, column, bytes, elements };
+                    let memory = |c: &LargeCell| c.key.len() + length(&c.clustering);
+                    keep(&mut self.collections, found, |c| c.bytes, memory);
+                }
+            }
             let (bytes, elements) = match content {
                 ColumnRef::Simple(cell) => (cell.value.len() as u64, 0),
                 ColumnRef::Complex(complex) => {
@@ -213,5 +257,15 @@ mod tests {
         assert_eq!(limits.row_least(), 20);
         let limits = LargeLimits { cell_bytes: 5, ..limits };
         assert_eq!(limits.row_least(), 5);
+        let limits = LargeLimits { collection_items: 3, ..LargeLimits::default() };
+        assert_eq!(limits.row_least(), 6);
+        // Of as many elements as there may be, each with the least bytes.
+        for bytes in [12, 13, 100, 10_000] {
+            let limits = LargeLimits { collection_bytes: bytes, ..LargeLimits::default() };
+            let elements = limits.row_least() / ELEMENT_BYTES_MIN;
+            assert!(
+                COLLECTION_BYTES + elements * (ELEMENT_BYTES + ELEMENT_BYTES_MIN) <= bytes.max(12)
+            );
+        }
     }
 }

@@ -54,7 +54,10 @@ impl Store {
             store.warm_counters().await;
             while !store.inner.stopping.get() {
                 store.pause(period).await;
-                store.save_counters().await;
+                // The stop itself saves.
+                if !store.inner.stopping.get() {
+                    store.save_counters().await;
+                }
             }
         };
         // A closed gate: the store is stopping already.

@@ -340,7 +340,7 @@ struct Look {
 impl Look {
     fn new(limits: Limits, now: DeletionSeconds) -> Look {
         Look {
-            limits: limits.of_writer(now),
+            limits: limits.of_file(now),
             found: LargeData::default(),
             partition: LargePartition::default(),
             header_end: 0,

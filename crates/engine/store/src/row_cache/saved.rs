@@ -24,7 +24,10 @@ impl Store {
             store.warm_rows().await;
             while !store.inner.stopping.get() {
                 store.pause(period).await;
-                store.save_rows().await;
+                // The stop itself saves.
+                if !store.inner.stopping.get() {
+                    store.save_rows().await;
+                }
             }
         };
         // A closed gate: the store is stopping already.

@@ -169,6 +169,36 @@ fn a_major_compaction_removes_what_deletions_over_all_windows_hide() {
 }
 
 #[test]
+fn what_is_left_of_a_window_without_its_rows_is_shared() {
+    run(822, |rt| async move {
+        let store = open_with(&rt, windowed(false, "2")).await;
+        let flush = async |mutations: &[Vec<u8>]| {
+            for mutation in mutations {
+                write(&store, mutation).await.unwrap();
+            }
+            store.flush(None).await.unwrap();
+            at_rest(&rt, &store).await;
+        };
+        // Of the second partition there is something older elsewhere, so that its deletion stays.
+        flush(&[insert(2, 0, "older", 50)]).await;
+        flush(&[insert(1, 20, "gone", 100), delete_partition(2, 100)]).await;
+        assert_eq!(states(&store).0, [0, 4]);
+        flush(&[delete_row(1, 20, 200)]).await;
+        assert_eq!(states(&store), (vec![0], 0, 1));
+        let table = store.table(TABLE).unwrap();
+        let infos = || store.infos(&table).infos;
+        let left: Vec<_> = infos().into_iter().filter(|file| file.windows.is_none()).collect();
+        assert_eq!(left.iter().map(|file| file.level).collect::<Vec<_>>(), [SHARED_LEVEL]);
+        // One mixed file is not distributed: there is no other.
+        flush(&[insert(3, 1, "a", 300), insert(3, 119, "b", 300)]).await;
+        assert_eq!(states(&store), (vec![0], 1, 1));
+        let rows = rows_of(&read_all(&store).await);
+        assert_eq!(rows.into_keys().collect::<Vec<_>>(), [(3, 1), (3, 119)]);
+        store.stop().await;
+    });
+}
+
+#[test]
 fn random_operations_agree_with_a_model_and_windows_stay_what_they_are() {
     // In that of the last a window has deletions of partitions only at the end.
     for seed in [0_u64, 1, 2, 3, 51] {

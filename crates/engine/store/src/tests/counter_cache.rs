@@ -6,11 +6,11 @@ use rt::Group;
 use super::*;
 use crate::{CountsOf, OwnCount};
 
-const OWN: CounterId = CounterId([7; 16]);
+pub(super) const OWN: CounterId = CounterId([7; 16]);
 const OTHER: CounterId = CounterId([9; 16]);
 const SECOND: ColumnId = ColumnId(4);
 
-fn counter_schema() -> Arc<Schema> {
+pub(super) fn counter_schema() -> Arc<Schema> {
     let options = TableOptions { gc_grace_seconds: i32::MAX, ..TableOptions::default() };
     let mut table = table(options);
     for column in table.columns.iter_mut().skip(2) {
@@ -27,7 +27,7 @@ async fn open_counters(rt: &Rt, bytes: u64) -> Store {
 }
 
 /// A counter: partition, clustering or the static row, column.
-type Place = (i32, Option<i32>, ColumnId);
+pub(super) type Place = (i32, Option<i32>, ColumnId);
 
 /// A cell of one counter.
 fn cell_of(place: Place, cell: CellRef<'_>) -> Vec<u8> {
@@ -39,7 +39,11 @@ fn cell_of(place: Place, cell: CellRef<'_>) -> Vec<u8> {
     })
 }
 
-fn count_of(place: Place, (id, clock, count): (CounterId, i64, i64), timestamp: i64) -> Vec<u8> {
+pub(super) fn count_of(
+    place: Place,
+    (id, clock, count): (CounterId, i64, i64),
+    timestamp: i64,
+) -> Vec<u8> {
     let context = counter::global(id, clock, count);
     cell_of(place, CellRef::live(TimestampMicros(timestamp), &context))
 }
@@ -83,7 +87,7 @@ impl RowSink for Context {
 }
 
 /// What a read finds of a counter.
-async fn context(store: &Store, place: Place) -> Option<(TimestampMicros, Vec<u8>)> {
+pub(super) async fn context(store: &Store, place: Place) -> Option<(TimestampMicros, Vec<u8>)> {
     let (pk, ck, _) = place;
     let slices = slice(ck.unwrap_or(0), ck.unwrap_or(0) + 1);
     let command = ReadCommand { slices, ..read_of(Partitions::Key(key(pk))) };
@@ -397,5 +401,32 @@ async fn compare(rt: &Rt, store: &Store, place: &str) {
         let found = counter::clock_and_count(&value, OWN);
         assert_eq!(found, (own.clock, own.count), "{place}: {at:?}");
         assert!(timestamp >= own.timestamp, "{place}: {at:?}");
+    }
+}
+
+/// A bug once had the stop and the task that saves from time to time write one file at a time, under one name.
+#[test]
+fn a_stop_beside_a_save_of_the_cache_saves_it_and_fails_at_nothing() {
+    for after in 0..40_u64 {
+        run(870 + after, move |rt| async move {
+            let period = Duration::from_millis(10);
+            let options = StoreOptions {
+                counter_cache_bytes_max: Some(1 << 20),
+                counter_cache_save_period: period,
+                ..options(&rt)
+            };
+            let store = Store::open(rt.clone(), options, counter_schema()).await.unwrap().0;
+            store.count_as(OWN);
+            for at in 0..2 {
+                lead(&store, (1, Some(1), VALUE), 1, 1_000 + at, OWN).await;
+            }
+            let failures = std::rc::Rc::<std::cell::RefCell<Vec<crate::StoreFailure>>>::default();
+            let told = failures.clone();
+            store.on_failure(move |failure| told.borrow_mut().push(failure));
+            rt.sleep(crate::saved::WARM_AFTER + period + Duration::from_micros(after * 50)).await;
+            store.stop().await;
+            assert_eq!(*failures.borrow(), [], "after {after}");
+            assert!(rt.fs().exists("saved_caches/counters.0").await.unwrap(), "after {after}");
+        });
     }
 }

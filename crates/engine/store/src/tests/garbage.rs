@@ -217,3 +217,47 @@ fn compactions_look_at_tombstones_of_others_when_the_table_says_so() {
         }
     });
 }
+
+/// Rows of so many partitions in one file, and a file with the deletion of each.
+async fn many_deletions(store: &Store, partitions: i32) {
+    let rows: Vec<Vec<u8>> = (0..partitions).map(|pk| insert(pk, 1, "v", 10)).collect();
+    file_of(store, &rows).await;
+    for pk in 0..partitions {
+        file_of(store, &[delete_partition(pk, 11 + i64::from(pk))]).await;
+    }
+}
+
+/// The number of the file with the rows, and how many it has.
+fn file_with_rows(store: &Store) -> Option<(stdx::Generation, u64)> {
+    let view = store.table(TABLE).unwrap().view();
+    view.files.iter().find_map(|file| {
+        let rows = file.reader.meta().statistics().stats.total_rows;
+        (rows > 0).then_some((file.generation, u64::try_from(rows).unwrap()))
+    })
+}
+
+#[test]
+fn no_more_than_the_newest_files_up_to_the_bound_hide_something() {
+    const MOST: i32 = crate::garbage::SHADOWS_MAX as i32;
+    run(316, |rt| async move {
+        for (partitions, left) in [(MOST, None), (MOST + 7, Some(7))] {
+            let store = open_with(&rt, i32::MAX, "row").await;
+            many_deletions(&store, partitions).await;
+            let (file, rows) = file_with_rows(&store).unwrap();
+            assert_eq!(rows, u64::try_from(partitions).unwrap());
+            store.compact_files(TABLE, &[file]).await.unwrap();
+            assert_eq!(file_with_rows(&store).map(|(_, rows)| rows), left);
+            assert_eq!(read_all(&store).await, []);
+            store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+            store.stop().await;
+
+            let store = open_with(&rt, i32::MAX, "none").await;
+            many_deletions(&store, partitions).await;
+            store.garbage_collect(TABLE, Row).await.unwrap();
+            assert_eq!(file_with_rows(&store).map(|(_, rows)| rows), left);
+            assert_eq!(read_all(&store).await, []);
+            store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+            store.stop().await;
+        }
+    });
+}

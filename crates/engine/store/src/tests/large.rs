@@ -25,6 +25,7 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
             let limits = |bytes, tombstones| PartitionGuardrails {
                 size: Thresholds { warn: None, fail: Some(bytes) },
                 tombstones: Thresholds { warn: Some(tombstones), fail: None },
+                ..PartitionGuardrails::default()
             };
             store.set_partition_guardrails(limits(2_000, 3));
             // 1 has much, 2 has four deletions, 3 neither; a deleted partition counts once.
@@ -254,4 +255,103 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
             store.stop().await;
         }
     });
+}
+
+/// Cells of the map of a row.
+fn map_cells<'a>(pk: i32, ck: i32, cells: impl Iterator<Item = (u32, CellRef<'a>)>) -> Vec<u8> {
+    let mut row = Vec::new();
+    let base = TimestampMicros(5);
+    let mut builder = RowBuilder::new(&mut row, Liveness::NONE, DeletionTime::LIVE, base);
+    builder.begin_complex(ColumnId(5), DeletionTime::LIVE);
+    for (n, cell) in cells {
+        builder.complex_cell(format!("{n:04}").as_bytes(), &cell);
+    }
+    builder.end_complex();
+    builder.finish();
+    let clustering = clustering(ck);
+    encode(pk, |m| m.rows([(clustering.as_slice(), RowRef::trusted(&row))].into_iter()))
+}
+
+#[test]
+fn collections_above_their_guardrails_are_told_of_when_a_file_is_written() {
+    run_in(&world(912), |rt| async move {
+        let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
+        let store = opened.unwrap().0;
+        let logged: Rc<RefCell<Vec<(bool, String)>>> = Rc::default();
+        let lines = logged.clone();
+        store.on_large_partition(move |line| lines.borrow_mut().push(line));
+        let take = || std::mem::take(&mut *logged.borrow_mut());
+        let guardrails = PartitionGuardrails {
+            collection_size: Thresholds { warn: Some(111), fail: None },
+            collection_items: Thresholds { warn: Some(3), fail: Some(5) },
+            ..PartitionGuardrails::default()
+        };
+        store.set_partition_guardrails(guardrails);
+        let live = |n| (n, CellRef::live(TimestampMicros(5), b"x"));
+
+        // Four of 4 + 1 + 20 bytes, and 12 for the whole.
+        write(&store, &map_cells(1, 1, (0..3).map(live))).await.unwrap();
+        write(&store, &map_cells(1, 2, (0..4).map(live))).await.unwrap();
+        store.flush(None).await.unwrap();
+        let what = "Detected collection m in row (1, 2) in table ks.t";
+        let size = format!(
+            "Guardrail collection_size violated: {what} of size 112, this exceeds the warning threshold of 111."
+        );
+        let items = format!(
+            "Guardrail items_per_collection violated: {what} with 4 items, this exceeds the warning threshold of 3."
+        );
+        assert_eq!(take(), [(false, size), (false, items)]);
+
+        // What no file has alone.
+        write(&store, &map_cells(1, 1, (3..6).map(live))).await.unwrap();
+        store.flush(None).await.unwrap();
+        assert_eq!(take(), []);
+        store.set_partition_guardrails(PartitionGuardrails {
+            collection_size: Thresholds::default(),
+            ..guardrails
+        });
+        store.compact_major(TABLE).await.unwrap();
+        let said = take();
+        let failed = "Guardrail items_per_collection violated: Detected collection m in row (1, 1) in table ks.t \
+                      with 6 items, this exceeds the failure threshold of 5.";
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said.contains(&(true, failed.to_owned())), "{said:?}");
+
+        // Only live elements count.
+        let at = TimestampMicros(6);
+        let dead = |n| (n, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
+        write(&store, &map_cells(1, 1, (0..3).map(dead))).await.unwrap();
+        write(&store, &map_cells(1, 2, (0..1).map(dead))).await.unwrap();
+        store.flush(None).await.unwrap();
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(take(), []);
+
+        store.set_partition_guardrails(PartitionGuardrails::default());
+        write(&store, &insert_map(1, 3, 500)).await.unwrap();
+        store.flush(None).await.unwrap();
+        assert_eq!(take(), []);
+        store.stop().await;
+    });
+}
+
+#[test]
+fn guardrails_of_collections_concern_tables_of_users_that_have_some() {
+    let is_guarded = |table: &Table| {
+        let store = crate::large::Limits::with(PartitionGuardrails {
+            collection_items: Thresholds { warn: Some(3), fail: None },
+            ..PartitionGuardrails::default()
+        });
+        store.of_writer(table, NOW).collection_items == 3
+    };
+    let with_map = schema_with_map().tables_by_id[&TABLE].clone();
+    assert!(is_guarded(&with_map));
+    for keyspace in ["system", "system_auth"] {
+        assert!(!is_guarded(&Table { keyspace: keyspace.into(), ..Table::clone(&with_map) }));
+    }
+    assert!(!is_guarded(&table(TableOptions::default())));
+    let mut frozen = Table::clone(&with_map);
+    for column in &mut frozen.columns {
+        column.ty = column.ty.freeze();
+    }
+    assert!(!is_guarded(&frozen));
 }

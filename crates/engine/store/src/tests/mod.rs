@@ -28,6 +28,7 @@ mod pruning;
 mod purging;
 mod quarantine;
 mod repairing;
+mod replay_room;
 mod replaying;
 mod replica;
 mod requests;

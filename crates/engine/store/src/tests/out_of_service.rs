@@ -25,11 +25,12 @@ async fn open_on(rt: &Rt, disks: &[&str]) -> (Store, Rc<RefCell<Vec<StoreFailure
 }
 
 /// Runs `main` on one node; where it asks for that, something is done to the disk before it goes on.
-fn run_failing<F: Future<Output = ()> + 'static>(
+pub(super) fn run_failing<F: Future<Output = ()> + 'static>(
     world: &World,
     faults: &[fn(&DiskControl)],
     main: impl Fn(Rt, Asked) -> F + Send + Sync + Clone + 'static,
 ) {
+    let limit = Duration::from_secs(100 * 3_600);
     let asked = Asked::default();
     let of_node = asked.clone();
     start(world, 1, move |rt| {
@@ -40,22 +41,20 @@ fn run_failing<F: Future<Output = ()> + 'static>(
         }
     });
     for (n, fault) in (1_usize..).zip(faults) {
-        world
-            .run_until(|| *asked.0.lock().unwrap() == 2 * n - 1, Duration::from_secs(600))
-            .unwrap();
+        world.run_until(|| *asked.0.lock().unwrap() == 2 * n - 1, limit).unwrap();
         fault(&world.disk("n1"));
         *asked.0.lock().unwrap() += 1;
     }
     let end = 2 * faults.len() + 1;
-    world.run_until(|| *asked.0.lock().unwrap() == end, Duration::from_secs(600)).unwrap();
+    world.run_until(|| *asked.0.lock().unwrap() == end, limit).unwrap();
 }
 
 /// Odd while something is to be done to the disk.
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<usize>>);
+pub(super) struct Asked(Arc<Mutex<usize>>);
 
 impl Asked {
-    async fn fault(&self, rt: &Rt) {
+    pub(super) async fn fault(&self, rt: &Rt) {
         *self.0.lock().unwrap() += 1;
         while !self.0.lock().unwrap().is_multiple_of(2) {
             rt.sleep(Duration::from_millis(1)).await;

@@ -8,6 +8,7 @@ use stdx::IoErrorKind;
 
 use super::everywhere::*;
 use super::incremental::noise;
+use super::out_of_service::run_failing;
 use super::*;
 use crate::quarantine::DamageEvent;
 use crate::{OwnedRanges, ReadScope};
@@ -547,4 +548,78 @@ fn a_crash_at_every_io_of_it_leaves_answers_that_are_whole_or_errors() {
             });
         });
     }
+}
+
+/// A bug once tried it again every minute, and said so each time.
+#[test]
+fn a_copy_that_fails_is_tried_less_and_less_often_and_told_of_once() {
+    let world = world(118);
+    run_in(&world, |rt| async move { fill(&rt).await });
+    let outputs_fail: fn(&rt::sim::DiskControl) =
+        |disk| disk.set_failing_below(Some(("-Data.db", IoErrorKind::Device)));
+    let all_is_well: fn(&rt::sim::DiskControl) = |disk| disk.clear_faults();
+    run_failing(&world, &[outputs_fail, all_is_well], |rt, asked| async move {
+        let store = open(&rt).await;
+        let seen = events(&store);
+        let data = path(&store, Component::Data).await;
+        asked.fault(&rt).await;
+        let (table, what) = (store.table(TABLE).unwrap(), "met".to_owned());
+        let file = table.view().files[0].clone();
+        let error = StoreError::Corrupt { file: data.clone(), what };
+        store.quarantine(&table, &file, &error).await.unwrap();
+        let state = || store.damaged_files()[0].copy_failure.clone().unwrap_or_default();
+        until(&rt, || !state().is_empty()).await;
+        let first = "1 attempts to copy it failed, the next is in 1 minutes: ";
+        assert!(state().starts_with(first) && state().contains("-Data.db failed"), "{}", state());
+        rt.sleep(Duration::from_secs(3_600)).await;
+        assert!(
+            state().starts_with("6 attempts to copy it failed, the next is in "),
+            "{}",
+            state()
+        );
+        rt.sleep(Duration::from_secs(48 * 3_600)).await;
+        // Never later than six hours.
+        let attempts: u32 = state().split(' ').next().unwrap().parse().unwrap();
+        assert!((15..20).contains(&attempts), "{}", state());
+        // Each is of another file.
+        let told = seen.borrow().iter().filter(|e| matches!(e, DamageEvent::Failed { .. })).count();
+        assert_eq!(told, 1, "{:?}", seen.borrow());
+        asked.fault(&rt).await;
+        rt.sleep(Duration::from_secs(7 * 3_600)).await;
+        // Nothing was lost: the copies have its place.
+        assert_eq!(store.damaged_files(), []);
+        assert_eq!(unreadable(&store).await, [0; 0]);
+        store.stop().await;
+    });
+}
+
+/// The same of what the device does not give back to compactions.
+#[test]
+fn a_compaction_that_fails_is_tried_less_and_less_often() {
+    let world = world(119);
+    let reads_fail: fn(&rt::sim::DiskControl) =
+        |disk| disk.set_failing_reads(Some((1, IoErrorKind::Device)));
+    let all_is_well: fn(&rt::sim::DiskControl) = |disk| disk.clear_faults();
+    run_failing(&world, &[reads_fail, all_is_well], |rt, asked| async move {
+        let store = open(&rt).await;
+        let failures = std::rc::Rc::<std::cell::Cell<u32>>::default();
+        let count = failures.clone();
+        store.on_failure(move |_| count.set(count.get() + 1));
+        let table = store.table(TABLE).unwrap();
+        table.change_overrides(|overrides| overrides.automatic = Some(false));
+        for ck in 0..4 {
+            write(&store, &insert(1, ck, &value(ck), 1)).await.unwrap();
+            store.flush(None).await.unwrap();
+        }
+        asked.fault(&rt).await;
+        table.change_overrides(|overrides| overrides.automatic = None);
+        rt.sleep(Duration::from_secs(10 * 3_600)).await;
+        // After 1, 3, 7, 15, 31 and 63 minutes, then every hour.
+        assert!((12..20).contains(&failures.get()), "{}", failures.get());
+        asked.fault(&rt).await;
+        rt.sleep(Duration::from_secs(2 * 3_600)).await;
+        assert_eq!(store.table_stats(TABLE).sstables, 1);
+        assert_eq!(table.failed_compactions.get(), 0);
+        store.stop().await;
+    });
 }

@@ -226,6 +226,9 @@ pub struct DamagedReport {
     pub found: i64,
     /// What can be read of it is in other files too: a full repair of its ranges lets it go.
     pub salvaged: bool,
+    /// Why it is not, when that was tried.
+    #[serde(default)]
+    pub copy_failure: Option<String>,
 }
 
 /// `GET /api/v1/compactions/settings`: how one table is compacted now.

@@ -146,6 +146,9 @@ async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
     all.dedup_by(|next, kept| {
         let same = next.path == kept.path;
         kept.salvaged &= next.salvaged || !same;
+        if same && kept.copy_failure.is_none() {
+            kept.copy_failure = next.copy_failure.take();
+        }
         same
     });
     Ok(Json(all))

@@ -47,6 +47,7 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
                 reason: format!("found by {shard}"),
                 found: 5,
                 salvaged,
+                copy_failure: (!salvaged).then(|| format!("failed on {shard}")),
             };
             // One that both shards have found, and one of each.
             let own = file(format!("/{}", 9 - shard), true);
@@ -91,9 +92,13 @@ fn damaged_files_are_those_of_all_shards_each_once_and_copied_when_all_shards_ha
     let (status, body) = node.get("/api/v1/damaged");
     assert_eq!(status, 200, "{body}");
     let files: Vec<DamagedReport> = serde_json::from_str(&body).unwrap();
-    let files: Vec<_> = files.into_iter().map(|f| (f.path, f.salvaged)).collect();
-    let expected = [("/8", true), ("/9", true), ("/x", false)];
-    assert_eq!(files, expected.map(|(path, salvaged)| (path.to_owned(), salvaged)));
+    let files: Vec<_> = files.into_iter().map(|f| (f.path, f.salvaged, f.copy_failure)).collect();
+    let failed = Some("failed on 1");
+    let expected = [("/8", true, None), ("/9", true, None), ("/x", false, failed)];
+    let of = |(path, salvaged, failed): (&str, bool, Option<&str>)| {
+        (path.to_owned(), salvaged, failed.map(str::to_owned))
+    };
+    assert_eq!(files, expected.map(of));
     node.stop();
 }
 
