@@ -19,6 +19,7 @@ use schema::Table;
 use sst_format::header::EncodingStats;
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
+use crate::again::Failures;
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::estimates::partitions_together;
@@ -402,20 +403,11 @@ impl Store {
     }
 
     /// Does not spin on a damaged file or a full disk: a compaction that failed is followed by none for a while.
-    /// What a device does not give back now it may not in a minute either, and all of the rest is copied for nothing
-    /// each time, so that the while becomes longer.
     fn pause_compactions(&self, table: &TableState, result: &Result<(), StoreError>) {
-        let failed = match result {
-            Ok(()) => 0,
-            // That is told before anything is copied, or a matter of other files.
-            Err(StoreError::DiskFull { .. }) => 1,
-            Err(_) => table.failed_compactions.get().saturating_add(1),
-        };
+        let Err(error) = result else { return table.failed_compactions.set(Failures::default()) };
+        let failed = table.failed_compactions.get().and(error);
         table.failed_compactions.set(failed);
-        if failed > 0 {
-            let pause = PAUSE.saturating_mul(1 << (failed - 1).min(16)).min(PAUSE_MAX);
-            table.compaction_paused_until.set(self.inner.rt.now() + pause);
-        }
+        table.compaction_paused_until.set(self.inner.rt.now() + failed.wait(PAUSE, PAUSE_MAX));
     }
 
     fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {

@@ -203,13 +203,17 @@ impl Store {
             let result = self.flush_memtable(table, &memtable).await;
             self.note_write_result(&result);
             result?;
-            // Who reads it still has it.
-            let Ok(memtable) = Rc::try_unwrap(memtable) else { continue };
-            let mut leftovers = memtable.into_leftovers();
-            while leftovers.drop_some() {
-                if self.inner.rt.is_yield_due() {
-                    self.inner.rt.yield_if_due().await;
-                }
+            self.drop_in_steps(memtable).await;
+        }
+    }
+
+    /// Drops a memtable, unless somebody reads it still.
+    pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
+        let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
+        let mut leftovers = memtable.into_leftovers();
+        while leftovers.drop_some() {
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
             }
         }
     }
@@ -287,7 +291,7 @@ impl Store {
     ) -> Result<Option<Rc<TableFile>>, StoreError> {
         let place = (directory, generation);
         let cached_as_read = table.counters.is_read().then_some(cached_as);
-        let written = self.write_memtable(table, memtable, place, cached_as_read).await?;
+        let written = self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
         let Some(written) = written else { return Ok(None) };
         self.inner.cache.fill(cached_as, written.warm);
         let (fs, version) = (self.inner.rt.fs(), table.version());
@@ -318,13 +322,13 @@ impl Store {
     }
 
     /// Step 2, into any directory. `cached_as`: what is written goes into the chunk cache too, under this
-    /// number, as long as there is room.
+    /// number, as long as there is room. `held`: see [`WriterOptions::held`].
     pub(crate) async fn write_memtable(
         &self,
         table: &TableState,
         memtable: &Rc<Memtable>,
         (directory, generation): (&str, Generation),
-        cached_as: Option<u64>,
+        (cached_as, held): (Option<u64>, bool),
     ) -> Result<Option<Written>, StoreError> {
         let version = table.version();
         let stats = EncodingStats {
@@ -333,7 +337,7 @@ impl Store {
         };
         let partitions = memtable.partition_count() as u64;
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
-        options.request_bytes = REQUEST_BYTES;
+        (options.request_bytes, options.held) = (REQUEST_BYTES, held);
         let fs = self.inner.rt.fs();
         let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
             .await

@@ -11,8 +11,9 @@
 //! synced SSTables (or truncated).
 //!
 //! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `files`, `slots`,
-//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `background`.
+//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `again`, `background`.
 
+mod again;
 mod background;
 mod backlog;
 mod by_timestamp;

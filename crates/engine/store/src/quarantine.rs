@@ -27,6 +27,7 @@ use std::time::Duration;
 use sstable::{Component, SstableReader};
 use stdx::{Generation, Instant, TableId, Token};
 
+use crate::again::Failures;
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::files::{TableFile, checked_body, map_error, remove_if_there};
@@ -60,6 +61,7 @@ pub(crate) struct Damage {
 /// Attempts at step 2 that failed.
 pub(crate) struct FailedCopies {
     attempts: u32,
+    failures: Failures,
     /// Of the last one, and its kind: the words may name another output each time.
     error: String,
     kind: Discriminant<StoreError>,
@@ -358,21 +360,18 @@ impl Store {
         }
     }
 
-    /// What a device does not give back today it does not give back in a minute: reading it again and again may
-    /// cost it the rest.
     fn note_failed_copy(&self, table: &TableState, file: &TableFile, error: &StoreError) {
         let (text, kind) = (cut(error.to_string()), discriminant(error));
         let mut failed = table.failed_copies.borrow_mut();
         let before = failed.get(&file.generation);
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let is_known = before.is_some_and(|before| before.kind == kind);
-        let wait = match error {
-            // That is known before anything is read.
-            StoreError::DiskFull { .. } => COPY_AGAIN,
-            _ => COPY_AGAIN.saturating_mul(1 << (attempts - 1).min(16)).min(COPY_AGAIN_MAX),
-        };
-        let due = self.inner.rt.now() + wait;
-        failed.insert(file.generation, FailedCopies { attempts, error: text.clone(), kind, due });
+        let failures = before.map_or(Failures::default(), |before| before.failures).and(error);
+        let due = self.inner.rt.now() + failures.wait(COPY_AGAIN, COPY_AGAIN_MAX);
+        failed.insert(
+            file.generation,
+            FailedCopies { attempts, failures, error: text.clone(), kind, due },
+        );
         drop(failed);
         if !is_known {
             self.tell_damage(DamageEvent::Failed { path: path_of(file), error: text });

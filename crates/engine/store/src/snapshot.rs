@@ -114,7 +114,7 @@ impl Store {
         }
         for memtable in memtables {
             let generation = self.next_generation(table);
-            self.write_memtable(table, memtable, (&target, generation), None).await?;
+            self.write_memtable(table, memtable, (&target, generation), (None, false)).await?;
         }
         let text = (self.inner.options.schema_text)(&version.table);
         let (shard, now) = (self.inner.rt.shard(), self.inner.rt.wall());

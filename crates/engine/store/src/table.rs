@@ -15,6 +15,7 @@ use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
+use crate::again::Failures;
 use crate::files::TableFile;
 use crate::large::LargeFiles;
 use crate::memtable::Memtable;
@@ -283,7 +284,7 @@ pub(crate) struct TableState {
     /// No background compaction before this (after one failed).
     pub(crate) compaction_paused_until: Cell<Instant>,
     /// Background compactions that failed one behind another.
-    pub(crate) failed_compactions: Cell<u32>,
+    pub(crate) failed_compactions: Cell<Failures>,
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
     overrides: Cell<Overrides>,
@@ -358,7 +359,7 @@ impl TableState {
             pins: RefCell::default(),
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
-            failed_compactions: Cell::new(0),
+            failed_compactions: Cell::default(),
             claimed: RefCell::default(),
             owned: Cell::new(false),
             wanted: Cell::new(0),

@@ -18,6 +18,7 @@ pub mod error;
 pub mod functions;
 pub mod fuzz;
 pub mod guardrails;
+mod java_hash;
 pub mod modify;
 pub mod options;
 pub mod paging;

@@ -19,14 +19,11 @@
 use std::rc::Rc;
 
 use commitlog::{LogPosition, Record, SegmentHeader};
-use sst_format::header::EncodingStats;
-use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions, Written};
-use stdx::{TableId, TimestampMicros, Token};
+use sstable::{Descriptor, SstableReader};
+use stdx::{TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::{map_error, toc_path};
-use crate::flush::REQUEST_BYTES;
-use crate::memtable::Memtable;
 use crate::replay::Replaying;
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableView, bump};
@@ -212,7 +209,8 @@ impl Store {
         self.make_directory(table).await?;
         let directory = self.directory_of(&table.version().table);
         let in_flight = table.in_flight(self.next_generation(table));
-        let written = match self.write_held(table, &memtable, (&directory, &in_flight)).await {
+        let place = (directory.as_str(), in_flight.generation());
+        let written = match self.write_memtable(table, &memtable, place, (None, true)).await {
             Ok(written) => written,
             Err(error) => {
                 self.discard(table, in_flight).await;
@@ -227,44 +225,12 @@ impl Store {
         ));
         drop(view);
         self.release_memory(memtable.bytes());
-        if let Ok(memtable) = Rc::try_unwrap(memtable) {
-            let mut leftovers = memtable.into_leftovers();
-            while leftovers.drop_some() {
-                self.inner.rt.yield_if_due().await;
-            }
-        }
+        self.drop_in_steps(memtable).await;
         Ok(written.map(|written| HeldFile {
             table: table.clone(),
             in_flight,
             directory,
             descriptor: written.descriptor,
         }))
-    }
-
-    async fn write_held(
-        &self,
-        table: &TableState,
-        memtable: &Rc<Memtable>,
-        (directory, in_flight): (&str, &InFlight),
-    ) -> Result<Option<Written>, StoreError> {
-        let version = table.version();
-        let stats = EncodingStats {
-            min_timestamp: memtable.min_timestamp().unwrap_or(TimestampMicros(0)),
-            ..EncodingStats::NONE
-        };
-        let (generation, partitions) = (in_flight.generation(), memtable.partition_count() as u64);
-        let options = self.writer_options(&version.table, generation, partitions, stats)?;
-        let options = WriterOptions { held: true, request_bytes: REQUEST_BYTES, ..options };
-        let fs = self.inner.rt.fs();
-        let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
-            .await
-            .map_err(map_error)?;
-        if let Err(error) = self.write_scan(&version.shape, memtable, &mut writer, None).await {
-            writer.abort().await;
-            return Err(error);
-        }
-        let written = writer.finish().await.map_err(map_error)?;
-        self.warn_of_large(&version.table, written.as_ref());
-        Ok(written)
     }
 }

@@ -3,11 +3,12 @@
 //! The first that does not hold ends the statement, so that the order says whether a comparison that
 //! makes no sense is told or not. Cassandra's order is that of a hash table; it is the same here.
 //! Source: `CQL3CasRequest.ColumnsConditions` (a `HashMultimap` by column and element),
-//! `Pair.hashCode`, `ColumnIdentifier.hashCode`, `java.nio.ByteBuffer.hashCode`, `java.util.HashMap`.
+//! `Pair.hashCode`, `java.util.HashMap`.
 
 use schema::Table;
 
 use super::conditions::{BoundCondition, BoundTarget};
+use crate::java_hash;
 
 /// Slots of the table before it grows: `HashMultimap` expects 12 keys.
 const SLOTS: usize = 32;
@@ -38,36 +39,15 @@ pub(super) fn order(conditions: &mut Vec<BoundCondition>, table: &Table) {
         slots *= 2;
     }
     let slot_of = |(name, element): &(&str, Option<&[u8]>)| {
-        let hash = 31_u32.wrapping_add(hash(name.as_bytes())).wrapping_mul(31);
-        let hash = hash.wrapping_add(element.map_or(0, self::hash));
-        usize::try_from(hash ^ (hash >> 16)).unwrap_or(0) & (slots - 1)
+        let hash = 31_u32.wrapping_add(java_hash::hash(name.as_bytes())).wrapping_mul(31);
+        java_hash::slot(hash.wrapping_add(element.map_or(0, java_hash::hash)), slots)
     };
-    let slots: Vec<usize> = keys.iter().map(slot_of).collect();
-    let mut placed: Vec<((Option<usize>, usize), BoundCondition)> = places
+    let slots: Vec<u32> = keys.iter().map(slot_of).collect();
+    let mut placed: Vec<((Option<u32>, usize), BoundCondition)> = places
         .into_iter()
         .map(|at| (slots.get(at).copied(), at))
         .zip(std::mem::take(conditions))
         .collect();
     placed.sort_by_key(|(place, _)| *place);
     conditions.extend(placed.into_iter().map(|(_, condition)| condition));
-}
-
-/// `ByteBuffer.hashCode`.
-fn hash(bytes: &[u8]) -> u32 {
-    bytes.iter().rev().fold(1, |hash: u32, byte| {
-        hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_hashed_as_java_does() {
-        // `ByteBuffer.wrap("r0".getBytes()).hashCode()`, an empty buffer and a negative byte.
-        assert_eq!(hash(b"r0"), 2_563);
-        assert_eq!(hash(b""), 1);
-        assert_eq!(hash(&[0xff]), 30);
-    }
 }

@@ -17,8 +17,6 @@ use stdx::{Token, Uuid};
 use types::name::quote_identifier;
 use types::{CqlType, UdtType, wire};
 
-pub(crate) use text::java_slot;
-
 use crate::error::PlanError;
 use crate::system_rows::RELEASE_VERSION;
 

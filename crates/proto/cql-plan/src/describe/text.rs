@@ -12,6 +12,7 @@ use schema::{
 use types::name::quote_identifier as quoted;
 use types::{CqlType, UdtType};
 
+use crate::java_hash;
 use crate::system_rows::bloom_filter_fp_chance;
 
 const LOCATOR: &str = "org.apache.cassandra.locator.";
@@ -302,16 +303,6 @@ fn java_order<'t, K>(dropped: &'t BTreeMap<K, DroppedColumn>) -> Vec<&'t Dropped
     let mut columns: Vec<&'t DroppedColumn> = dropped.values().collect();
     // `putAll` into an empty map: room for count / 0.75 + 1, a power of two.
     let room = (columns.len().saturating_mul(4) / 3 + 1).next_power_of_two();
-    columns.sort_by_key(|d| java_slot(&d.column.name, room));
+    columns.sort_by_key(|d| java_hash::slot(java_hash::hash(d.column.name.as_bytes()), room));
     columns
-}
-
-/// Where a name lies in a Java `HashMap` over `ByteBuffer` with that many slots.
-pub(crate) fn java_slot(name: &str, slots: usize) -> u32 {
-    let mask = u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(1);
-    let hash = name.bytes().rev().fold(1_u32, |hash, byte| {
-        // Java bytes are signed.
-        hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
-    });
-    (hash ^ (hash >> 16)) & mask
 }

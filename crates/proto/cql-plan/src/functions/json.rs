@@ -11,8 +11,8 @@ use types::{Comparator, CqlType};
 
 use super::{Args, Call, NativeFunction};
 use crate::error::PlanError;
+use crate::java_hash;
 use crate::plan::BindEnv;
-use crate::term::place_in_hash_map;
 
 /// Deepest nesting of a document.
 const DEPTH_MAX: u32 = 64;
@@ -525,7 +525,7 @@ pub fn columns_of<'c>(
     let mut used = vec![false; entries.len()];
     let mut found = Vec::new();
     let mut wrong: Option<(u32, PlanError)> = None;
-    let columns_total = columns.len();
+    let slots = java_hash::slots_of(columns.len());
     for (name, ty) in columns {
         for ((key, _), used) in entries.iter().zip(&mut used) {
             *used |= key == name;
@@ -536,7 +536,7 @@ pub fn columns_of<'c>(
             Some((_, json)) => match from_json(ty, json, now_millis) {
                 Ok(value) => JsonColumn::Value(value),
                 Err(PlanError { message, .. }) => {
-                    let place = place_in_hash_map(name.as_bytes(), columns_total);
+                    let place = java_hash::slot(java_hash::hash(name.as_bytes()), slots);
                     if wrong.as_ref().is_none_or(|(first, _)| place < *first) {
                         let error = PlanError::invalid(match is_no_duration(&message) {
                             true => message,

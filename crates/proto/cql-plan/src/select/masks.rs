@@ -6,8 +6,8 @@
 use super::SelectPlan;
 use super::expr::Expr;
 use super::selection::PlannedSelection;
-use crate::describe::java_slot;
 use crate::error::PlanError;
+use crate::java_hash;
 
 /// Why the first mask that cannot be computed with its fixed arguments cannot be.
 pub(super) fn wrong(selection: &PlannedSelection) -> Option<PlanError> {
@@ -44,12 +44,8 @@ impl SelectPlan {
         let columns = table.columns.iter().enumerate();
         let masked = columns.filter(|(i, c)| table.mask_of(c).is_some() && is_restricted(*i));
         let mut names: Vec<&str> = masked.map(|(_, c)| &*c.name).collect();
-        // It doubles when three quarters are taken.
-        let mut slots = 16_usize;
-        while table.columns.len() > slots / 4 * 3 {
-            slots = slots.saturating_mul(2);
-        }
-        names.sort_by_key(|name| java_slot(name, slots));
+        let slots = java_hash::slots_of(table.columns.len());
+        names.sort_by_key(|name| java_hash::slot(java_hash::hash(name.as_bytes()), slots));
         names
     }
 }

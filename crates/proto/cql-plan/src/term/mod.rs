@@ -18,6 +18,7 @@ use types::{Comparator, CqlType, Decimal, TypeError, UdtType};
 
 use crate::error::PlanError;
 use crate::functions::{self, NativeFunction};
+use crate::java_hash;
 use crate::plan::{Binds, PlanContext};
 use crate::raw_type;
 
@@ -231,19 +232,6 @@ pub fn test_assignment(term: &Term, receiver: &Receiver<'_>, cx: &PlanContext<'_
     test(term, receiver, cx)
 }
 
-/// Where a Java `HashMap` of so many entries has a field of a user type or a column, whose hash is that of the bytes
-/// of its name (`ByteBuffer.hashCode`): Cassandra tells fields of a literal in that order, and looks at the values of
-/// a JSON document so. Of one place the first comes first.
-pub(crate) fn place_in_hash_map(name: &[u8], entries: usize) -> u32 {
-    // It grows when it is more than three quarters full.
-    let places = entries.saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
-    let next = |hash: u32, byte: &u8| {
-        hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
-    };
-    let hash = name.iter().rev().fold(1, next);
-    (hash ^ (hash >> 16)) & u32::try_from(places - 1).unwrap_or(u32::MAX)
-}
-
 /// A term as text, as Cassandra's messages show it.
 pub fn text_of(term: &Term) -> String {
     fn list(terms: &[Term], open: char, close: char) -> String {
@@ -266,9 +254,11 @@ pub fn text_of(term: &Term) -> String {
             format!("{{{}}}", texts.join(", "))
         }
         Term::Udt(fields, _) => {
-            let fields_total = fields.len();
             let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_by_key(|(name, _)| place_in_hash_map(name.text.as_bytes(), fields_total));
+            // In the order of a hash map of their names.
+            let slots = java_hash::slots_of(fields.len());
+            let hash = |name: &str| java_hash::hash(name.as_bytes());
+            fields.sort_by_key(|(name, _)| java_hash::slot(hash(&name.text), slots));
             let texts: Vec<String> =
                 fields.iter().map(|(k, v)| format!("{}: {}", k.to_cql(), text_of(v))).collect();
             format!("{{{}}}", texts.join(", "))
