@@ -111,11 +111,11 @@ impl<'e> EntryRef<'e> {
     }
 }
 
-/// Loads one byte of every other line of a processor's cache, of the first eight. Their neighbours come with them, or soon
-/// after; and the fewer loads, the more of those of the next rows are under way at once.
+/// Loads one byte of each line of a processor's cache, of the first eight. Not of every other one: there are processors on
+/// which a line's neighbour does not come with it, and then whoever reads the row waits for each of these alone.
 #[inline]
 pub(super) fn touch(bytes: &[u8]) -> u8 {
-    bytes.iter().step_by(128).take(4).fold(0, |sum, byte| sum.wrapping_add(*byte))
+    bytes.iter().step_by(64).take(8).fold(0, |sum, byte| sum.wrapping_add(*byte))
 }
 
 #[cfg(test)]
