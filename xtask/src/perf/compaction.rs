@@ -42,7 +42,7 @@ const P99_GOAL: f64 = 1.5;
 const RATE: u32 = 2_000;
 /// Nothing is compacted unasked.
 const OPTIONS: &str = "ALTER TABLE perf.standard1 WITH compaction = \
-    {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 32, 'max_threshold': 64} \
+    {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 32, 'max_threshold': 64, 'enabled': false} \
     AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 16}";
 
 /// What one command took.
