@@ -7,6 +7,7 @@
 //! Source of the range rules: Cassandra `RangeTombstoneMarker.Merger`.
 
 mod passing;
+mod queue;
 mod runs;
 
 use std::cmp::Ordering;
@@ -21,6 +22,7 @@ use crate::merge::{Keep, Merged, Purge, merge_rows};
 use crate::row::RowRef;
 use crate::shape::TableShape;
 use passing::{LeftOut, PassedAt, Passing};
+use queue::Queue;
 
 /// Rows and markers that a reader's merge leaves out in one go.
 pub const PASSED_MAX: u32 = 128;
@@ -150,6 +152,7 @@ pub struct MergeCursor<'s, C> {
     /// The lane that alone had the last rows of the partition, and how many.
     winner: usize,
     wins: u32,
+    queue: Queue,
 }
 
 impl<'s, C: Cursor> MergeCursor<'s, C> {
@@ -206,6 +209,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             },
             winner: 0,
             wins: 0,
+            queue: Queue::new(),
         }
     }
 
@@ -668,6 +672,8 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
             if let Some(index) = self.sole {
                 return self.advance_sole(index);
             }
+        } else {
+            self.queue.forget();
         }
         loop {
             for (index, lane) in self.lanes.iter_mut().enumerate() {

@@ -128,6 +128,29 @@ impl<C: Cursor> MergeCursor<'_, C> {
         {
             return Ok(false);
         }
+        let is_there = match self.queue.is_known() {
+            true => self.next_of_queue(members)?,
+            false => self.next_of_all(members)?,
+        };
+        if !is_there {
+            return Ok(false);
+        }
+        if members.len() > 1 && !self.shape.clustering().is_empty() {
+            return Ok(false);
+        }
+        let partition = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
+        let Some((first, others)) = members.split_first() else { return Ok(false) };
+        if others.is_empty() {
+            return Ok(self.lanes.get(*first).is_some_and(|lane| lane.is_live));
+        }
+        let Some((key, deletion)) = partition(first) else { return Ok(false) };
+        let is_same = |index| partition(index).is_some_and(|(k, d)| k == key && d.is_live());
+        Ok(deletion.is_live() && others.iter().all(is_same))
+    }
+
+    /// The sources that have the next token; false: one of them waits for a block.
+    #[inline]
+    fn next_of_all(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
         let mut first = Token::MAX;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.state == LaneState::Stale {
@@ -148,22 +171,39 @@ impl<C: Cursor> MergeCursor<'_, C> {
             }
             members.push(index);
         }
-        if members.len() > 1 && !self.shape.clustering().is_empty() {
-            return Ok(false);
+        if self.queue.is_wanted(self.lanes.len()) {
+            let at_partition = self.lanes.iter().enumerate();
+            let at_partition = at_partition.filter(|(_, lane)| lane.state != LaneState::Done);
+            self.queue.fill(at_partition.map(|(index, lane)| (lane.token, index)));
         }
-        let partition = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
-        let Some((first, others)) = members.split_first() else { return Ok(false) };
-        if others.is_empty() {
-            return Ok(self.lanes.get(*first).is_some_and(|lane| lane.is_live));
+        Ok(true)
+    }
+
+    /// The same, when only those that were taken last have moved.
+    #[inline]
+    fn next_of_queue(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
+        while let Some(lane) = self.queue.to_move().and_then(|index| self.lanes.get_mut(index)) {
+            match lane.cursor.advance() {
+                Ok(Advance::Item) => {
+                    lane.stands();
+                    self.queue.moved(Some(lane.token));
+                }
+                Ok(Advance::End) => {
+                    lane.state = LaneState::Done;
+                    self.queue.moved(None);
+                }
+                Ok(Advance::NeedBlock(_)) => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
-        let Some((key, deletion)) = partition(first) else { return Ok(false) };
-        let is_same = |index| partition(index).is_some_and(|(k, d)| k == key && d.is_live());
-        Ok(deletion.is_live() && others.iter().all(is_same))
+        self.queue.next(members);
+        Ok(true)
     }
 
     /// The sources that [`MergeCursor::next_members`] named stand behind the partition.
     #[inline]
     pub fn took_next(&mut self, members: &[usize]) {
+        self.queue.took(members);
         for index in members {
             if let Some(lane) = self.lanes.get_mut(*index) {
                 lane.state = LaneState::Stale;

@@ -3,6 +3,7 @@
 mod counters;
 mod cursors;
 mod laws;
+mod many_sources;
 mod shadow;
 mod tombstones;
 
