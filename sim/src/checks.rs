@@ -164,9 +164,11 @@ fn read(
         newest.map_or((Instant::ZERO, 0, "nothing"), |known| (known.end, known.stamp, known.how));
     let least_is_deletion = writes.sent.get(&least).is_some_and(|(_, deleted)| *deleted);
     let Some(value) = value else {
-        // No row: never written, or some deletion not older than what is certain.
+        // No row: never written, or some deletion, or a value that is not asked for, not older than what is
+        // certain.
         let possible = |(stamp, (sent, deleted)): (&i64, &(Instant, bool))| {
-            (*stamp >= least && *deleted && *sent <= event.end && !writes.refused.contains(stamp))
+            let is_hidden = *deleted || event.action.hides(*stamp);
+            (*stamp >= least && is_hidden && *sent <= event.end && !writes.refused.contains(stamp))
                 .then_some(*stamp)
         };
         return match writes.sent.iter().find_map(possible) {
@@ -175,6 +177,9 @@ fn read(
             None => Err(format!("no row, but value {least} was {how} until {}", at(since))),
         };
     };
+    if event.action.hides(value) {
+        return Err(format!("value {value} does not pass the filter"));
+    }
     match writes.sent.get(&value) {
         None => return Err(format!("value {value} was never written")),
         Some((sent, _)) if *sent > event.end => {

@@ -170,6 +170,30 @@ fn a_read_of_several_keys_is_a_read_of_each_and_of_those_that_are_missing() {
 }
 
 #[test]
+fn a_filter_hides_what_may_have_a_value_that_does_not_pass_and_nothing_else() {
+    let of =
+        |stamp, begin, ending| event(Action::Write { key: 2, stamp }, begin, begin + 5, ending);
+    let written = [of(1, 0, Ending::Done), of(2, 10, Ending::Done), of(3, 20, unknown())];
+    let check = |how, rows: &[(i32, i64)]| {
+        let found = Ending::Listed(rows.iter().copied().collect());
+        let read = event(Action::Table { how }, 30, 35, found);
+        registers_of(&history(&[&written[..], &[read]].concat()))
+    };
+    // It has 2 or 3.
+    assert_eq!(check(Scan::Above(2), &[(2, 2)]), Ok(()));
+    assert_eq!(check(Scan::Above(3), &[(2, 3)]), Ok(()));
+    assert_eq!(check(Scan::Above(3), &[]), Ok(()));
+    assert!(check(Scan::Above(2), &[]).unwrap_err().contains("no row, but value 2"));
+    assert!(check(Scan::Above(3), &[(2, 2)]).unwrap_err().contains("does not pass"));
+    assert_eq!(check(Scan::Below(3), &[(2, 2)]), Ok(()));
+    assert_eq!(check(Scan::Below(2), &[]), Ok(()));
+    assert_eq!(check(Scan::Below(3), &[]), Ok(()));
+    assert!(check(Scan::Below(4), &[]).unwrap_err().contains("no row, but value 2"));
+    // It was overwritten.
+    assert!(check(Scan::Below(2), &[(2, 1)]).unwrap_err().contains("value 1 is older than 2"));
+}
+
+#[test]
 fn without_a_deletion_under_way_no_row_may_be_missing() {
     let mut events = good();
     events.retain(|e| !matches!(e.action, Action::Delete { stamp: 6, .. }));

@@ -37,13 +37,15 @@ pub enum Action {
     Scratch { table: u64, is_drop: bool },
 }
 
-/// How the table is read: always so that the answer is its rows.
+/// How the table is read: always so that the answer is its rows, or some of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scan {
     /// Without more ado.
     Rows,
-    /// With a filter that keeps all of them, which replicas that lag must not hide.
-    Filter,
+    /// Filtered: values not below this one. A replica that lags must not hide that a row has one.
+    Above(i64),
+    /// Filtered: values below this one. A replica that lags must not show one that is overwritten.
+    Below(i64),
     /// Aggregated, each row a group.
     Groups,
 }
@@ -59,11 +61,20 @@ impl Action {
             Action::Partition { .. } => 30,
             Action::Table { how: Scan::Rows } => 60,
             // These take as long as they get on.
-            Action::Table { how: Scan::Filter | Scan::Groups } => 120,
+            Action::Table { how: Scan::Above(_) | Scan::Below(_) | Scan::Groups } => 120,
             Action::Create { .. } | Action::Alter { .. } | Action::Scratch { .. } => 20,
             // Ballots are tried for as long as contention may last, then the write's time.
             Action::Lwt { .. } | Action::Cells { .. } | Action::Count { .. } => 5,
         })
+    }
+
+    /// Whether a row with that value is left out.
+    pub fn hides(self, value: i64) -> bool {
+        match self {
+            Action::Table { how: Scan::Above(least) } => value < least,
+            Action::Table { how: Scan::Below(limit) } => value >= limit,
+            _ => false,
+        }
     }
 
     /// Whether it reads that key.

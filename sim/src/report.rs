@@ -52,6 +52,7 @@ const PROBES: &[Probe] = &[
     ("page of a scan made for another coordinator", "replica_scans_total", None),
     ("scan that a node would not do", "coordinator_scattered_reads_refused_total", None),
     ("part of a scan went on elsewhere", "coordinator_scattered_reads_moved_total", None),
+    ("page of several replicas filtered by one", "coordinator_filtered_pages_total", None),
     ("digest mismatch", "coordinator_read_mismatches_total", None),
     ("read repair", "coordinator_read_repairs_total", None),
     ("speculative read", "coordinator_read_speculations_total", None),

@@ -41,6 +41,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("strategies", include_str!("../scenarios/strategies.toml")),
     ("inverted", include_str!("../scenarios/inverted.toml")),
     ("scans", include_str!("../scenarios/scans.toml")),
+    ("filters", include_str!("../scenarios/filters.toml")),
 ];
 
 /// What the driver of a run may do to it.

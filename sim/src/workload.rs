@@ -78,6 +78,17 @@ impl Shared {
         self.stamps.keys().copied().collect()
     }
 
+    /// A filter of which the last values of a key are about at the limit.
+    fn filter(&self, key: i32, drawn: u64) -> Scan {
+        let last = self.stamps.get(&key).copied().unwrap_or(0);
+        let limit = last - (drawn / 4 % 3) as i64;
+        match drawn % 4 {
+            0 => Scan::Above(0),
+            1 => Scan::Below(limit),
+            _ => Scan::Above(limit),
+        }
+    }
+
     fn next_stamp(&mut self, key: i32) -> i64 {
         let stamp = self.stamps.entry(key).or_default();
         *stamp += 1;
@@ -322,10 +333,13 @@ fn choose(rt: &Rt, plan: &Plan, shared: &mut Shared) -> Action {
         let reversed = rt.random_u64().is_multiple_of(2);
         match rt.random_u64() % 3 {
             0 => Action::Table {
-                how: match rt.random_u64() % 3 {
-                    0 => Scan::Rows,
-                    1 => Scan::Filter,
-                    _ => Scan::Groups,
+                how: {
+                    let drawn = rt.random_u64();
+                    match drawn % 3 {
+                        0 => Scan::Rows,
+                        1 => shared.filter(any_key, drawn / 3),
+                        _ => Scan::Groups,
+                    }
                 },
             },
             _ => Action::Partition { partition: any_key / KEYS_PER_PARTITION, reversed },
@@ -400,7 +414,12 @@ pub fn statement(action: Action) -> String {
         }
         Action::Table { how } => match how {
             Scan::Rows => "SELECT k, v FROM ks.registers".to_owned(),
-            Scan::Filter => "SELECT k, v FROM ks.registers WHERE v >= 0 ALLOW FILTERING".to_owned(),
+            Scan::Above(least) => {
+                format!("SELECT k, v FROM ks.registers WHERE v >= {least} ALLOW FILTERING")
+            }
+            Scan::Below(limit) => {
+                format!("SELECT k, v FROM ks.registers WHERE v < {limit} ALLOW FILTERING")
+            }
             Scan::Groups => "SELECT k, max(v) FROM ks.registers GROUP BY k".to_owned(),
         },
         Action::Batch { batch } => {

@@ -283,6 +283,22 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             self.current = Current::Partition { lane: 0, deletion: DeletionTime::LIVE };
             return true;
         }
+        if let [lane] = self.lanes.as_mut_slice() {
+            let Some((key, deletion)) = Self::partition_of(lane) else { return false };
+            if deletion.is_live() {
+                if let MergeMode::Purge { .. } = &self.mode {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    (self.token, self.asks_purge) = (lane.token, true);
+                }
+                (lane.member, lane.open, lane.state) = (true, DeletionTime::LIVE, LaneState::Stale);
+                (self.partition_deletion, self.sole, self.wins) = (deletion, Some(0), 0);
+                (self.open, self.shown_open) = (DeletionTime::LIVE, DeletionTime::LIVE);
+                self.in_partition = true;
+                self.current = Current::Partition { lane: 0, deletion };
+                return true;
+            }
+        }
         let mut first: Option<(Token, &[u8])> = None;
         let mut first_lane = 0;
         let mut several = false;

@@ -10,6 +10,7 @@
 //! INV-page-2: everything of the read up to the page's end is in the page, nothing behind it; only
 //! partitions marked as cut are incomplete.
 
+mod filtered;
 mod writer;
 
 use std::cmp::Ordering;
@@ -20,10 +21,11 @@ use crate::clustering::BoundRef;
 use crate::deletion::DeletionTime;
 use crate::mutation::KEY_BYTES_MAX;
 use crate::page_check::Check;
-use crate::raw::Raw;
+use crate::raw::{Raw, put_v};
 use crate::row::RowRef;
 use crate::shape::TableShape;
 
+pub use filtered::{FilteredPage, WholePage};
 pub use writer::PageWriter;
 
 /// The version this build writes.
@@ -360,6 +362,36 @@ impl<'a> ReplicaPage<'a> {
 
     pub(crate) fn items(&self) -> RawItems<'a> {
         RawItems { raw: Raw::new(self.items) }
+    }
+}
+
+/// Appends a page's end to its items, which lie behind room for the header, and fills that.
+fn seal(out: &mut Vec<u8>, end: PageEnd<'_>, live_rows: u32, has_cut_partitions: bool) {
+    let items = u32::try_from(out.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
+    stdx::invariant!(items != u32::MAX, "replica page of 4 GiB or more");
+    let mut sized = |bytes: &[u8]| {
+        put_v(out, bytes.len() as u64);
+        out.extend_from_slice(bytes);
+    };
+    let mut kind = match end {
+        PageEnd::Exhausted => END_EXHAUSTED,
+        PageEnd::After { key, .. } => {
+            sized(key);
+            END_AFTER
+        }
+        PageEnd::Inside { key, clustering, .. } => {
+            sized(key);
+            sized(clustering);
+            END_INSIDE
+        }
+    };
+    if has_cut_partitions {
+        kind |= HAS_CUT_PARTITIONS;
+    }
+    if let Some(header) = out.get_mut(1..HEADER_BYTES) {
+        let [live, length] = [live_rows.to_le_bytes(), items.to_le_bytes()];
+        let fields = [kind].into_iter().chain(live).chain(length);
+        header.iter_mut().zip(fields).for_each(|(slot, byte)| *slot = byte);
     }
 }
 

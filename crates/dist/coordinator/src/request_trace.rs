@@ -119,7 +119,7 @@ pub(crate) fn name_of(verb: Verb) -> &'static str {
         Verb::BatchStore => "BATCH_STORE_REQ",
         Verb::BatchRemove => "BATCH_REMOVE_REQ",
         Verb::Read => "READ_REQ",
-        Verb::RangeRead => "RANGE_REQ",
+        Verb::RangeRead | Verb::FilteredRead => "RANGE_REQ",
         Verb::CounterMutation => "COUNTER_MUTATION_REQ",
         Verb::PaxosPrepare => "PAXOS_PREPARE_REQ",
         Verb::PaxosPropose => "PAXOS_PROPOSE_REQ",

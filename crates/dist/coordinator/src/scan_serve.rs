@@ -7,13 +7,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use cluster::ClusterSnapshot;
 use data::FoldState;
 use data::command::{Partitions, ReadCommand};
 use internode::{ErrorReply, ScanRequest};
 use messaging::{Request, Responder};
 use rt::Group;
 use schema::Table;
-use stdx::{Epoch, FixedMap, HostId, Instant};
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId};
 
 use crate::page::PackedPage;
 use crate::pages::{PageError, PageRequest, Place};
@@ -37,8 +38,31 @@ pub type ScanPlanner = Rc<dyn Fn(&[u8], &Arc<Table>) -> Result<ShardWork, String
 #[derive(Default)]
 pub(crate) struct Scans {
     planner: RefCell<Option<ScanPlanner>>,
-    /// Nodes that do not know the verb, and when that was found.
-    silent: RefCell<FixedMap<HostId, Instant>>,
+    /// Nodes that do not know the verb `Scan`.
+    silent: Silent,
+    /// Nodes that do not know the verb `FilteredRead`.
+    pub(crate) not_filtering: Silent,
+}
+
+/// Nodes that do not know a verb, and when that was found.
+#[derive(Default)]
+pub(crate) struct Silent(RefCell<FixedMap<HostId, Instant>>);
+
+impl Silent {
+    /// A node does not know the verb.
+    pub(crate) fn note(&self, host: HostId, now: Instant) {
+        let mut silent = self.0.borrow_mut();
+        if silent.len() >= SILENT_MAX {
+            silent.clear();
+        }
+        silent.insert(host, now);
+    }
+
+    /// Whether a node may be asked.
+    pub(crate) fn may_ask(&self, host: HostId, now: Instant) -> bool {
+        let silent = self.0.borrow();
+        silent.get(&host).is_none_or(|since| now.since(*since) >= SILENT_FOR)
+    }
 }
 
 impl Scans {
@@ -48,17 +72,12 @@ impl Scans {
 
     /// A node does not know the verb.
     pub(crate) fn note_silent(&self, host: HostId, now: Instant) {
-        let mut silent = self.silent.borrow_mut();
-        if silent.len() >= SILENT_MAX {
-            silent.clear();
-        }
-        silent.insert(host, now);
+        self.silent.note(host, now);
     }
 
     /// Whether a node may be asked.
     pub(crate) fn may_ask(&self, host: HostId, now: Instant) -> bool {
-        let silent = self.silent.borrow();
-        silent.get(&host).is_none_or(|since| now.since(*since) >= SILENT_FOR)
+        self.silent.may_ask(host, now)
     }
 }
 
@@ -175,22 +194,21 @@ impl Coordinator {
         self.ask_shard(PageRequest { place, command, further, limit, work, state }).await
     }
 
-    /// What is to be done with the rows, when this node may do it.
-    async fn scan_work(
+    /// What another node's bytes ask to be done with rows of a table, planned with this node's schema, and the
+    /// metadata that it is of.
+    pub(crate) async fn plan_work(
         &self,
-        request: &ScanRequest<'_>,
+        (id, work): (TableId, &[u8]),
         (epoch, deadline): (Epoch, Instant),
-    ) -> Result<ShardWork, ErrorReply> {
+    ) -> Result<(ShardWork, Arc<ClusterSnapshot>), ErrorReply> {
         let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
-        let reading = &self.inner.reading;
-        let Some(planner) = reading.scans.planner.borrow().clone() else {
+        let Some(planner) = self.inner.reading.scans.planner.borrow().clone() else {
             return Err(ErrorReply::Invalid("nobody here plans scans".to_owned()));
         };
-        let id = request.command.table;
         let plan = || {
             let snapshot = (cluster.parts.snapshot)();
             let table = snapshot.schema.table_by_id(id);
-            let work = table.map(|table| planner(request.work, table));
+            let work = table.map(|table| planner(work, table));
             (snapshot, work)
         };
         let (mut snapshot, mut work) = plan();
@@ -202,6 +220,18 @@ impl Coordinator {
             (snapshot, work) = plan();
         }
         let work = work.ok_or(ErrorReply::UnknownTable(id))?.map_err(ErrorReply::Invalid)?;
+        Ok((work, snapshot))
+    }
+
+    /// What is to be done with the rows, when this node may do it.
+    async fn scan_work(
+        &self,
+        request: &ScanRequest<'_>,
+        (epoch, deadline): (Epoch, Instant),
+    ) -> Result<ShardWork, ErrorReply> {
+        let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
+        let (reading, id) = (&self.inner.reading, request.command.table);
+        let (work, snapshot) = self.plan_work((id, request.work), (epoch, deadline)).await?;
         let facts = reading.facts(&snapshot, id).ok_or(ErrorReply::UnknownTable(id))?;
         if !request.check_slices(facts.shape.clustering()) {
             let text = "the slices do not fit the table's clustering columns".to_owned();

@@ -99,6 +99,7 @@ impl Coordinator {
             | Verb::Read
             | Verb::RangeRead
             | Verb::Scan
+            | Verb::FilteredRead
             | Verb::PaxosPrepare
             | Verb::PaxosPropose
             | Verb::PaxosCommit
@@ -119,6 +120,10 @@ impl Coordinator {
         }
         if request.verb == Verb::Scan {
             self.serve_scan(&request, responder);
+            return None;
+        }
+        if request.verb == Verb::FilteredRead {
+            self.serve_filtered(&request, responder);
             return None;
         }
         if request.verb == Verb::PaxosRepair {

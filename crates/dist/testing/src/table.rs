@@ -129,7 +129,7 @@ pub fn insert(pk: i32, ck: i32, value: &str, at: i64) -> Vec<u8> {
 }
 
 /// UPDATE of one column.
-fn update(pk: i32, ck: i32, column: ColumnId, cell: &CellRef<'_>) -> Vec<u8> {
+pub fn update(pk: i32, ck: i32, column: ColumnId, cell: &CellRef<'_>) -> Vec<u8> {
     one_row(pk, ck, &packed(Liveness::NONE, DeletionTime::LIVE, &[(column, *cell)]))
 }
 

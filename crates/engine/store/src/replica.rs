@@ -11,14 +11,17 @@ use std::rc::Rc;
 use compact_plan::{GcPolicy, NEVER};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::merge_cursor::PASSED_MAX;
-use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter};
-use data::{Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, TableShape};
+use data::replica_page::{FilteredPage, PageEnd, PageFlow, PageLimits, PageWriter};
+use data::{
+    Advance, BlockRequest, Cursor, GcBefore, Item, MergeCursor, MergeMode, RowFilter, TableShape,
+};
 use sstable::{ReadAhead, SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::by_timestamp::{Asked, Exactness};
 use crate::error::StoreError;
 use crate::files::map_error;
+use crate::plain_rows;
 use crate::read::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, floor_of, slices_of};
 use crate::repairing::ReadScope;
 use crate::sources::{Source, Sources};
@@ -38,6 +41,8 @@ const REPAIR_TOMBSTONES_MAX: u32 = 200_000;
 pub struct ReplicaRead {
     /// The encoded page; [`data::replica_page::ReplicaPage::open`] reads it.
     pub page: Vec<u8>,
+    /// What passes the filter that was asked for.
+    pub filtered: Option<FilteredPage>,
     /// What it cost. `partitions` counts those looked at.
     pub stats: ReadStats,
 }
@@ -128,6 +133,21 @@ impl Store {
         counts_static: bool,
         purge_before: DeletionSeconds,
     ) -> Result<ReplicaRead, StoreError> {
+        self.read_replica_filtered(command, limits, (counts_static, purge_before), None).await
+    }
+
+    /// As [`Store::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
+    /// partition then.
+    ///
+    /// # Errors
+    /// As [`Store::read_replica`].
+    pub async fn read_replica_filtered(
+        &self,
+        command: &ReadCommand,
+        limits: PageLimits,
+        (counts_static, purge_before): (bool, DeletionSeconds),
+        filter: Option<&dyn RowFilter>,
+    ) -> Result<ReplicaRead, StoreError> {
         let Some(table) = self.table(command.table) else {
             return Err(StoreError::UnknownTable(command.table));
         };
@@ -143,6 +163,9 @@ impl Store {
         };
         let (shape, view) = (table.shape(), table.view());
         let mut filling = Filling::new(&shape, command, limits, counts_static);
+        if let Some(filter) = filter {
+            filling.writer.filter(filter);
+        }
         let result = self.fill(&shape, &view, &job, &mut filling).await;
         let read = filling.finish();
         let took = self.inner.rt.now().since(began);
@@ -482,14 +505,22 @@ impl Store {
         filling: &mut Filling<'_>,
     ) -> Result<Pause, StoreError> {
         loop {
-            match self.advance_cached(merge)? {
-                Advance::End => return Ok(Pause::End),
-                Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
-                Advance::Item => {}
-            }
-            let flow = match merge.is_at_passed() {
-                false => filling.take(merge.item(), job),
-                true => filling.pass(merge),
+            let flow = if let Some((flow, items)) = plain_rows::put(merge, &mut filling.writer) {
+                filling.items += items;
+                match flow {
+                    PageFlow::Continue if job.kind == Kind::Read => filling.take_plain(merge),
+                    flow => flow,
+                }
+            } else {
+                match self.advance_cached(merge)? {
+                    Advance::End => return Ok(Pause::End),
+                    Advance::NeedBlock(request) => return Ok(Pause::Load(request)),
+                    Advance::Item => {}
+                }
+                match merge.is_at_passed() {
+                    false => filling.take(merge.item(), job),
+                    true => filling.pass(merge),
+                }
             };
             match flow {
                 PageFlow::Continue => {}
@@ -551,6 +582,14 @@ impl<'s> Filling<'s> {
         self.writer.item(&item)
     }
 
+    /// Takes partitions that follow of which nobody else has anything and that have one row.
+    fn take_plain(&mut self, merge: &mut MergeCursor<'_, Source>) -> PageFlow {
+        let (flow, count, items) = plain_rows::put_partitions(merge, &mut self.writer);
+        self.stats.partitions += count;
+        self.items += items;
+        flow
+    }
+
     /// Tombstones were left out.
     fn pass<C: Cursor>(&mut self, merge: &MergeCursor<'_, C>) -> PageFlow {
         let passed = merge.passed();
@@ -561,14 +600,14 @@ impl<'s> Filling<'s> {
     fn finish(mut self) -> ReplicaRead {
         self.stats.rows = u64::from(self.writer.live_rows());
         self.stats.tombstones = self.writer.tombstones();
-        let page = match (&self.last, self.ended_early) {
+        let (page, filtered) = match (&self.last, self.ended_early) {
             (Some(key), true) => {
                 let token = codec::token_of(key);
-                self.writer.finish_at(PageEnd::After { token, key })
+                (self.writer.finish_at(PageEnd::After { token, key }), None)
             }
-            _ => self.writer.finish(),
+            _ => self.writer.finish_filtered(PageEnd::Exhausted),
         };
-        ReplicaRead { page, stats: self.stats }
+        ReplicaRead { page, filtered, stats: self.stats }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Entry points for fuzzing: any bytes in, no panic; what decodes encodes to bytes that decode alike.
 
+use crate::filtered::{FilteredAnswer, FilteredRead};
 use crate::frame::{FrameDecoder, FrameEncoder, FrameKind};
 use crate::hello::Handshake;
 use crate::message::{ForwardAck, Hint, Mutation, MutationForward, Ping};
@@ -88,6 +89,25 @@ pub fn fuzz_internode_scan(data: &[u8]) {
     }
 }
 
+/// A request for a page that is filtered, and such a page, from outside.
+pub fn fuzz_internode_filtered(data: &[u8]) {
+    if let Ok(request) = FilteredRead::decode(data) {
+        let (mut first, mut second) = (Vec::new(), Vec::new());
+        request.encode(&mut first);
+        match FilteredRead::decode(&first) {
+            Ok(again) => again.encode(&mut second),
+            Err(error) => stdx::invariant::broken(format_args!("a read comes back: {error}")),
+        }
+        invariant!(first == second, "a filtered read comes back");
+    }
+    if let Ok(answer) = FilteredAnswer::decode(data) {
+        let mut again = Vec::new();
+        answer.encode(&mut again);
+        let comes_back = FilteredAnswer::decode(&again).as_ref() == Ok(&answer);
+        invariant!(comes_back, "a filtered page comes back");
+    }
+}
+
 fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
     let mut again = Vec::new();
     match (kind, Verb::from_number(verb)) {
@@ -136,6 +156,7 @@ fn payload(kind: FrameKind, verb: u16, bytes: &[u8]) {
         }
         (_, Some(Verb::Read | Verb::RangeRead)) => fuzz_internode_read(bytes),
         (_, Some(Verb::Scan)) => fuzz_internode_scan(bytes),
+        (_, Some(Verb::FilteredRead)) => fuzz_internode_filtered(bytes),
         _ => {}
     }
 }

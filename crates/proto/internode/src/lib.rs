@@ -30,6 +30,7 @@
     )
 )]
 
+pub mod filtered;
 pub mod frame;
 pub mod fuzz;
 pub mod hello;
@@ -40,6 +41,7 @@ pub mod reply;
 pub mod scan;
 pub mod verb;
 
+pub use filtered::{FilteredAnswer, FilteredRead, encode_filtered_read};
 pub use frame::{
     Frame, FrameDecoder, FrameEncoder, FrameError, FrameHeader, FrameKind, FrameTooLong,
     patch_deadline,

@@ -260,7 +260,7 @@ impl ScanPage<'_> {
     }
 }
 
-fn take_u32(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+pub(crate) fn take_u32(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
     let value = reader.vint_unsigned()?;
     u32::try_from(value).map_err(|_| reader.invalid(i64::try_from(value).unwrap_or(i64::MAX)))
 }

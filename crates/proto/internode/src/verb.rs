@@ -67,6 +67,8 @@ verbs! {
     RangeRead = 0x0302;
     /// What one shard makes of the rows of ranges ([`crate::ScanRequest`]).
     Scan = 0x0303;
+    /// Read of a range of partitions of which a filter leaves little ([`crate::FilteredRead`]).
+    FilteredRead = 0x0304;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
     /// Paxos: accept a value.

@@ -11,6 +11,10 @@
 //! digests) → `Merging` (the driver calls [`crate::reconcile()`]) → when rows are missing `Extending`
 //! (more from those whose page ended first), back to `Merging` → `Repairing` (what each replica
 //! misses) → `Done`.
+//!
+//! A reader with a filter asks for the page filtered: the digest of the whole page comes with those of its rows that
+//! pass ([`ReadConfig::filtered`]). While digests agree that is as good as the page; it is never merged, so when they
+//! differ its sender is asked for its page as those are who gave digests.
 
 use std::time::Duration;
 
@@ -46,6 +50,9 @@ pub struct ReadConfig {
     pub additional_write: Threshold,
     /// Live rows wanted of this page, at least 1.
     pub rows: u32,
+    /// The reader has a filter that replicas can apply: the page that is shown while digests agree may lack what does
+    /// not pass.
+    pub filtered: bool,
 }
 
 /// What a page is, for the machine.
@@ -65,11 +72,19 @@ pub enum ReadInput {
     /// Begin. The first input.
     Start,
     /// A page came and was accepted by the page parser; the driver keeps it. The answer to `Data`
-    /// and to `More`.
+    /// and to `More`, and to `Filtered` of a replica that does not filter.
     Data {
         /// Who.
         from: Target,
         /// What of it counts here.
+        page: PageFacts,
+    },
+    /// What passes the filter of a page came, with what the whole page is; the driver keeps it. The answer to
+    /// `Filtered`.
+    Filtered {
+        /// Who.
+        from: Target,
+        /// Of the whole page.
         page: PageFacts,
     },
     /// A digest came.
@@ -121,6 +136,12 @@ pub enum ReadOutput {
         /// Whom.
         to: Target,
     },
+    /// Ask for what passes the filter of a page, and for the digest of the whole page; answer `Filtered`, `Data`
+    /// with the whole page, or `Failed`.
+    Filtered {
+        /// Whom.
+        to: Target,
+    },
     /// Ask for the digest of a page; answer `Digest` or `Failed`.
     Digest {
         /// Whom.
@@ -157,6 +178,8 @@ pub enum ReadOutput {
 pub enum RowsFrom {
     /// In the page that this replica sent.
     Page(Target),
+    /// In what this replica sent of a page that its filter has left.
+    Filtered(Target),
     /// In the page that the last `Reconcile` made.
     Merged,
 }
@@ -198,15 +221,18 @@ pub struct ReadRequest {
     config: ReadConfig,
     phase: Phase,
     asked_data: TargetSet,
+    /// Those asked for filtered pages are in it, too: they give digests with them.
     asked_digest: TargetSet,
+    asked_filtered: TargetSet,
     got_data: TargetSet,
+    /// Digests that came alone or with filtered pages.
     got_digest: TargetSet,
     failed: TargetSet,
     failures: Failures,
     digest: Option<PageDigest>,
     differ: bool,
     /// The first page, while digests agree.
-    first: Option<(Target, PageFacts)>,
+    first: Option<(RowsFrom, PageFacts)>,
     speculate_at: Option<Instant>,
     rounds: u32,
     /// Those asked for more rows that have not answered.
@@ -228,6 +254,7 @@ impl ReadRequest {
             phase: Phase::Idle,
             asked_data: TargetSet::EMPTY,
             asked_digest: TargetSet::EMPTY,
+            asked_filtered: TargetSet::EMPTY,
             got_data: TargetSet::EMPTY,
             got_digest: TargetSet::EMPTY,
             failed: TargetSet::EMPTY,
@@ -280,6 +307,7 @@ impl ReadRequest {
             (Phase::Idle, _) => return,
             _ if now >= self.config.deadline => {}
             (_, ReadInput::Data { from, page }) => self.data(now, from, page, out),
+            (_, ReadInput::Filtered { from, page }) => self.filtered(now, from, page, out),
             (_, ReadInput::Digest { from, digest }) => self.digest(now, from, digest, out),
             (_, ReadInput::Failed { from, reason }) => self.fail(now, from, reason, out),
             (Phase::Merging, ReadInput::Reconciled { live_rows, exhausted, short, repairs }) => {
@@ -319,7 +347,7 @@ impl ReadRequest {
             let Some(to) = order.get(at).copied() else { break };
             if data > 0 {
                 data -= 1;
-                self.ask_data(to, out);
+                self.ask_page(to, out);
             } else {
                 self.ask_digest(to, out);
             }
@@ -330,6 +358,21 @@ impl ReadRequest {
     fn ask_data(&mut self, to: Target, out: &mut Outputs<ReadOutput>) {
         self.asked_data.insert(to);
         out.push(ReadOutput::Data { to });
+    }
+
+    /// Asks for the page that is shown when digests agree.
+    fn ask_page(&mut self, to: Target, out: &mut Outputs<ReadOutput>) {
+        if !self.config.filtered {
+            return self.ask_data(to, out);
+        }
+        self.asked_digest.insert(to);
+        self.asked_filtered.insert(to);
+        out.push(ReadOutput::Filtered { to });
+    }
+
+    /// Those who were asked for a page, whole or filtered.
+    fn asked_pages(&self) -> TargetSet {
+        self.asked_data.union(self.asked_filtered)
     }
 
     fn ask_digest(&mut self, to: Target, out: &mut Outputs<ReadOutput>) {
@@ -374,14 +417,39 @@ impl ReadRequest {
             return;
         }
         if !matches!(self.phase, Phase::Reading | Phase::Collecting)
-            || !self.asked_data.contains(from)
+            || !self.asked_pages().contains(from)
             || self.failed.contains(from)
             || !self.got_data.insert(from)
         {
             return;
         }
+        // Whoever was asked for a filtered page and gave the whole one need not be asked again.
+        self.asked_data.insert(from);
         if self.first.is_none() {
-            self.first = Some((from, page));
+            self.first = Some((RowsFrom::Page(from), page));
+        }
+        self.compare(page.digest);
+        self.settle(now, out);
+    }
+
+    fn filtered(
+        &mut self,
+        now: Instant,
+        from: Target,
+        page: PageFacts,
+        out: &mut Outputs<ReadOutput>,
+    ) {
+        if self.phase != Phase::Reading
+            || !self.asked_filtered.contains(from)
+            || self.failed.contains(from)
+            || self.got_data.contains(from)
+        {
+            return;
+        }
+        // It may have given its digest before.
+        self.got_digest.insert(from);
+        if self.first.is_none() {
+            self.first = Some((RowsFrom::Filtered(from), page));
         }
         self.compare(page.digest);
         self.settle(now, out);
@@ -428,16 +496,16 @@ impl ReadRequest {
                 let asked = self.asked_data.union(self.asked_digest);
                 let Some(to) = self.next_candidate(asked) else { return self.give_up(out) };
                 let has_data =
-                    self.first.is_some() || !self.asked_data.minus(self.failed).is_empty();
-                if has_data { self.ask_digest(to, out) } else { self.ask_data(to, out) }
+                    self.first.is_some() || !self.asked_pages().minus(self.failed).is_empty();
+                if has_data { self.ask_digest(to, out) } else { self.ask_page(to, out) }
             }
             return;
         }
-        let Some((target, page)) = self.first else {
+        let Some((rows, page)) = self.first else {
             // Enough digests, but the replica that was to send the page failed or is silent.
-            if self.asked_data.minus(self.failed).is_empty() {
-                match self.next_candidate(TargetSet::EMPTY) {
-                    Some(to) => self.ask_data(to, out),
+            if self.asked_pages().minus(self.failed).is_empty() {
+                match self.next_candidate(self.asked_filtered) {
+                    Some(to) => self.ask_page(to, out),
                     None => self.give_up(out),
                 }
             }
@@ -447,7 +515,7 @@ impl ReadRequest {
             return self.collect(now, out);
         }
         let (live_rows, exhausted) = (page.live_rows, page.exhausted);
-        self.done(Ok(ReadOutcome { rows: RowsFrom::Page(target), live_rows, exhausted }), out);
+        self.done(Ok(ReadOutcome { rows, live_rows, exhausted }), out);
     }
 
     /// Replicas differ: the pages of all who answered.
@@ -587,10 +655,11 @@ impl ReadRequest {
                         self.ask_digest(to, out);
                     }
                 } else if let Some(to) = self.next_candidate(asked) {
-                    self.ask_data(to, out);
-                } else if enough_digests && let Some(to) = self.next_candidate(TargetSet::EMPTY) {
+                    self.ask_page(to, out);
+                } else if enough_digests && let Some(to) = self.next_candidate(self.asked_filtered)
+                {
                     // All were asked; only the page is missing.
-                    self.ask_data(to, out);
+                    self.ask_page(to, out);
                 }
             }
             Phase::Collecting => {

@@ -69,6 +69,20 @@ impl<C: Cursor> MergeCursor<'_, C> {
         (is_run && is_member).then_some((self.winner, next))
     }
 
+    /// The source, when there is only one and the merge stands between two partitions: those of which nothing but
+    /// rows as in [`MergeCursor::untouched`] is there come out as they are. Whoever takes some need not tell.
+    #[inline]
+    pub fn only_source(&mut self) -> Option<&mut C> {
+        let is_untouched = !self.in_partition
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. });
+        match self.lanes.as_mut_slice() {
+            [lane] if is_untouched && lane.state == LaneState::Stale => Some(&mut lane.cursor),
+            _ => None,
+        }
+    }
+
     /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
     /// ([`RowRef::is_plain`]) come out as they are.
     #[inline]

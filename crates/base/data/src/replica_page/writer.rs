@@ -1,21 +1,23 @@
 //! [`PageWriter`]: the items of a merged cursor as a page.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use stdx::{DeletionSeconds, TimestampMicros};
 
+use super::filtered::{FilteredPage, Kept, Place};
 use super::{
-    END_AFTER, END_EXHAUSTED, END_INSIDE, HAS_CUT_PARTITIONS, HAS_DELETION, HAS_STATIC,
-    HEADER_BYTES, PAGE_VERSION, PASSED_TIMES, PageEnd, PageFlow, PageLimits, TAG_CUT, TAG_MARKER,
-    TAG_PARTITION, TAG_ROW, behind, in_order,
+    END_EXHAUSTED, HAS_DELETION, HAS_STATIC, HEADER_BYTES, PAGE_VERSION, PASSED_TIMES, PageEnd,
+    PageFlow, PageLimits, TAG_CUT, TAG_MARKER, TAG_PARTITION, TAG_ROW, behind, in_order, seal,
 };
 use crate::clustering::BoundRef;
 use crate::counter;
 use crate::cursor::Item;
 use crate::deletion::DeletionTime;
 use crate::passed::place_between;
-use crate::raw::put_v;
+use crate::raw::{Raw, put_v};
 use crate::row::{CellRef, ColumnRef, RowBuilder, RowRef};
+use crate::row_filter::RowFilter;
 use crate::shape::TableShape;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,8 +39,14 @@ pub struct PageWriter<'s> {
     key: Vec<u8>,
     deletion: DeletionTime,
     in_partition: bool,
+    /// There was one.
+    has_partition: bool,
     header_written: bool,
     static_is_live: bool,
+    /// Where the partition's static row stands in `out`, with its length.
+    static_at: Range<usize>,
+    /// What passes a filter.
+    kept: Option<Kept<'s>>,
     /// Clustering of the last row met; empty and unset at the start of a partition.
     last: Vec<u8>,
     has_last: bool,
@@ -56,6 +64,8 @@ pub struct PageWriter<'s> {
     tombstones: u32,
     /// What counts for the limit of tombstones: what is written.
     scanned: u32,
+    /// Partitions with a deletion among them.
+    deletions: u32,
     /// What was left out.
     left_out: u32,
     /// Behind this clustering the read goes on; a place before it is no progress.
@@ -86,8 +96,11 @@ impl<'s> PageWriter<'s> {
             key: Vec::new(),
             deletion: DeletionTime::LIVE,
             in_partition: false,
+            has_partition: false,
             header_written: false,
             static_is_live: false,
+            static_at: 0..0,
+            kept: None,
             last: Vec::new(),
             has_last: false,
             open: DeletionTime::LIVE,
@@ -100,11 +113,18 @@ impl<'s> PageWriter<'s> {
             live_rows: 0,
             tombstones: 0,
             scanned: 0,
+            deletions: 0,
             left_out: 0,
             floor: None,
             has_cut_partitions: false,
             end: End::Exhausted,
         }
+    }
+
+    /// Puts aside what passes the filter, see [`PageWriter::finish_filtered`]. Partitions may not be cut by a limit of
+    /// their own then.
+    pub fn filter(&mut self, filter: &'s dyn RowFilter) {
+        self.kept = Some(Kept::new(filter));
     }
 
     /// The next partition goes on from an earlier page that had so many live rows of it: they count
@@ -169,10 +189,13 @@ impl<'s> PageWriter<'s> {
         self.out.push(flags);
         if flags & HAS_DELETION != 0 {
             self.put_deletion(self.deletion);
+            self.deletions = self.deletions.saturating_add(1);
             self.scan(1);
         }
         if let Some(row) = static_row {
+            let at = self.out.len();
             self.put_row(row);
+            self.static_at = at..self.out.len();
         }
     }
 
@@ -298,16 +321,7 @@ impl<'s> PageWriter<'s> {
         }
         match item {
             Item::Partition { key, deletion, .. } => {
-                self.key.clear();
-                self.key.extend_from_slice(key);
-                self.deletion = *deletion;
-                self.in_partition = true;
-                self.header_written = false;
-                self.static_is_live = false;
-                self.has_last = false;
-                self.open = DeletionTime::LIVE;
-                self.pending = None;
-                self.live_in_partition = std::mem::take(&mut self.live_before);
+                self.partition(key, *deletion);
                 PageFlow::Continue
             }
             Item::Static(row) => {
@@ -342,21 +356,83 @@ impl<'s> PageWriter<'s> {
         }
     }
 
+    #[inline]
+    fn partition(&mut self, key: &[u8], deletion: DeletionTime) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.deletion = deletion;
+        (self.in_partition, self.has_partition) = (true, true);
+        self.header_written = false;
+        self.static_is_live = false;
+        self.has_last = false;
+        self.open = DeletionTime::LIVE;
+        self.pending = None;
+        self.live_in_partition = std::mem::take(&mut self.live_before);
+        if let Some(kept) = &mut self.kept {
+            kept.partition();
+        }
+    }
+
+    /// As [`PageWriter::item`] of a partition that has one row, which is plain, and nothing else, behind another one.
+    #[inline]
+    pub fn plain_partition(
+        &mut self,
+        key: &[u8],
+        (clustering, row): (&[u8], RowRef<'_>),
+    ) -> PageFlow {
+        self.partition(key, DeletionTime::LIVE);
+        match self.plain_row(clustering, row) {
+            PageFlow::Continue => self.partition_end(),
+            // There is nothing to pass over.
+            PageFlow::SkipPartition => PageFlow::Continue,
+            PageFlow::Full => PageFlow::Full,
+        }
+    }
+
+    /// As [`PageWriter::item`] of a row that is plain ([`RowRef::is_plain`]), of a table without counters.
+    #[inline]
+    pub fn plain_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
+        if self.pending.is_some() || row.liveness().is_empty() {
+            return self.item(&Item::Row { clustering, row });
+        }
+        self.header(None);
+        let at = self.out.len();
+        self.out.push(TAG_ROW);
+        self.put_sized(clustering);
+        self.put_sized(row.bytes());
+        self.behind_row((clustering, row), at, true)
+    }
+
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
         self.flush_marker();
         self.header(None);
+        let at = self.out.len();
         self.out.push(TAG_ROW);
         self.put_sized(clustering);
         self.put_row(row);
-        self.last.clear();
-        self.last.extend_from_slice(clustering);
-        self.has_last = true;
         let tombstones = row.tombstones(self.now);
         self.count_tombstones(tombstones);
         self.scan(tombstones);
-        if row.has_live_data(self.now) {
+        self.behind_row((clustering, row), at, row.has_live_data(self.now))
+    }
+
+    /// A row was written from `at` on.
+    #[inline]
+    fn behind_row(
+        &mut self,
+        (clustering, row): (&[u8], RowRef<'_>),
+        at: usize,
+        is_live: bool,
+    ) -> PageFlow {
+        self.last.clear();
+        self.last.extend_from_slice(clustering);
+        self.has_last = true;
+        if is_live {
             self.live_rows = self.live_rows.saturating_add(1);
             self.live_in_partition = self.live_in_partition.saturating_add(1);
+            if self.kept.is_some() {
+                self.keep((clustering, row), at);
+            }
         }
         if self.is_full() {
             self.cut_inside();
@@ -367,6 +443,23 @@ impl<'s> PageWriter<'s> {
             return PageFlow::SkipPartition;
         }
         PageFlow::Continue
+    }
+
+    /// A live row was written behind `at`.
+    fn keep(&mut self, (clustering, row): (&[u8], RowRef<'_>), at: usize) {
+        let Some(kept) = &mut self.kept else { return };
+        // Readers see the counters that were written, without local shards.
+        let written = if self.shape.has_counters() { written_row(&self.out, at) } else { None };
+        let row = written.unwrap_or(row);
+        let place =
+            Place::new((&self.out, &self.key), self.static_is_live.then_some(&self.static_at));
+        kept.row(&place, (clustering, row), at);
+    }
+
+    /// The partition may be shown for its static row alone.
+    fn keep_static(&mut self) {
+        let Some(kept) = &mut self.kept else { return };
+        kept.static_alone(&Place::new((&self.out, &self.key), Some(&self.static_at)));
     }
 
     fn partition_end(&mut self) -> PageFlow {
@@ -380,8 +473,11 @@ impl<'s> PageWriter<'s> {
         }
         self.floor = None;
         self.in_partition = false;
-        if self.live_in_partition == 0 && self.static_is_live && self.counts_static {
-            self.live_rows = self.live_rows.saturating_add(1);
+        if self.static_is_live && self.counts_static {
+            if self.live_in_partition == 0 {
+                self.live_rows = self.live_rows.saturating_add(1);
+            }
+            self.keep_static();
         }
         if self.is_full() {
             self.end = End::After;
@@ -429,56 +525,48 @@ impl<'s> PageWriter<'s> {
 
     /// Ends the page; it is exhausted unless a limit was met.
     pub fn finish(self) -> Vec<u8> {
+        self.finish_filtered(PageEnd::Exhausted).0
+    }
+
+    /// As [`PageWriter::finish`] of what was read up to this end: the page goes no further. With what passes the
+    /// filter, if there is one.
+    pub fn finish_filtered(self, end: PageEnd<'_>) -> (Vec<u8>, Option<FilteredPage>) {
         let (key, last) = (self.key.clone(), self.last.clone());
         let token = codec::token_of(&key);
-        let end = match self.end {
+        let own = match self.end {
             End::Exhausted => PageEnd::Exhausted,
             End::After => PageEnd::After { token, key: &key },
             End::Inside => PageEnd::Inside { token, key: &key, clustering: &last },
         };
-        self.finish_at(end)
-    }
-
-    /// As [`PageWriter::finish`] of what was read up to this end: the page goes no further.
-    pub fn finish_within(self, end: PageEnd<'_>) -> Vec<u8> {
-        let token = codec::token_of(&self.key);
-        let own = match self.end {
-            End::Exhausted => PageEnd::Exhausted,
-            End::After => PageEnd::After { token, key: &self.key },
-            End::Inside => PageEnd::Inside { token, key: &self.key, clustering: &self.last },
-        };
         match end.compare(&own, self.shape, self.reversed) {
-            Ordering::Less => self.finish_at(end),
-            Ordering::Equal | Ordering::Greater => self.finish(),
+            Ordering::Less => self.seal(end),
+            Ordering::Equal | Ordering::Greater => self.seal(own),
         }
     }
 
     /// Ends the page at a position that the caller knows.
-    pub fn finish_at(mut self, end: PageEnd<'_>) -> Vec<u8> {
-        let items = u32::try_from(self.out.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
-        stdx::invariant!(items != u32::MAX, "replica page of 4 GiB or more");
-        let mut kind = match end {
-            PageEnd::Exhausted => END_EXHAUSTED,
-            PageEnd::After { key, .. } => {
-                self.put_sized(key);
-                END_AFTER
-            }
-            PageEnd::Inside { key, clustering, .. } => {
-                self.put_sized(key);
-                self.put_sized(clustering);
-                END_INSIDE
-            }
-        };
-        if self.has_cut_partitions {
-            kind |= HAS_CUT_PARTITIONS;
-        }
-        if let Some(header) = self.out.get_mut(1..HEADER_BYTES) {
-            let [live, length] = [self.live_rows.to_le_bytes(), items.to_le_bytes()];
-            let fields = [kind].into_iter().chain(live).chain(length);
-            header.iter_mut().zip(fields).for_each(|(slot, byte)| *slot = byte);
-        }
-        self.out
+    pub fn finish_at(self, end: PageEnd<'_>) -> Vec<u8> {
+        self.seal(end).0
     }
+
+    fn seal(mut self, end: PageEnd<'_>) -> (Vec<u8>, Option<FilteredPage>) {
+        seal(&mut self.out, end, self.live_rows, self.has_cut_partitions);
+        let tombstones = self.scanned.saturating_sub(self.deletions);
+        let counts = (self.live_rows, tombstones, self.out.len());
+        let filtered = self.kept.take().map(|kept| {
+            let last_key = self.has_partition.then(|| std::mem::take(&mut self.key));
+            kept.finish(end, counts, last_key)
+        });
+        (self.out, filtered)
+    }
+}
+
+/// The row that stands in a page from `at` on.
+fn written_row(out: &[u8], at: usize) -> Option<RowRef<'_>> {
+    let mut raw = Raw::new(out.get(at..)?);
+    raw.u8()?;
+    raw.sized()?;
+    raw.sized().map(RowRef::trusted)
 }
 
 /// The base that the row's content gives, when the row is packed relative to another one.

@@ -9,10 +9,14 @@ use request::{PageDigest, ReplicaError, Target};
 use rt::Rt;
 use stdx::{HostId, Instant};
 
+use super::filtered::Filtered;
+
 /// What a replica said.
 pub(super) enum Answer {
     /// Encoded, checked by nobody yet when it comes from another node.
     Page { bytes: Vec<u8>, is_own: bool },
+    /// What passes the reader's filter, unchecked as well.
+    Filtered(Box<Filtered>),
     /// Of the page it would have sent.
     Digest(PageDigest),
     /// It has the repair.
@@ -36,6 +40,7 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Page,
+    Filtered,
     More,
     Digest,
     Repair,

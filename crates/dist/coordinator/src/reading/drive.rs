@@ -6,26 +6,30 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
-use data::replica_page::{PageEnd, PageLimits, ReplicaPage};
+use data::replica_page::{PageEnd, PageError, PageLimits, ReplicaPage};
 use data::{MutationRef, TableShape};
-use internode::{ErrorReply, Mutation, MutationFlags, ReadLimits, Verb};
-use messaging::{MessagingError, Outgoing};
+use internode::{Mutation, MutationFlags, ReadLimits, Verb};
+use messaging::Outgoing;
 use request::range::ScanEnd;
 use request::read::{ReadInput, ReadOutcome, ReadOutput, RowsFrom};
 use request::{
-    Outputs, PageDigest, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReplicaError,
+    Outputs, RangeConfig, RangeInput, RangeOutput, RangeRequest, ReadConfig, ReplicaError,
     ReplicaInfo, RequestError, SubRange, Target, TargetSet, TokenRange, digest_of,
 };
-use stdx::{Epoch, Instant, ShardId, TableId};
+use stdx::{Epoch, HostId, Instant, ShardId, TableId};
 use store::{Look, ReadStats, RowSink};
 
+use super::asking::ToPeer;
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
+use super::filtered::{Filtered, Filtering};
 use super::plan::Plan;
 use super::ring_walk::{RingWalk, part_of, tokens_of};
 use super::shards::ReplicaQuery;
 use super::show::{Show, Shown};
 use super::slot::{Slot, go_on, resumed};
-use super::{RANGE_BYTES_MAX, RANGES_AT_FIRST, RANGES_IN_FLIGHT, store_failure};
+use super::{
+    FILTERED_BYTES_MAX, RANGE_BYTES_MAX, RANGES_AT_FIRST, RANGES_IN_FLIGHT, store_failure,
+};
 use crate::cluster_parts::ReplicatedRead;
 use crate::failing::replica_error;
 use crate::{Coordinator, ReadTrace};
@@ -59,6 +63,8 @@ pub(super) struct Reader<'a, S> {
     /// A replica refused the plan: what it is based on is older than this epoch.
     needed: Rc<Cell<Epoch>>,
     trace: Option<Rc<ReadTrace>>,
+    /// Of a read whose pages replicas filter.
+    filtering: Option<Filtering>,
     /// Of a read that is traced: who was asked for a digest of the page, and whether it was told that
     /// they differ.
     digests: TargetSet,
@@ -80,7 +86,7 @@ pub(super) struct Reader<'a, S> {
 impl<'a, S: RowSink> Reader<'a, S> {
     pub(super) fn new(
         coordinator: &'a Coordinator,
-        (plan, trace): (Plan, Option<Rc<ReadTrace>>),
+        (plan, (trace, filtering)): (Plan, (Option<Rc<ReadTrace>>, Option<Filtering>)),
         command: &ReadCommand,
         order: &'a ReplicatedRead,
         sink: &'a mut S,
@@ -93,6 +99,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             epoch: order.snapshot.epoch,
             needed: Rc::new(Cell::new(order.snapshot.epoch)),
             trace,
+            filtering,
             digests: TargetSet::EMPTY,
             told_mismatch: false,
             order,
@@ -177,7 +184,10 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let mut limits =
             PageLimits { rows, rows_per_partition, tombstones, ..PageLimits::default() };
         if matches!(self.rest.partitions, Partitions::Range(_)) {
-            limits.bytes = RANGE_BYTES_MAX;
+            limits.bytes = match &self.filtering {
+                Some(filtering) if !filtering.is_wary.get() => FILTERED_BYTES_MAX,
+                _ => RANGE_BYTES_MAX,
+            };
         }
         limits
     }
@@ -198,8 +208,10 @@ impl<'a, S: RowSink> Reader<'a, S> {
             Partitions::Range(range) => (tokens_of(range), plan.ranges()),
         };
         let is_scan = matches!(self.rest.partitions, Partitions::Range(_));
+        let filtered = self.filtering.is_some();
+        let read = ReadConfig { filtered, ..plan.config(now, self.order, rows, is_scan) };
         let mut request = RangeRequest::new(RangeConfig {
-            read: plan.config(now, self.order, rows, is_scan),
+            read,
             ranges_total,
             ranges_at_first: RANGES_AT_FIRST,
             in_flight_max: RANGES_IN_FLIGHT,
@@ -287,18 +299,26 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let Asked { slot: number, number: use_of_slot, target: from, what, .. } = asked;
         let slot = self.slots.get_mut(usize::from(number)).and_then(Option::as_mut);
         let slot = slot.filter(|s| s.number == use_of_slot)?;
+        if matches!(what, What::Page | What::Filtered) && slot.has_page_of(from) {
+            // It gave its whole page when it was asked to filter it.
+            return None;
+        }
+        let taken = |taken: Result<ReadInput, PageError>, slot: &Slot| {
+            taken.unwrap_or_else(|error| {
+                let host = slot.replicas.get(from).map(|r| r.host);
+                tracing::warn!(?host, %error, "a replica's page cannot be used");
+                ReadInput::Failed { from, reason: ReplicaError::Unknown }
+            })
+        };
         let input = match (answer, what) {
             (Ok(Answer::Page { bytes, is_own }), _) => {
-                slot.take_page(from, bytes, is_own).unwrap_or_else(|error| {
-                    let host = slot.replicas.get(from).map(|r| r.host);
-                    tracing::warn!(?host, %error, "a replica's page cannot be used");
-                    ReadInput::Failed { from, reason: ReplicaError::Unknown }
-                })
+                taken(slot.take_page(from, bytes, is_own), slot)
             }
+            (Ok(Answer::Filtered(filtered)), _) => taken(slot.take_filtered(from, filtered), slot),
             (Ok(Answer::Digest(digest)), _) => ReadInput::Digest { from, digest },
             (Ok(Answer::Repaired), _) => ReadInput::RepairAck { from },
             (Err(reason), What::Repair) => ReadInput::RepairFailed { from, reason },
-            (Err(reason), What::Page | What::More | What::Digest) => {
+            (Err(reason), What::Page | What::Filtered | What::More | What::Digest) => {
                 ReadInput::Failed { from, reason }
             }
         };
@@ -362,6 +382,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let slot = self.slots.get_mut(usize::from(slot))?.as_mut()?;
         let (to, what, command, limits) = match output {
             ReadOutput::Data { to } => (to, What::Page, slot.command.clone(), slot.limits),
+            ReadOutput::Filtered { to } => (to, What::Filtered, slot.command.clone(), slot.limits),
             ReadOutput::Digest { to } => (to, What::Digest, slot.command.clone(), slot.limits),
             ReadOutput::More { to, rows } => {
                 reading.short_reads.inc();
@@ -379,6 +400,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
             }
             ReadOutput::Reconcile { pages } => {
                 reading.mismatches.inc();
+                if let Some(filtering) = &self.filtering {
+                    filtering.is_wary.set(true);
+                }
                 if let Some(trace) = self.trace.as_ref().filter(|_| !self.told_mismatch) {
                     self.told_mismatch = true;
                     note_mismatch(trace, &slot.command);
@@ -405,7 +429,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let future = match replica.is_self {
             true => self.read_here(&command, limits, what),
-            false => self.read_there(&replica, &command, limits, what),
+            false => self.read_there(&replica, command, limits, what),
         };
         self.calls.add(asked, future);
         None
@@ -435,7 +459,11 @@ impl<'a, S: RowSink> Reader<'a, S> {
     /// Another replica is asked because one is slow.
     #[cold]
     fn note_speculation(&self, slot: u16, output: &ReadOutput) {
-        let (ReadOutput::Data { to } | ReadOutput::Digest { to }) = output else { return };
+        let (ReadOutput::Data { to } | ReadOutput::Filtered { to } | ReadOutput::Digest { to }) =
+            output
+        else {
+            return;
+        };
         let slot = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
         let replica = slot.and_then(|slot| slot.replicas.get(*to));
         if let (Some(trace), Some(replica)) = (&self.trace, replica) {
@@ -450,6 +478,13 @@ impl<'a, S: RowSink> Reader<'a, S> {
         Some(Asked { slot, number, target, what, host: replica.host, at })
     }
 
+    /// How a page is filtered that the machine wants to be; `None`: all of it is asked for.
+    fn filtering(&self, what: What, host: HostId, is_self: bool) -> Option<&Filtering> {
+        let filtering = self.filtering.as_ref().filter(|_| what == What::Filtered)?;
+        let may_ask = is_self || filtering.may_ask(self.coordinator, host);
+        (may_ask && !filtering.is_wary.get()).then_some(filtering)
+    }
+
     fn read_here(&self, command: &ReadCommand, limits: PageLimits, what: What) -> AnswerFuture {
         let query = ReplicaQuery {
             command: command.clone(),
@@ -459,13 +494,20 @@ impl<'a, S: RowSink> Reader<'a, S> {
         };
         let (this, shape) = (self.coordinator.clone(), self.shape.clone());
         let trace = self.trace.clone();
+        let me = self.order.snapshot.local.host_id;
+        let filter = self.filtering(what, me, true).map(|filtering| filtering.filter.clone());
         Box::pin(async move {
             let notes = trace.as_ref().map(|trace| &trace.shards);
-            match this.read_node(&shape, query, notes).await {
-                Ok(page) if what == What::Digest => Ok(Answer::Digest(digest_of(&page))),
-                Ok(bytes) => Ok(Answer::Page { bytes, is_own: true }),
-                Err(error) => Err(store_failure(&this, error)),
-            }
+            let read = this.read_node(&shape, query, notes, filter.as_deref()).await;
+            let page = read.map_err(|error| store_failure(&this, error))?;
+            Ok(match (what, filter) {
+                (What::Digest, _) => Answer::Digest(digest_of(&page.page)),
+                (_, None) => Answer::Page { bytes: page.page, is_own: true },
+                (_, Some(_)) => {
+                    let filtered = Filtered::own(page).ok_or(ReplicaError::Unknown)?;
+                    Answer::Filtered(Box::new(filtered))
+                }
+            })
         })
     }
 
@@ -482,7 +524,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     fn read_there(
         &self,
         replica: &ReplicaInfo,
-        command: &ReadCommand,
+        command: Rc<ReadCommand>,
         limits: PageLimits,
         what: What,
     ) -> AnswerFuture {
@@ -498,36 +540,25 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 (Verb::RangeRead, ShardId(own.checked_rem(shards).unwrap_or(0)))
             }
         };
-        let limits = ReadLimits {
-            rows: u64::from(limits.rows),
-            bytes: limits.bytes as u64,
-            rows_per_partition: limits.rows_per_partition,
+        let peer = ToPeer {
+            cluster: self.plan.cluster.clone(),
+            host: replica.host,
+            shard,
+            verb,
+            deadline: self.order.deadline_of(self.coordinator.inner.rt.now()),
+            command,
+            limits: ReadLimits {
+                rows: u64::from(limits.rows),
+                bytes: limits.bytes as u64,
+                rows_per_partition: limits.rows_per_partition,
+            },
+            needed: self.needed.clone(),
+            trace: self.trace.clone(),
         };
-        let is_digest = what == What::Digest;
-        let outgoing = self.outgoing(replica, verb, shard);
-        let future = self.plan.cluster.parts.messaging.request(&outgoing, |out| {
-            internode::encode_read(out, command, limits, is_digest);
-        });
-        let (cluster, host) = (self.plan.cluster.clone(), replica.host);
-        let (needed, trace) = (self.needed.clone(), self.trace.clone());
-        Box::pin(async move {
-            let response = future.await.map_err(|error| {
-                if let MessagingError::Remote(ErrorReply::EpochTooOld { needed: epoch }) = &error {
-                    needed.set(needed.get().max(*epoch));
-                }
-                replica_error(&error)
-            })?;
-            cluster.latencies.note(host, response.elapsed);
-            if !is_digest {
-                if let Some(trace) = &trace {
-                    trace.note_page(response.payload.len());
-                }
-                return Ok(Answer::Page { bytes: response.payload, is_own: false });
-            }
-            let bytes = <[u8; 16]>::try_from(response.payload.as_slice());
-            let digest = bytes.map_err(|_| ReplicaError::Unknown)?;
-            Ok(Answer::Digest(PageDigest(u128::from_be_bytes(digest))))
-        })
+        match self.filtering(what, replica.host, false) {
+            Some(filtering) => filtering.ask(self.coordinator, peer),
+            None => peer.ask(what),
+        }
     }
 
     /// Whether the table was truncated since the read began.
@@ -613,17 +644,32 @@ impl<'a, S: RowSink> Reader<'a, S> {
             self.plan.cluster.note_read(slot.command.table, took);
             self.began = now;
         }
+        let filtered = slot.filtered(outcome.rows);
+        let before = self.show.stats;
         let shown = match self.show.page(&self.shape, page, self.sink) {
             Ok(shown) => shown,
             Err(error) => stdx::invariant::broken(format_args!("a page that was checked: {error}")),
         };
+        if let Some(filtering) = &self.filtering
+            && outcome.rows != RowsFrom::Merged
+        {
+            filtering.is_wary.set(false);
+        }
+        if let Some(filtered) = filtered {
+            self.coordinator.inner.reading.filtered.inc();
+            self.show.count_filtered(&before, &filtered.page.whole);
+        }
         if shown == Shown::Stop {
             return Wants::Nothing;
         }
         let mut command = ReadCommand::clone(&slot.command);
         let end = page.end();
         self.show.scan(page_scanned(&page, slot, outcome.rows));
-        match self.show.tell(&last_place(&page), self.sink) {
+        let last_place = match filtered {
+            Some(filtered) => filtered.last_place(end),
+            None => last_place(&page),
+        };
+        match self.show.tell(&last_place, self.sink) {
             Look::Continue => {}
             Look::Stop => return Wants::Nothing,
             Look::Refuse => return Wants::Refuses,
@@ -680,9 +726,13 @@ fn last_place<'p>(page: &ReplicaPage<'p>) -> PageEnd<'p> {
 /// What a page has taken beside the tombstones that it shows: as many as a page may have when it ended with nothing
 /// that fills it, because there were tombstones that are old enough to be left out.
 fn page_scanned(page: &ReplicaPage<'_>, slot: &Slot, from: RowsFrom) -> u32 {
-    let is_full = page.bytes().len() >= slot.limits.bytes || page.live_rows() >= slot.limits.rows;
+    let (bytes, live_rows) = match slot.filtered(from) {
+        Some(filtered) => (filtered.page.whole.bytes, filtered.page.whole.live_rows),
+        None => (page.bytes().len() as u64, page.live_rows()),
+    };
+    let is_full = bytes >= slot.limits.bytes as u64 || live_rows >= slot.limits.rows;
     let is_thin = match from {
-        RowsFrom::Page(_) => !is_full,
+        RowsFrom::Page(_) | RowsFrom::Filtered(_) => !is_full,
         RowsFrom::Merged => page.live_rows() == 0,
     };
     if is_thin && !page.is_exhausted() { slot.limits.tombstones } else { 0 }

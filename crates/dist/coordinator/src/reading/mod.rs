@@ -10,11 +10,13 @@
 //! the replicas asked have together, each row once, in order. INV-reading-3: nothing of a read goes
 //! on when its future is dropped, except what was sent.
 //!
-//! Reading order: [`plan`], [`calls`], [`slot`], [`ring_walk`], [`drive`], [`show`], [`shards`],
-//! [`serve`], [`repairing`]. See `docs/internals/reads.md`.
+//! Reading order: [`plan`], [`calls`], [`asking`], [`slot`], [`ring_walk`], [`drive`], [`filtered`], [`show`],
+//! [`shards`], [`serve`], [`repairing`]. See `docs/internals/reads.md`.
 
+mod asking;
 mod calls;
 mod drive;
+mod filtered;
 pub(crate) mod plan;
 mod repairing;
 pub(crate) mod ring_walk;
@@ -49,6 +51,8 @@ const RANGES_IN_FLIGHT: u16 = 16;
 const RANGES_AT_FIRST: u32 = 4;
 /// Bytes after which a page of a sub-range ends; pages of one partition end at 1 MiB.
 const RANGE_BYTES_MAX: usize = 256 << 10;
+/// The same of a page that its replica filters: the coordinator has only what passes, unless replicas differ.
+const FILTERED_BYTES_MAX: usize = 512 << 10;
 
 /// What one shard keeps for reads of several nodes.
 pub struct Reading {
@@ -58,7 +62,11 @@ pub struct Reading {
     repairs: Counter,
     speculations: Counter,
     short_reads: Counter,
+    /// Pages shown of which a replica sent what passes a filter.
+    filtered: Counter,
+    filtered_refused: Counter,
     served: Counter,
+    served_filtered: Counter,
     pub(crate) served_late: Counter,
     pub(crate) outdated: Counter,
     /// Of other shards, whose caller was gone.
@@ -106,7 +114,19 @@ impl Reading {
                 "coordinator_short_reads_total",
                 "replicas asked for more rows, because too few were left after merging",
             ),
+            filtered: counter(
+                "coordinator_filtered_pages_total",
+                "pages of several replicas of which only what passes a filter was sent and shown",
+            ),
+            filtered_refused: counter(
+                "coordinator_filtered_pages_refused_total",
+                "pages that a node would not filter, so that all of it was sent",
+            ),
             served: counter("replica_reads_total", "pages and digests read for other coordinators"),
+            served_filtered: counter(
+                "replica_filtered_pages_total",
+                "pages of which what passes a filter was sent to other coordinators",
+            ),
             served_late: counter(
                 "replica_reads_late_total",
                 "reads not served, because their coordinator had given up",
@@ -191,7 +211,8 @@ impl Coordinator {
 
     /// As [`Coordinator::read_replicated`]. Of a request that is traced what is asked and what this node reads is
     /// noted, and the other nodes write down what they do for it. With a filter what this node alone reads is
-    /// filtered by its shards; where replicas are merged it has no effect.
+    /// filtered by its shards, and of a range what replicas agree on by one of them ([`filtered`]); what is merged is
+    /// shown as it is.
     ///
     /// # Errors
     /// As [`Coordinator::read_replicated`].
@@ -215,7 +236,9 @@ impl Coordinator {
             return read.map_err(|error| failed(order, me, store_failure(self, error)));
         }
         self.inner.reading.reads.inc();
-        let reader = drive::Reader::new(self, (plan, trace.cloned()), command, order, sink);
+        let filtering = filtered::Filtering::of(filter, command, order);
+        let with = (trace.cloned(), filtering);
+        let reader = drive::Reader::new(self, (plan, with), command, order, sink);
         let read = Box::pin(reader.run()).await;
         if let (Some(trace), Err(error)) = (trace, &read) {
             trace.request().note_error(error);

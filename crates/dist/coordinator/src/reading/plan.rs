@@ -154,6 +154,7 @@ impl Plan {
             read_repair: self.table.read_repair,
             additional_write: threshold(&self.table.additional_write),
             rows,
+            filtered: false,
         }
     }
 }

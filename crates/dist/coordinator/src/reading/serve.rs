@@ -1,6 +1,7 @@
 //! Reads of other coordinators, for which this node is a replica.
 
 use cluster::{Placements, Replication};
+use data::RowFilter;
 use data::command::Partitions;
 use data::replica_page::PageLimits;
 use internode::{ErrorReply, ReadRequest, Verb};
@@ -12,7 +13,7 @@ use store::ReadScope;
 
 use super::plan::TableFacts;
 use super::ring_walk::tokens_of;
-use super::shards::ReplicaQuery;
+use super::shards::{NodePage, ReplicaQuery};
 use crate::cluster_state::Cluster;
 use crate::read_trace::ShardReads;
 use crate::{Coordinator, failing};
@@ -78,7 +79,7 @@ impl Coordinator {
     }
 
     /// As Cassandra's replicas say it.
-    fn describe_read(&self, command: &data::command::ReadCommand) -> String {
+    pub(super) fn describe_read(&self, command: &data::command::ReadCommand) -> String {
         let cluster = self.cluster();
         let snapshot = cluster.map(|cluster| (cluster.parts.snapshot)());
         let table = snapshot.as_ref().and_then(|s| s.schema.table_by_id(command.table));
@@ -97,6 +98,18 @@ impl Coordinator {
         scope: ReadScope,
         notes: Option<&ShardReads>,
     ) -> Result<Vec<u8>, ErrorReply> {
+        let page = self.answer_page(read, (epoch, deadline), (scope, notes), None).await?;
+        Ok(page.page)
+    }
+
+    /// As [`Coordinator::answer_read`], with what of the page passes a filter.
+    pub(super) async fn answer_page(
+        &self,
+        read: ReadRequest,
+        (epoch, deadline): (Epoch, Instant),
+        (scope, notes): (ReadScope, Option<&ShardReads>),
+        filter: Option<&dyn RowFilter>,
+    ) -> Result<NodePage, ErrorReply> {
         let Some(cluster) = self.cluster() else { return Err(ErrorReply::Stopping) };
         let ReadRequest { limits, command, .. } = read;
         let reading = &self.inner.reading;
@@ -134,7 +147,7 @@ impl Coordinator {
             return Err(ErrorReply::Invalid(text));
         }
         let query = ReplicaQuery { command: request.command, limits, purge_before, scope };
-        self.read_node(&table.shape, query, notes).await.map_err(|error| {
+        self.read_node(&table.shape, query, notes, filter).await.map_err(|error| {
             self.inner.store.note_failure(&error);
             failing::error_reply(&error)
         })

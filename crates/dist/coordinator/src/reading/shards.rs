@@ -5,8 +5,8 @@
 
 use data::command::{Partitions, ReadCommand};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
-use data::replica_page::{PageFlow, PageLimits, PageWriter, ReplicaPage};
-use data::{Advance, Cursor, Item, MergeCursor, MergeMode, TableShape};
+use data::replica_page::{FilteredPage, PageFlow, PageLimits, PageWriter, ReplicaPage};
+use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowFilter, TableShape};
 use stdx::{DeletionSeconds, ShardId};
 use store::{ReadScope, ReplicaRead, StoreError};
 
@@ -27,18 +27,40 @@ pub struct ReplicaQuery {
     pub scope: ReadScope,
 }
 
+/// What one node has of a read.
+pub(super) struct NodePage {
+    /// Encoded.
+    pub(super) page: Vec<u8>,
+    /// What of it passes the filter that was asked for.
+    pub(super) filtered: Option<FilteredPage>,
+}
+
+impl NodePage {
+    fn of(read: ReplicaRead) -> NodePage {
+        NodePage { page: read.page, filtered: read.filtered }
+    }
+}
+
 impl Coordinator {
     /// Reads what this shard has.
     pub(crate) async fn read_own_shard(
         &self,
         query: &ReplicaQuery,
     ) -> Result<ReplicaRead, StoreError> {
+        self.read_own_filtered(query, None).await
+    }
+
+    async fn read_own_filtered(
+        &self,
+        query: &ReplicaQuery,
+        filter: Option<&dyn RowFilter>,
+    ) -> Result<ReplicaRead, StoreError> {
         let ReplicaQuery { command, limits, purge_before, scope } = query;
         let (counts_static, store) = (command.wants_static, &self.inner.store);
         if *scope != ReadScope::All {
             return store.read_for_repair(command, *limits, *purge_before, *scope).await;
         }
-        store.read_replica(command, *limits, counts_static, *purge_before).await
+        store.read_replica_filtered(command, *limits, (counts_static, *purge_before), filter).await
     }
 
     async fn read_of_shard(
@@ -57,15 +79,17 @@ impl Coordinator {
         }
     }
 
-    /// The page of this node, encoded. `notes`: what each shard has read for it is added there.
+    /// The page of this node, and of a range what of it passes a filter. `notes`: what each shard has read for it is
+    /// added there.
     pub(super) async fn read_node(
         &self,
         shape: &TableShape,
         query: ReplicaQuery,
         notes: Option<&ShardReads>,
-    ) -> Result<Vec<u8>, StoreError> {
+        filter: Option<&dyn RowFilter>,
+    ) -> Result<NodePage, StoreError> {
         let limits = query.limits;
-        self.read_node_within(shape, query, (limits, notes)).await
+        self.page_of_node(shape, query, (limits, notes), filter).await
     }
 
     /// As [`Coordinator::read_node`]; the pages of the shards have the limits of `query`, the page of
@@ -74,15 +98,26 @@ impl Coordinator {
         &self,
         shape: &TableShape,
         query: ReplicaQuery,
-        (limits, notes): (PageLimits, Option<&ShardReads>),
+        within: (PageLimits, Option<&ShardReads>),
     ) -> Result<Vec<u8>, StoreError> {
+        Ok(self.page_of_node(shape, query, within, None).await?.page)
+    }
+
+    async fn page_of_node(
+        &self,
+        shape: &TableShape,
+        query: ReplicaQuery,
+        (limits, notes): (PageLimits, Option<&ShardReads>),
+        filter: Option<&dyn RowFilter>,
+    ) -> Result<NodePage, StoreError> {
         let shards = self.inner.rt.shard_count();
         let own = self.inner.rt.shard();
         let noted = |shard: ShardId, read: ReplicaRead| {
             if let Some(notes) = notes {
-                notes.add(shard, &read.stats, Some(read.page.len()));
+                let page = read.filtered.as_ref().map_or(&read.page, |filtered| &filtered.page);
+                notes.add(shard, &read.stats, Some(page.len()));
             }
-            read.page
+            NodePage::of(read)
         };
         match &query.command.partitions {
             Partitions::Key(key) => {
@@ -90,7 +125,7 @@ impl Coordinator {
                 Ok(noted(owner, self.read_of_shard(owner, query).await?))
             }
             Partitions::Range(_) if shards == 1 => {
-                Ok(noted(own, self.read_own_shard(&query).await?))
+                Ok(noted(own, self.read_own_filtered(&query, filter).await?))
             }
             Partitions::Range(_) => {
                 // The others begin before this shard reads its own.
@@ -102,17 +137,17 @@ impl Coordinator {
                         (shard, self.inner.mesh.call(&self.inner.rt, shard, request))
                     })
                     .collect();
-                let mut pages = vec![noted(own, self.read_own_shard(&query).await?)];
+                let mut pages = vec![noted(own, self.read_own_shard(&query).await?).page];
                 for (shard, other) in others {
                     match other.await {
-                        Ok(ShardReply::Replica(read)) => pages.push(noted(shard, read?)),
+                        Ok(ShardReply::Replica(read)) => pages.push(noted(shard, read?).page),
                         Ok(other) => {
                             stdx::invariant::broken(format_args!("read answered by {other:?}"))
                         }
                         Err(error) => return Err(mesh_error(error)),
                     }
                 }
-                Ok(merge_shards(shape, &query, limits, &pages)?)
+                merge_shards(shape, &query, (limits, filter), &pages)
             }
         }
     }
@@ -124,9 +159,9 @@ impl Coordinator {
 fn merge_shards(
     shape: &TableShape,
     query: &ReplicaQuery,
-    limits: PageLimits,
+    (limits, filter): (PageLimits, Option<&dyn RowFilter>),
     pages: &[Vec<u8>],
-) -> Result<Vec<u8>, StoreError> {
+) -> Result<NodePage, StoreError> {
     let open = |page| match ReplicaPage::open(page) {
         Ok(page) => PageChain::new(page),
         Err(error) => stdx::invariant::broken(format_args!("page of a shard: {error}")),
@@ -138,6 +173,9 @@ fn merge_shards(
     let mut merge = MergeCursor::new(shape, MergeMode::All, reversed, lanes);
     let (now, counts_static) = (query.command.now, query.command.wants_static);
     let mut writer = PageWriter::new(shape, reversed, now, counts_static, limits);
+    if let Some(filter) = filter {
+        writer.filter(filter);
+    }
     let resumed = resumed(&query.command);
     loop {
         match merge.advance()? {
@@ -161,5 +199,6 @@ fn merge_shards(
             PageFlow::Full => break,
         }
     }
-    Ok(writer.finish_within(stops.end))
+    let (page, filtered) = writer.finish_filtered(stops.end);
+    Ok(NodePage { page, filtered })
 }

@@ -1,10 +1,10 @@
 //! Pages shown to a sink as [`store::Store::read`] shows what it finds.
 
 use data::page_cursor::{PageChain, PageCursor, PageStops};
-use data::replica_page::{PageEnd, ReplicaPage};
+use data::replica_page::{PageEnd, ReplicaPage, WholePage};
 use data::{Advance, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, TableShape};
 use stdx::{DeletionSeconds, Token};
-use store::{Flow, Look, LookedAt, ReadStats, RowSink};
+use store::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 
 /// Shows pages that follow each other; a partition that goes on in the next page is one partition
 /// for the sink.
@@ -61,6 +61,19 @@ impl Show {
     /// A page has taken so much that its tombstones do not show.
     pub(crate) fn scan(&mut self, count: u32) {
         self.scanned = self.scanned.saturating_add(count);
+    }
+
+    /// The page that was shown is what a filter has left of this one; `before`: what had been read before it.
+    pub(crate) fn count_filtered(&mut self, before: &ReadStats, whole: &WholePage) {
+        let stats = &mut self.stats;
+        stats.rows = stats.rows.saturating_add(whole.dropped_rows);
+        stats.partitions = before.partitions.saturating_add(whole.partitions);
+        stats.tombstones = before.tombstones.saturating_add(whole.tombstones);
+        stats.filtered.add(&Filtered {
+            rows: whole.dropped_rows,
+            partitions: whole.dropped_partitions,
+            bytes: whole.dropped_bytes,
+        });
     }
 
     /// Tells the sink up to where everything was looked at.

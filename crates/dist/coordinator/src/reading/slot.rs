@@ -14,6 +14,8 @@ use request::{
 use smallvec::SmallVec;
 use stdx::{HostId, Token};
 
+use super::filtered::Filtered;
+
 /// Moves a command behind the end of a page; false when nothing can be there. `rows` of the
 /// partition were shown before that end.
 pub(crate) fn go_on(command: &mut ReadCommand, end: &PageEnd<'_>, rows: u32) -> bool {
@@ -70,6 +72,8 @@ pub(super) struct Slot {
     shape: Rc<TableShape>,
     needs_digests: bool,
     pages: SmallVec<[Pages; 3]>,
+    /// Never merged: see [`super::filtered`].
+    filtered: SmallVec<[(Target, Box<Filtered>); 1]>,
     merged: Vec<u8>,
     repairs: SmallVec<[(Target, Vec<Vec<u8>>); 4]>,
 }
@@ -91,6 +95,7 @@ impl Slot {
             shape,
             needs_digests,
             pages: SmallVec::new(),
+            filtered: SmallVec::new(),
             merged: Vec::new(),
             repairs: SmallVec::new(),
         }
@@ -107,6 +112,29 @@ impl Slot {
             PageEnd::After { .. } => self.is_of_one_partition(),
             PageEnd::Inside { .. } => false,
         }
+    }
+
+    /// Whether a replica has given its page.
+    pub(super) fn has_page_of(&self, target: Target) -> bool {
+        self.pages_of(target).is_some()
+    }
+
+    /// Takes what passes the filter of a page. Of another node it is checked.
+    pub(super) fn take_filtered(
+        &mut self,
+        from: Target,
+        filtered: Box<Filtered>,
+    ) -> Result<ReadInput, PageError> {
+        let page = filtered.check(&self.command, &self.shape)?;
+        self.filtered.retain(|(target, _)| *target != from);
+        self.filtered.push((from, filtered));
+        Ok(ReadInput::Filtered { from, page })
+    }
+
+    /// What passes the filter of the page of these rows; `None`: they are a whole page's.
+    pub(super) fn filtered(&self, rows: RowsFrom) -> Option<&Filtered> {
+        let RowsFrom::Filtered(target) = rows else { return None };
+        self.filtered.iter().find(|(from, _)| *from == target).map(|(_, filtered)| &**filtered)
     }
 
     fn pages_of(&self, target: Target) -> Option<&Pages> {
@@ -205,8 +233,14 @@ impl Slot {
         let is_meant = move |from: Target| match rows {
             RowsFrom::Merged => true,
             RowsFrom::Page(target) => from == target,
+            RowsFrom::Filtered(_) => false,
+        };
+        let filtered = match rows {
+            RowsFrom::Filtered(target) => Some(target),
+            RowsFrom::Merged | RowsFrom::Page(_) => None,
         };
         let targets = self.pages.iter().map(|p| p.from).filter(move |from| is_meant(*from));
+        let targets = targets.chain(filtered);
         targets.filter_map(|target| self.replicas.get(target).map(|replica| replica.host))
     }
 
@@ -215,22 +249,31 @@ impl Slot {
         let bytes = match rows {
             RowsFrom::Merged => &self.merged,
             RowsFrom::Page(target) => self.pages_of(target)?.pages.first()?,
+            RowsFrom::Filtered(_) => &self.filtered(rows)?.page.page,
         };
         ReplicaPage::open(bytes).ok()
     }
 }
 
 /// Whether a page keeps to the partitions that were asked for. Its partitions are in order.
-fn is_within(asked: &Partitions, page: &ReplicaPage<'_>) -> bool {
+pub(super) fn is_within(asked: &Partitions, page: &ReplicaPage<'_>) -> bool {
     let end = page.end();
     let mut found = page.partitions().chain(end.partition());
     match asked {
-        Partitions::Key(key) => found.all(|(_, found)| *found == **key),
-        Partitions::Range(range) => {
+        Partitions::Key(_) => found.all(|place| holds(asked, place)),
+        Partitions::Range(_) => {
             let last = page.partitions().last().into_iter().chain(end.partition());
-            found.next().into_iter().chain(last).all(|(token, key)| {
-                is_behind(&range.start, token, key) && !is_behind(&range.end, token, key)
-            })
+            found.next().into_iter().chain(last).all(|place| holds(asked, place))
+        }
+    }
+}
+
+/// Whether a partition is one of these.
+pub(super) fn holds(asked: &Partitions, (token, key): (Token, &[u8])) -> bool {
+    match asked {
+        Partitions::Key(asked) => *key == **asked,
+        Partitions::Range(range) => {
+            is_behind(&range.start, token, key) && !is_behind(&range.end, token, key)
         }
     }
 }

@@ -244,18 +244,24 @@ impl PartitionCursor {
 }
 
 impl PartitionCursor {
-    /// The rows that follow, when the partition has nothing but rows, all of which are wanted.
+    /// The rows that follow, when the partition has nothing but rows, and from there on all of them are wanted.
     pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         let version = &self.version;
         let has_rows_only =
             version.static_row().is_none() && version.deletion().is_live() && !version.has_ranges();
         let place = match self.stage {
-            Stage::Partition => Place::FIRST,
-            Stage::AtRow(_) => self.row?,
+            Stage::Partition if self.slices.is_all() => Place::FIRST,
+            Stage::AtRow(_) if self.is_in_rest() => self.row?,
             _ => return None,
         };
-        (has_rows_only && !self.reversed && self.slices.is_all())
-            .then(|| self.version.rows().from(place))
+        (has_rows_only && !self.reversed).then(|| self.version.rows().from(place))
+    }
+
+    /// Whether the current slice is the last one and goes up to the end.
+    fn is_in_rest(&self) -> bool {
+        let slices = &self.slices.0;
+        self.slices_entered == slices.len()
+            && slices.last().is_some_and(|slice| slice.end() == BoundRef::TOP)
     }
 
     /// Whether its end was shown, or passed.
@@ -407,6 +413,11 @@ impl MemtableScan {
             Partition::Plain(_, plain) => Some((plain.key(), plain.entry())),
             Partition::Version(_) => None,
         }
+    }
+
+    /// Whether it shows all rows of its partitions.
+    pub(crate) fn is_of_all_rows(&self) -> bool {
+        self.slices.is_all()
     }
 
     /// See [`MemtableScan::next_plain`].

@@ -9,6 +9,7 @@ use stdx::TtlSeconds;
 
 use super::everywhere::{Barrier, run_shards};
 use super::*;
+use crate::ReplicaRead;
 
 /// Deletions of these tests are made at 1,000,000: this keeps all of them.
 const KEEP_ALL: DeletionSeconds = DeletionSeconds(0);
@@ -316,6 +317,90 @@ fn equal_content_gives_equal_bytes_whatever_the_files() {
             assert_ne!(a, page_of(&two, &command, PageLimits::default(), KEEP_ALL).await);
         });
     }
+}
+
+/// Lets some rows pass.
+#[derive(Debug)]
+struct Thirds;
+
+impl data::RowFilter for Thirds {
+    fn keeps_partition(&self, key: &[u8], _: Option<RowRef<'_>>) -> bool {
+        key.last().is_none_or(|last| last % 5 != 0)
+    }
+
+    fn keeps_row(&self, clustering: &[u8], _: RowRef<'_>) -> bool {
+        clustering.last().is_none_or(|last| last % 3 == 0)
+    }
+}
+
+#[test]
+fn rows_that_are_taken_as_they_lie_make_the_pages_that_files_make() {
+    for seed in 150..156 {
+        run(seed, |rt| async move {
+            let memory = open_at(&rt, "a", schema()).await;
+            let files = open_at(&rt, "b", schema()).await;
+            for pk in 0..80 {
+                // Most partitions have one row and nothing else, some have many rows.
+                let rows = if pk % 9 == 0 { 40 } else { 1 + pk % 13 / 11 };
+                let mut writes: Vec<Vec<u8>> =
+                    (0..rows).map(|ck| insert(pk, ck * 3 % 41, "x", 50)).collect();
+                writes.extend(match rt.random_u64() % 16 {
+                    0 => Some(insert_static(pk, "s", 50)),
+                    1 => Some(delete_row(pk, 3, 60)),
+                    2 => Some(delete_range(pk, 1, 5, 60)),
+                    3 => Some(delete_partition(pk, 10)),
+                    _ => None,
+                });
+                for mutation in writes {
+                    write(&memory, &mutation).await.unwrap();
+                    write(&files, &mutation).await.unwrap();
+                }
+            }
+            files.flush(None).await.unwrap();
+            let limits = PageLimits { tombstones: u32::MAX, ..PageLimits::default() };
+            let all = [
+                limits,
+                PageLimits { rows: 1, ..limits },
+                PageLimits { rows: 7, ..limits },
+                PageLimits { bytes: 100, ..limits },
+                PageLimits { rows_per_partition: 1, ..limits },
+                PageLimits { rows_per_partition: 3, rows: 5, ..limits },
+                PageLimits { tombstones: 16, ..limits },
+            ];
+            let mut command = read_of(Partitions::Range(KeyRange::all()));
+            for (limits, slices) in
+                all.into_iter().flat_map(|l| [(l, Slices::all()), (l, slice(4, 30)), (l, from(6))])
+            {
+                command.slices = slices;
+                let of_memory = pages_of(&memory, &command, limits, KEEP_ALL).await;
+                let of_files = pages_of(&files, &command, limits, KEEP_ALL).await;
+                assert_eq!(of_memory, of_files, "{limits:?} {:?}", command.slices);
+                if limits.rows_per_partition < u32::MAX {
+                    continue;
+                }
+                let a = filtered_page(&memory, &command, limits).await;
+                let b = filtered_page(&files, &command, limits).await;
+                assert_eq!((&a.page, &a.filtered), (&b.page, &b.filtered));
+                if command.slices.is_all() {
+                    assert_eq!(a.stats.partitions, b.stats.partitions);
+                }
+                assert_eq!(a.page, of_files[0], "the page does not depend on the filter");
+                ReplicaPage::parse(&a.filtered.unwrap().page, &shape(), false).unwrap();
+            }
+        });
+    }
+}
+
+async fn filtered_page(store: &Store, command: &ReadCommand, limits: PageLimits) -> ReplicaRead {
+    let how = (true, KEEP_ALL);
+    store.read_replica_filtered(command, limits, how, Some(&Thirds)).await.unwrap()
+}
+
+/// Rows from this clustering on.
+fn from(ck: i32) -> Slices {
+    let Slices(mut slices) = slice(ck, ck + 1);
+    slices.iter_mut().for_each(|s| (s.end, s.end_after) = (Vec::new(), true));
+    Slices(slices)
 }
 
 #[test]

@@ -191,9 +191,19 @@ fn statement(random: &mut Random) -> String {
 
 /// Every page of every statement, as it comes.
 pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)> {
+    answers_at(remote, seed, (1, Consistency::One)).await
+}
+
+/// The same of so many replicas, with all that is written and read at a level.
+pub(super) async fn answers_at(
+    remote: &mut Remote,
+    seed: u64,
+    (factor, level): (u8, Consistency),
+) -> Vec<(String, Got)> {
     let mut random = Random(seed);
     for text in TABLES {
-        remote.query(text).await.unwrap();
+        let factor = format!("'replication_factor': {factor}");
+        remote.query(&text.replace("'replication_factor': 1", &factor)).await.unwrap();
     }
     for at in 1..=400 {
         let text = write(&mut random);
@@ -201,7 +211,8 @@ pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)
             true => text.replace("WHERE", &format!("USING TIMESTAMP {at} WHERE")),
             false => format!("{text} USING TIMESTAMP {at}"),
         };
-        remote.query(&text).await.unwrap();
+        let parameters = QueryParameters::new(level);
+        remote.ask(&Request::Query { query: &text, parameters }).await.unwrap();
     }
     let mut answers = Vec::new();
     for _ in 0..150 {
@@ -213,7 +224,7 @@ pub(super) async fn answers(remote: &mut Remote, seed: u64) -> Vec<(String, Got)
             let parameters = QueryParameters {
                 page_size,
                 paging_state: state.as_deref(),
-                ..QueryParameters::new(Consistency::One)
+                ..QueryParameters::new(level)
             };
             let got = remote.ask(&Request::Query { query: &query, parameters }).await.unwrap();
             state = match &got.body {

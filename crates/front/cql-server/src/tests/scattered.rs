@@ -1,7 +1,7 @@
 //! Aggregations and filters that shards of several nodes make: answers are those of one node with one shard, byte by
 //! byte, with their pages, warnings and errors.
 
-use super::aggregations::{TABLES, answers, run_with};
+use super::aggregations::{TABLES, answers, answers_at, run_with};
 use super::cluster_of_shards::Remote;
 use super::several_nodes::{Cluster, KEYSPACE, at};
 use super::*;
@@ -12,6 +12,10 @@ const SCATTERED: &str = "coordinator_scattered_reads_total";
 const REFUSED: &str = "coordinator_scattered_reads_refused_total";
 const MOVED: &str = "coordinator_scattered_reads_moved_total";
 const SERVED: &str = "replica_scans_total";
+/// Pages of which a filter leaves little: shown, sent, and those that a node would not filter.
+const FILTERED: &str = "coordinator_filtered_pages_total";
+const FILTERED_SERVED: &str = "replica_filtered_pages_total";
+const FILTERED_REFUSED: &str = "coordinator_filtered_pages_refused_total";
 /// Pages of rows.
 const ROWS_SERVED: &str = "replica_reads_total";
 
@@ -63,6 +67,31 @@ fn a_node_that_does_not_know_of_scans_gives_its_rows() {
     let (scattered, refused) = (cluster.count(1, SCATTERED), cluster.count(1, REFUSED));
     assert!(refused > 0 && scattered < 20, "{scattered} of which {refused} were refused");
     assert!(cluster.count(3, ROWS_SERVED) > 100);
+}
+
+#[test]
+fn filters_at_a_quorum_answer_what_one_shard_answers_also_beside_a_node_that_does_not_filter() {
+    let (expected, _) = run_with(1, 7);
+    for is_old in [false, true] {
+        let cluster = Cluster::start(7);
+        if is_old {
+            cluster.grow_old(2);
+        }
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let into = found.clone();
+        cluster.run("c1", move |rt, nodes| async move {
+            let mut remote = Remote::connect(&rt, nodes[2]).await;
+            let how = (3, Consistency::Quorum);
+            *into.borrow_mut() = answers_at(&mut remote, 7, how).await;
+        });
+        compare(&expected, &found.take(), &format!("old: {is_old}"));
+        let filtered = cluster.count(3, FILTERED);
+        assert!(filtered > 100, "{filtered} pages");
+        let others = [1, 2].map(|n| cluster.count(n, FILTERED_SERVED));
+        assert!(!is_old || others[1] == 0, "{others:?}");
+        let refused = cluster.count(3, FILTERED_REFUSED);
+        assert!(refused <= u64::from(is_old), "it is asked once: {refused}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct Shared {
     dead: RefCell<FixedSet<HostId>>,
     /// Nodes that do not empty their stores.
     forgetful: RefCell<FixedSet<u8>>,
-    /// Nodes that do not know the verb `Scan`.
+    /// Nodes that do not know the verbs `Scan` and `FilteredRead`.
     old: RefCell<FixedSet<u8>>,
 }
 
@@ -39,7 +39,8 @@ impl Handler for Verbs {
         let (verb, from, epoch) = (request.verb, request.from, request.epoch);
         let payload = request.payload.to_vec();
         self.membership.notice(from, epoch);
-        if verb == internode::Verb::Scan && self.shared.old.borrow().contains(&self.n) {
+        let is_new = matches!(verb, internode::Verb::Scan | internode::Verb::FilteredRead);
+        if is_new && self.shared.old.borrow().contains(&self.n) {
             return responder.fail(&internode::ErrorReply::UnknownVerb(verb.number()));
         }
         if let Some(responder) = self.coordinator.serve_peer(request, responder) {
@@ -241,7 +242,7 @@ impl Cluster {
         }
     }
 
-    /// Node `n` does not know the verb `Scan` from now on.
+    /// Node `n` does not know the verbs `Scan` and `FilteredRead` from now on.
     pub(super) fn grow_old(&self, n: u8) {
         self.shared.old.borrow_mut().insert(n);
     }

@@ -233,6 +233,50 @@ fn damaged_scans_are_refused_or_mean_something() {
 }
 
 #[test]
+fn damaged_filtered_reads_are_refused_or_mean_something() {
+    let request = payload_of(|o| filtered_read().encode(o));
+    let answer = payload_of(|o| filtered_answer().encode(o));
+    for cut in 0..request.len() {
+        assert!(FilteredRead::decode(&request[..cut]).is_err(), "{cut}");
+    }
+    // What follows is the page, which is checked with the table at hand.
+    let page = filtered_answer().page.len();
+    for cut in 0..answer.len() - page {
+        assert!(FilteredAnswer::decode(&answer[..cut]).is_err(), "{cut}");
+    }
+    for message in [request, answer] {
+        for bit in 0..message.len() * 8 {
+            let mut damaged = message.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fuzz::fuzz_internode_filtered(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_filtered_read_that_cannot_be_is_refused() {
+    let is_taken = |change: &dyn Fn(&mut FilteredRead<'_>)| {
+        let mut request = filtered_read();
+        change(&mut request);
+        FilteredRead::decode(&payload_of(|o| request.encode(o))).is_ok()
+    };
+    assert!(is_taken(&|_| {}));
+    assert!(!is_taken(&|r| r.command.partitions = Partitions::Key(b"k".to_vec())));
+    assert!(!is_taken(&|r| r.limits.rows_per_partition = 7));
+    let mut bytes = payload_of(|o| filtered_read().encode(o));
+    bytes[0] = 2;
+    assert!(FilteredRead::decode(&bytes).is_err(), "another version");
+    let mut bytes = payload_of(|o| filtered_answer().encode(o));
+    bytes[1] |= 2;
+    assert!(FilteredAnswer::decode(&bytes).is_err(), "an unknown flag");
+    let mut for_digest = Vec::new();
+    for_digest.extend_from_slice(&[1, 0]);
+    let FilteredRead { limits, command, .. } = filtered_read();
+    encode_read(&mut for_digest, &command, limits, true);
+    assert!(FilteredRead::decode(&for_digest).is_err(), "a digest of what is filtered");
+}
+
+#[test]
 fn a_scan_that_cannot_be_is_refused() {
     let is_taken = |change: &dyn Fn(&mut ScanRequest<'_>)| {
         let mut request = scan();

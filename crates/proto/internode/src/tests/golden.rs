@@ -44,6 +44,14 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("range-read", frame(Request, Verb::RangeRead, payload_of(|o| range_read().encode(o)))),
         ("scan", frame(Request, Verb::Scan, payload_of(|o| scan().encode(o)))),
         ("scan-page", frame(Response, Verb::Scan, payload_of(|o| scan_page().encode(o)))),
+        (
+            "filtered-read",
+            frame(Request, Verb::FilteredRead, payload_of(|o| filtered_read().encode(o))),
+        ),
+        (
+            "filtered-page",
+            frame(Response, Verb::FilteredRead, payload_of(|o| filtered_answer().encode(o))),
+        ),
         ("cancel", frame(Cancel, Verb::Read, Vec::new())),
         ("overloaded", error(ErrorReply::Overloaded)),
         ("unknown-table", error(ErrorReply::UnknownTable(table()))),

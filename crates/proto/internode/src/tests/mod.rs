@@ -8,6 +8,7 @@ mod round_trip;
 use crate::*;
 use data::clustering::{ClusteringBuf, Slice, Slices};
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
+use data::replica_page::WholePage;
 use data::{DeletionTime, MutationBuilder};
 use stdx::*;
 
@@ -153,6 +154,28 @@ fn scan_page() -> ScanPage<'static> {
         },
         state: Some(b"left"),
         items: b"items",
+    }
+}
+
+fn filtered_read() -> FilteredRead<'static> {
+    let ReadRequest { limits, command, .. } = range_read();
+    FilteredRead { work: b"work", limits, command }
+}
+
+fn filtered_answer() -> FilteredAnswer<'static> {
+    FilteredAnswer {
+        digest: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
+        whole: WholePage {
+            live_rows: 500,
+            tombstones: 4,
+            bytes: 65_600,
+            partitions: 30,
+            dropped_rows: 490,
+            dropped_partitions: 2,
+            dropped_bytes: 60_000,
+        },
+        last_key: Some(b"key"),
+        page: b"page",
     }
 }
 

@@ -93,6 +93,31 @@ proptest! {
     }
 
     #[test]
+    fn filtered_reads_and_pages_come_back(
+        read in reads(), work in prop::collection::vec(any::<u8>(), 0..40),
+        last_key in prop::option::of(prop::collection::vec(any::<u8>(), 0..40)),
+        digest: u128, counts: (u32, u32, u64, u64, u64, u64, u64),
+    ) {
+        let (limits, command) = (read.limits, read.command);
+        let request = FilteredRead { work: &work, limits, command };
+        let bytes = payload_of(|o| request.encode(o));
+        let is_range = matches!(request.command.partitions, Partitions::Range(_));
+        match FilteredRead::decode(&bytes) {
+            Ok(again) => prop_assert_eq!(format!("{request:?}"), format!("{again:?}")),
+            Err(_) => prop_assert!(!is_range || limits.rows_per_partition != u32::MAX),
+        }
+        let (live_rows, tombstones, bytes, partitions, rows, dropped, dropped_bytes) = counts;
+        let whole = WholePage {
+            live_rows, tombstones, bytes, partitions,
+            dropped_rows: rows, dropped_partitions: dropped, dropped_bytes,
+        };
+        let last_key = last_key.as_deref();
+        let answer = FilteredAnswer { digest, whole, last_key, page: &work };
+        let bytes = payload_of(|o| answer.encode(o));
+        prop_assert_eq!(FilteredAnswer::decode(&bytes).unwrap(), answer);
+    }
+
+    #[test]
     fn frames_come_back_one_after_the_other_however_they_are_cut(
         payloads in prop::collection::vec((prop::collection::vec(0u8..4, 0..2000), any::<u64>(), any::<bool>()), 1..6),
         lz4: bool,
@@ -206,13 +231,15 @@ proptest! {
     }
 
     #[test]
-    fn the_fuzz_functions_take_damaged_messages(at: prop::sample::Index, value: u8, which in 0usize..6) {
+    fn the_fuzz_functions_take_damaged_messages(at: prop::sample::Index, value: u8, which in 0usize..8) {
         let mut data = match which {
             0 => payload_of(|o| Handshake::Hello(hello()).encode(o)),
             1 => payload_of(|o| point_read().encode(o)),
             2 => payload_of(|o| range_read().encode(o)),
             3 => payload_of(|o| scan().encode(o)),
             4 => payload_of(|o| scan_page().encode(o)),
+            5 => payload_of(|o| filtered_read().encode(o)),
+            6 => payload_of(|o| filtered_answer().encode(o)),
             _ => frame_of(&header(FrameKind::Request, Verb::Read), &payload_of(|o| point_read().encode(o)), false),
         };
         let at = at.index(data.len());
@@ -227,6 +254,7 @@ fn run_all(data: &[u8]) {
     fuzz::fuzz_internode_payload(data);
     fuzz::fuzz_internode_read(data);
     fuzz::fuzz_internode_scan(data);
+    fuzz::fuzz_internode_filtered(data);
 }
 
 /// The comparator of a table with one `int` clustering column.

@@ -1,6 +1,7 @@
 //! Tables of inputs and outputs, random schedules with checked invariants, laws of reconciliation.
 
 mod batches;
+mod filtered;
 mod ranges;
 mod read_simulation;
 mod reads;

@@ -44,6 +44,8 @@ struct Sim {
     number: u32,
     state: u64,
     pages: BTreeMap<u8, Vec<Vec<u8>>>,
+    /// Whole pages of which only what passes a filter was sent.
+    filtered: BTreeMap<u8, Vec<u8>>,
     merged: Option<Vec<u8>>,
     repairs: BTreeMap<u8, Vec<Vec<u8>>>,
     limits: PageLimits,
@@ -64,11 +66,15 @@ struct Reached {
     stood_in: u32,
     timed_out: u32,
     failed: u32,
+    /// What was shown was filtered, and merged although a page was asked for filtered.
+    filtered: u32,
+    merged_filtered: u32,
 }
 
 #[derive(Clone)]
 enum Message {
     Data(u8, From, PageLimits),
+    Filtered(u8),
     Digest(u8),
     Repair(u8, Vec<Vec<u8>>),
     Write(Vec<u8>, u32),
@@ -109,6 +115,14 @@ impl Sim {
     /// Delivers a message; the input it leads to.
     fn deliver(&mut self, message: Message) -> Option<ReadInput> {
         let fate = self.fate();
+        self.meet(fate, message)
+    }
+
+    fn deliver_now(&mut self, message: Message) -> Option<ReadInput> {
+        self.meet(Fate::Answered, message)
+    }
+
+    fn meet(&mut self, fate: Fate, message: Message) -> Option<ReadInput> {
         let reason = ReplicaError::Overloaded;
         let whole = self.limits;
         match message {
@@ -120,7 +134,9 @@ impl Sim {
                 }
                 None
             }
-            Message::Data(n, ..) | Message::Digest(n) if fate == Fate::Refused => {
+            Message::Data(n, ..) | Message::Filtered(n) | Message::Digest(n)
+                if fate == Fate::Refused =>
+            {
                 Some(ReadInput::Failed { from: Target(n), reason })
             }
             Message::Repair(n, _) if fate == Fate::Refused => {
@@ -129,9 +145,23 @@ impl Sim {
             _ if fate == Fate::Lost => None,
             Message::Data(n, from, limits) => {
                 let page = self.replicas[usize::from(n)].read(false, &from, limits);
+                if from == From::Start && self.pages.contains_key(&n) {
+                    // It gave the whole page when it was asked to filter it.
+                    return None;
+                }
                 let facts = self.facts(&page);
                 self.pages.entry(n).or_default().push(page);
                 Some(ReadInput::Data { from: Target(n), page: facts })
+            }
+            // A node of an earlier build.
+            Message::Filtered(n) if self.random() % 4 == 0 => {
+                self.deliver_now(Message::Data(n, From::Start, whole))
+            }
+            Message::Filtered(n) => {
+                let page = self.replicas[usize::from(n)].read(false, &From::Start, whole);
+                let facts = self.facts(&page);
+                self.filtered.insert(n, page);
+                Some(ReadInput::Filtered { from: Target(n), page: facts })
             }
             Message::Digest(n) => {
                 let page = self.replicas[usize::from(n)].read(false, &From::Start, whole);
@@ -173,7 +203,7 @@ impl Sim {
         let mut now = 0;
         let mut inputs = vec![ReadInput::Start];
         let mut done: Option<(u64, Result<ReadOutcome, RequestError>)> = None;
-        let mut asked = TargetSet::EMPTY;
+        let (mut asked, mut asked_filtered) = (TargetSet::EMPTY, TargetSet::EMPTY);
         loop {
             while !inputs.is_empty() {
                 let input = inputs.remove(0);
@@ -189,6 +219,12 @@ impl Sim {
                                 return Err("one replica is asked for its page twice");
                             }
                             self.post(now, Message::Data(to.0, From::Start, self.limits));
+                        }
+                        ReadOutput::Filtered { to } => {
+                            if !asked_filtered.insert(to) {
+                                return Err("one replica is asked to filter its page twice");
+                            }
+                            self.post(now, Message::Filtered(to.0));
                         }
                         ReadOutput::Digest { to } => self.post(now, Message::Digest(to.0)),
                         ReadOutput::More { to, rows } => {
@@ -237,6 +273,7 @@ impl Sim {
         let shape = shape();
         let shown = match outcome.rows {
             RowsFrom::Page(n) => &self.pages[&n.0][0],
+            RowsFrom::Filtered(n) => &self.filtered[&n.0],
             RowsFrom::Merged => self.merged.as_ref().unwrap(),
         };
         let command = ReconcileCommand {
@@ -274,6 +311,7 @@ struct Case {
     speculate: Threshold,
     rows: u32,
     trouble: u64,
+    filtered: bool,
 }
 
 const N: u32 = 4;
@@ -294,18 +332,20 @@ fn cases() -> impl Strategy<Value = Case> {
         .prop_map(|writes| writes.into_iter().map(|((pk, w), at)| (encode(pk, &w), at)).collect());
     // Rows that all have, most of them deleted on some: short reads.
     let deleted = proptest::option::of(1..1_u32 << N);
-    (spread(N), later, deleted, any::<u64>(), level, speculate, 1..6_u32, 0..25_u64).prop_map(
-        |(mut writes, later, deleted, seed, level, speculate, rows, trouble)| {
-            if let Some(at) = deleted {
-                let row = |n| encode(1, &Write::Row(n, RowSpec::inserted(20)));
-                writes.extend((0..8).map(|n| (row(n), (1 << N) - 1)));
-                let (from_after, to_after) = (false, false);
-                let gone = Write::Range { from: 0, from_after, to: 7, to_after, timestamp: 21 };
-                writes.push((encode(1, &gone), at));
-            }
-            Case { writes, later, seed, level, speculate, rows, trouble }
-        },
-    )
+    let filtered = any::<bool>();
+    (spread(N), later, deleted, any::<u64>(), level, speculate, 1..6_u32, 0..25_u64, filtered)
+        .prop_map(
+            |(mut writes, later, deleted, seed, level, speculate, rows, trouble, filtered)| {
+                if let Some(at) = deleted {
+                    let row = |n| encode(1, &Write::Row(n, RowSpec::inserted(20)));
+                    writes.extend((0..8).map(|n| (row(n), (1 << N) - 1)));
+                    let (from_after, to_after) = (false, false);
+                    let gone = Write::Range { from: 0, from_after, to: 7, to_after, timestamp: 21 };
+                    writes.push((encode(1, &gone), at));
+                }
+                Case { writes, later, seed, level, speculate, rows, trouble, filtered }
+            },
+        )
 }
 
 fn simulate(case: &Case, bend: Bend) -> Result<Reached, &'static str> {
@@ -315,6 +355,7 @@ fn simulate(case: &Case, bend: Bend) -> Result<Reached, &'static str> {
         number: 0,
         state: case.seed,
         pages: BTreeMap::new(),
+        filtered: BTreeMap::new(),
         merged: None,
         repairs: BTreeMap::new(),
         limits: PageLimits { rows: case.rows, ..PageLimits::default() },
@@ -336,8 +377,12 @@ fn simulate(case: &Case, bend: Bend) -> Result<Reached, &'static str> {
     let infos: Vec<_> = (0..4).map(|n| replica(n, 0)).collect();
     let plan = plan(case.level, &infos);
     let block_for = plan.block_for();
-    let config =
-        ReadConfig { rows: case.rows, additional_write: after(150), ..config(case.speculate) };
+    let config = ReadConfig {
+        rows: case.rows,
+        additional_write: after(150),
+        filtered: case.filtered,
+        ..config(case.speculate)
+    };
     let mut request = ReadRequest::new(plan, config);
     let (at, result) = sim.run(&mut request)?;
     if at > DEADLINE.0 || (at == DEADLINE.0 && result.is_ok()) {
@@ -346,7 +391,11 @@ fn simulate(case: &Case, bend: Bend) -> Result<Reached, &'static str> {
     let mut reached = sim.reached;
     reached.speculated = u32::from(sim.pages.len() > block_for);
     match &result {
-        Ok(outcome) => reached.merged = u32::from(outcome.rows == RowsFrom::Merged),
+        Ok(outcome) => {
+            reached.merged = u32::from(outcome.rows == RowsFrom::Merged);
+            reached.filtered = u32::from(matches!(outcome.rows, RowsFrom::Filtered(_)));
+            reached.merged_filtered = reached.merged * u32::from(!sim.filtered.is_empty());
+        }
         Err(RequestError::ReadTimeout { .. }) => reached.timed_out = 1,
         Err(_) => reached.failed = 1,
     }
@@ -389,6 +438,8 @@ fn the_checker_sees_lost_repairs_and_blind_digests_and_rare_paths_are_reached() 
                     reached.stood_in += run.stood_in;
                     reached.timed_out += run.timed_out;
                     reached.failed += run.failed;
+                    reached.filtered += run.filtered;
+                    reached.merged_filtered += run.merged_filtered;
                 }
                 Ok(_) => {}
             }
@@ -396,7 +447,9 @@ fn the_checker_sees_lost_repairs_and_blind_digests_and_rare_paths_are_reached() 
     }
     assert_eq!(seen[0], 0);
     assert!(seen[1] > 10 && seen[2] > 10, "{seen:?}");
-    let Reached { merged, extended, speculated, stood_in, timed_out, failed } = reached;
-    let least = [merged, extended, speculated, stood_in, timed_out, failed].into_iter().min();
+    let Reached { merged, extended, speculated, stood_in, timed_out, failed, .. } = reached;
+    let filtered = [reached.filtered, reached.merged_filtered];
+    let others = [merged, extended, speculated, stood_in, timed_out, failed];
+    let least = others.into_iter().chain(filtered).min();
     assert!(least > Some(3), "{reached:?}");
 }

@@ -29,6 +29,7 @@ pub(crate) fn config(speculate: Threshold) -> ReadConfig {
         read_repair: ReadRepair::Blocking,
         additional_write: Threshold::Never,
         rows: ROWS,
+        filtered: false,
     }
 }
 

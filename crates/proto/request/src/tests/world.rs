@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use data::page_cursor::{PageChain, PageCursor, PageStops};
-use data::replica_page::{PageEnd, PageFlow, PageLimits, PageWriter, ReplicaPage};
+use data::replica_page::{FilteredPage, PageEnd, PageFlow, PageLimits, PageWriter, ReplicaPage};
 use data::{
     Advance, BoundRef, CellRef, ClusteringBuf, ColumnRef, Cursor, CursorError, DeletionTime, Item,
     Liveness, Marker, MergeCursor, MergeMode, MutationBuilder, MutationRef, RangeTombstoneList,
-    RangeTombstoneRef, RowBuilder, RowRef, TableShape,
+    RangeTombstoneRef, RowBuilder, RowFilter, RowRef, TableShape,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -327,10 +327,24 @@ pub(crate) struct Replica {
 impl Replica {
     /// The page that a store gives for a read from `from`.
     pub(crate) fn read(&self, reversed: bool, from: &From, limits: PageLimits) -> Vec<u8> {
+        self.read_filtered(reversed, from, limits, None).0
+    }
+
+    /// The same, with what passes a filter.
+    pub(crate) fn read_filtered(
+        &self,
+        reversed: bool,
+        from: &From,
+        limits: PageLimits,
+        filter: Option<&dyn RowFilter>,
+    ) -> (Vec<u8>, Option<FilteredPage>) {
         let shape = shape();
         let lanes = self.mutations.iter().map(|m| MutationCursor::new(m, &shape, reversed));
         let mut merge = MergeCursor::new(&shape, MergeMode::All, reversed, lanes);
         let mut writer = PageWriter::new(&shape, reversed, NOW, true, limits);
+        if let Some(filter) = filter {
+            writer.filter(filter);
+        }
         let (from_key, from_row) = match from {
             From::Start => (None, None),
             From::After(key) => (Some(key), None),
@@ -384,7 +398,7 @@ impl Replica {
                 PageFlow::Full => break,
             }
         }
-        writer.finish()
+        writer.finish_filtered(PageEnd::Exhausted)
     }
 
     pub(crate) fn whole(&self, reversed: bool) -> Vec<u8> {

@@ -9,7 +9,7 @@ use data::{RowFilter, RowRef};
 use dist_testing::table::STATIC;
 use dist_testing::{ORACLE, Random, Replicas};
 use stdx::Token;
-use store::{Flow, ReadStats, RowSink};
+use store::{Flow, Look, LookedAt, ReadStats, RowSink};
 
 use super::nodes::{Ask, Nodes, Options, all, one};
 use super::sink::{Collect, Found, next_page};
@@ -38,13 +38,20 @@ impl RowFilter for Chosen {
 }
 
 /// Looks again, as whoever filters must; a partition is shown once something of it is wanted.
-struct Sifted<'f> {
-    filter: &'f Chosen,
+pub(super) struct Sifted<'f> {
+    filter: &'f dyn RowFilter,
     wants_static: bool,
     pending: Option<(Token, Vec<u8>, Option<Vec<u8>>)>,
     is_shown: bool,
-    inner: Collect,
-    rows: u64,
+    pub(super) inner: Collect,
+    /// How many it was shown.
+    pub(super) rows: u64,
+}
+
+impl<'f> Sifted<'f> {
+    pub(super) fn new(filter: &'f dyn RowFilter, wants_static: bool, inner: Collect) -> Sifted<'f> {
+        Sifted { filter, wants_static, pending: None, is_shown: false, inner, rows: 0 }
+    }
 }
 
 impl RowSink for Sifted<'_> {
@@ -81,6 +88,14 @@ impl RowSink for Sifted<'_> {
     fn partition_end(&mut self) -> Flow {
         if self.is_shown { self.inner.partition_end() } else { Flow::Continue }
     }
+
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        self.inner.looked_at(upto)
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.inner.tombstones_per_look()
+    }
 }
 
 /// Rows that are found, what the read says of them, and how many rows the sink was shown.
@@ -96,9 +111,7 @@ fn read(
     let (command, ask, filter) = (command.clone(), ask.clone(), filter.clone());
     nodes.run_on(nodes.node(n, shard), move |node| async move {
         let inner = Collect::new(&command, ask.stop_after, ask.per_partition);
-        let wants_static = command.wants_static;
-        let (pending, is_shown, rows) = (None, false, 0);
-        let mut sink = Sifted { filter: &filter, wants_static, pending, is_shown, inner, rows };
+        let mut sink = Sifted::new(&filter, command.wants_static, inner);
         let rows_wanted = ask.rows_wanted;
         let pushed = ShardFilter { filter: Arc::new(filter.clone()), rows_wanted, shipped: None };
         let wanted = (rows_wanted, pushes.then_some(&pushed));

@@ -3,6 +3,8 @@
 
 mod concurrent;
 mod divergence;
+mod filtered;
+mod hostile_pages;
 mod local;
 mod nodes;
 mod scans;

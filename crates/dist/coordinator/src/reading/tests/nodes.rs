@@ -16,7 +16,7 @@ use data::replica_page::{PageLimits, ReplicaPage};
 use data::{Advance, Cursor, Item, TableShape};
 use dist_testing::table::{NOW, TABLE, key, schema};
 use dist_testing::{Ground, ORACLE, Replicas, host, identity, is_alive, messaging, serve};
-use internode::{ReadRequest, Verb};
+use internode::{ErrorReply, FilteredRead, ReadRequest, Verb};
 use messaging::{Handler, MessagingMesh, Request, Responder, Settings};
 use request::RequestError;
 use rt::Rt;
@@ -25,11 +25,12 @@ use schema::TableOptions;
 use stdx::DeletionSeconds;
 use store::{ReadStats, Store};
 
+use super::filtered::Values;
 use super::sink::{Collect, Cut, Found};
 use crate::reading::shards::ReplicaQuery;
 use crate::{
     ClusterParts, Coordinator, NoHints, ReplicatedRead, ReplicationSettings, SelectLimits,
-    ShardMesh,
+    ShardMesh, ShardWork,
 };
 
 /// One shard of a node.
@@ -48,6 +49,12 @@ struct Registry {
     loses_repairs: BTreeSet<u8>,
     /// Answers reads of other partitions than it was asked for.
     misreads: BTreeSet<u8>,
+    /// Does not know the verb `FilteredRead`.
+    old: BTreeSet<u8>,
+    /// Knows it, and plans no filter.
+    refusing: BTreeSet<u8>,
+    /// How often nodes were asked to filter a page.
+    asked_to_filter: BTreeMap<u8, u64>,
 }
 
 thread_local! {
@@ -61,6 +68,24 @@ fn registry<T>(with: impl FnOnce(&mut Registry) -> T) -> T {
 /// The partition that a node reads which reads the wrong one.
 pub(super) const MISREAD: i32 = 99;
 
+/// The same request for other partitions.
+fn misread(request: &Request<'_>, payload: &mut Vec<u8>) {
+    let everything = Partitions::Range(KeyRange::all());
+    if request.verb == Verb::FilteredRead {
+        let mut asked = FilteredRead::decode(request.payload).unwrap();
+        (asked.command.partitions, asked.command.resume) = (everything, None);
+        asked.encode(payload);
+    } else if let Ok(mut asked) = ReadRequest::decode(request.payload) {
+        asked.command.partitions = match asked.command.partitions {
+            Partitions::Key(_) => Partitions::Key(key(MISREAD)),
+            Partitions::Range(_) => everything,
+        };
+        asked.encode(payload);
+    } else {
+        payload.extend_from_slice(request.payload);
+    }
+}
+
 struct Served {
     n: u8,
     coordinator: Coordinator,
@@ -71,16 +96,16 @@ impl Handler for Served {
         if request.verb == Verb::Mutation && registry(|r| r.loses_repairs.contains(&self.n)) {
             return responder.respond(|_| {});
         }
+        if request.verb == Verb::FilteredRead {
+            registry(|r| *r.asked_to_filter.entry(self.n).or_default() += 1);
+            if registry(|r| r.old.contains(&self.n)) {
+                return responder.fail(&ErrorReply::UnknownVerb(request.verb.number()));
+            }
+        }
         let mut payload = Vec::new();
         let mut request = request;
-        if registry(|r| r.misreads.contains(&self.n))
-            && let Ok(mut asked) = ReadRequest::decode(request.payload)
-        {
-            asked.command.partitions = match asked.command.partitions {
-                Partitions::Key(_) => Partitions::Key(key(MISREAD)),
-                Partitions::Range(_) => Partitions::Range(KeyRange::all()),
-            };
-            asked.encode(&mut payload);
+        if registry(|r| r.misreads.contains(&self.n)) {
+            misread(&request, &mut payload);
             request = Request { payload: &payload, ..request };
         }
         assert!(self.coordinator.serve_peer(request, responder).is_none());
@@ -158,6 +183,13 @@ async fn shard(rt: Rt, n: u8, setup: Arc<Setup>) {
     let store = dist_testing::store(&rt, n, run, snapshot.schema.clone(), |_| {});
     let coordinator = Coordinator::new(rt.clone(), store.await, setup.data.clone());
     coordinator.limit_replica_pages(setup.page_tombstones);
+    coordinator.serve_scans(Rc::new(move |work, _| {
+        if registry(|r| r.refusing.contains(&n)) {
+            return Err("it has other columns".to_owned());
+        }
+        let filter = Values::decode(work).ok_or_else(|| "no such filter".to_owned())?;
+        Ok(ShardWork::Filter(Arc::new(filter)))
+    }));
     if n != ORACLE {
         let (identity, mesh) = (identity(n, 1, rt.shard_count()), setup.messaging.clone());
         let messaging = messaging(&rt, identity, Settings::default(), mesh, &snapshot);
@@ -302,7 +334,7 @@ impl Nodes {
             let purge_before = DeletionSeconds(NOW.0 - 864_000);
             let scope = store::ReadScope::All;
             let query = ReplicaQuery { command: all(), limits, purge_before, scope };
-            node.coordinator.read_node(&shape, query, None).await.unwrap()
+            node.coordinator.read_node(&shape, query, None, None).await.unwrap().page
         })
     }
 
@@ -325,6 +357,26 @@ impl Nodes {
     pub(super) fn mismatches(&self) -> u64 {
         let counts = |node: &Node| node.coordinator.read_repair_counts().mismatches;
         registry(|r| r.nodes.values().map(counts).sum())
+    }
+
+    /// Pages of which the coordinators were sent what passes a filter, and those of which they were not.
+    pub(super) fn filtered_pages(&self) -> (u64, u64) {
+        let sum = |count: &dyn Fn(&crate::reading::Reading) -> u64| {
+            registry(|r| r.nodes.values().map(|n| count(&n.coordinator.inner.reading)).sum())
+        };
+        (sum(&|r| r.filtered.get()), sum(&|r| r.filtered_refused.get()))
+    }
+
+    pub(super) fn asked_to_filter(&self, n: u8) -> u64 {
+        registry(|r| r.asked_to_filter.get(&n).copied().unwrap_or(0))
+    }
+
+    pub(super) fn grow_old(&self, n: u8) {
+        registry(|r| r.old.insert(n));
+    }
+
+    pub(super) fn refuse_at(&self, n: u8) {
+        registry(|r| r.refusing.insert(n));
     }
 
     pub(super) fn misread_at(&self, n: u8) {
