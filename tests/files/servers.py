@@ -89,7 +89,7 @@ class Helenus(Process):
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [
             self.binary, "server", "--workdir", str(self.directory),
-            "--cluster-name", cluster_name, "--smp", str(smp), "--memory", "512M",
+            "--cluster-name", cluster_name, "--smp", str(smp), "--memory", "512M", "--flush-compression", "table",
             "--listen-address", ADDRESS, "--rpc-address", ADDRESS,
             "--native-transport-port", str(self.PORT),
             "--native-shard-aware-transport-port", "0",

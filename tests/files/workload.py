@@ -28,7 +28,8 @@ CREATE TABLE {KEYSPACE}.odd_order (k blob, c1 decimal, c2 boolean, c3 inet, c4 f
   PRIMARY KEY (k, c1, c2, c3, c4)) WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC, c3 DESC, c4 ASC);
 CREATE TABLE {KEYSPACE}.wide (k int, c int, v text, PRIMARY KEY (k, c));
 CREATE TABLE {KEYSPACE}.wide_static (k int, c1 text, c2 int, s text static, v text,
-  PRIMARY KEY (k, c1, c2)) WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC);
+  PRIMARY KEY (k, c1, c2)) WITH CLUSTERING ORDER BY (c1 DESC, c2 ASC)
+  AND compression = {{'class': 'LZ4Compressor', 'lz4_compressor_type': 'high'}};
 CREATE TABLE {KEYSPACE}.plain (k int, c text, v int, w text, PRIMARY KEY (k, c))
   WITH compression = {{'enabled': 'false'}};
 CREATE TABLE {KEYSPACE}.chunks (k int PRIMARY KEY, v text, n blob)

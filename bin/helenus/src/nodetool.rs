@@ -75,6 +75,8 @@ impl Line {
             let is_number = word.parse::<i64>().is_ok();
             if !word.starts_with('-') || word.len() == 1 || only_arguments || is_number {
                 match command {
+                    // Behind what it does not know Cassandra's tool looks at nothing.
+                    None if !unexpected.is_empty() => unexpected.push(word),
                     None => match (verb(&word), refused(&word)) {
                         (Some(found), _) => command = Some(found),
                         (None, Some(why)) => {
@@ -84,6 +86,10 @@ impl Line {
                     },
                     Some(_) => line.arguments.push(word),
                 }
+                continue;
+            }
+            if command.is_none() && !unexpected.is_empty() {
+                unexpected.push(word);
                 continue;
             }
             let (name, attached) = match word.split_once('=') {
@@ -132,9 +138,7 @@ impl Line {
             self.api.host = host.to_owned();
         }
         if let Some(port) = self.value("--port") {
-            self.api.port = port
-                .parse()
-                .map_err(|_| format!("port: can not convert \"{port}\" to a port number"))?;
+            self.api.port = port.parse().map_err(|_| format!("For input string: \"{port}\""))?;
         }
         self.style.port = self.has("--print-port");
         Ok(())
@@ -274,6 +278,8 @@ fn run(line: &Line) -> Result<String, Failure> {
             };
             Ok(layout::compaction_stats(&report, style))
         }
+        // As Cassandra's tool does: it has no command without another word.
+        "bootstrap" if line.arguments.is_empty() => Ok(help(None)),
         "repair" => repair::run(line),
         "repair_admin" => repair::admin(line),
         "autorepairstatus" => repair::auto_status(line),
@@ -360,6 +366,9 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
         Some(tag) => tag.to_owned(),
         None => millis_now().to_string(),
     };
+    if tag.contains('/') {
+        return Err(Failure::Node("Snapshot name cannot contain /".to_owned()));
+    }
     let skip_flush = line.has("--skip-flush");
     let named = named_tables(line)?;
     let of = match line.value("--kc.list") {
@@ -374,6 +383,11 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
          {{skipFlush={skip_flush}{of_ttl}}}",
         of
     );
+    if line.value("--table").is_some() && line.arguments.len() != 1 {
+        let text = "When specifying the table for a snapshot, you must specify one and only one \
+                    keyspace";
+        return Err(Failure::Node(text.to_owned()));
+    }
     let tables = line.value("--table").map(str::to_owned).into_iter().collect();
     let whole = vec![(line.arguments.clone(), tables)];
     for (keyspaces, tables) in named.unwrap_or(whole) {
@@ -390,7 +404,7 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
 
 /// Whole seconds of a duration with its unit, in Cassandra's words when it is none.
 fn ttl(text: &str) -> Result<u32, Failure> {
-    let units = "[SECONDS, MINUTES, HOURS, DAYS]";
+    let units = "[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS]";
     let bad = || {
         Failure::BadUse(format!(
             "Invalid duration: {text} Accepted units:{units} where case matters and only \
@@ -421,13 +435,17 @@ fn named_tables(line: &Line) -> Result<Option<Named>, Failure> {
         return Err(Failure::Node(text.to_owned()));
     }
     let mut by_keyspace: std::collections::BTreeMap<&str, Vec<String>> = Default::default();
+    let mut whole = Vec::new();
     for name in list.split(',').map(str::trim) {
-        let Some((keyspace, table)) = name.split_once('.') else {
-            let text = format!("\"{name}\" is no name of a table: write keyspace.table");
-            return Err(Failure::BadUse(text));
-        };
-        by_keyspace.entry(keyspace).or_default().push(table.to_owned());
+        match name.split_once('.') {
+            Some((keyspace, table)) => {
+                by_keyspace.entry(keyspace).or_default().push(table.to_owned());
+            }
+            None => whole.push(name),
+        }
     }
+    // Without a dot it is a keyspace with all its tables, as for Cassandra's tool.
+    by_keyspace.extend(whole.into_iter().map(|name| (name, Vec::new())));
     let named =
         by_keyspace.into_iter().map(|(keyspace, tables)| (vec![keyspace.to_owned()], tables));
     Ok(Some(named.collect()))
@@ -596,6 +614,50 @@ mod tests {
         assert_eq!(parse("cfhistograms ks t").unwrap().verb, "tablehistograms");
     }
 
+    /// Recorded from a Cassandra 5.0.9.
+    #[test]
+    fn lines_that_are_not_understood_are_refused_in_cassandras_words() {
+        let thresholds = "<keyspace> <table> <minthreshold> <maxthreshold>";
+        for (text, expected) in [
+            ("nosuch x", "Found unexpected parameters: [nosuch, x]".to_owned()),
+            ("-x flush", "Found unexpected parameters: [-x, flush]".to_owned()),
+            ("-x -h flush", "Found unexpected parameters: [-x, -h, flush]".to_owned()),
+            ("drain x", "Found unexpected parameters: [x]".to_owned()),
+            ("-p x flush", "For input string: \"x\"".to_owned()),
+            ("compact -st", "Required values for option 'start_token' not provided".to_owned()),
+            ("setcompactionthreshold", format!("Required parameters are missing: {thresholds}")),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_of_tables_name_keyspaces_too() {
+        let named = |list: &str| {
+            let line = parse(&format!("snapshot -t s -kt {list}")).unwrap();
+            named_tables(&line).unwrap().unwrap()
+        };
+        let of = |keyspace: &str, tables: &[&str]| {
+            let tables = tables.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+            (vec![keyspace.to_owned()], tables)
+        };
+        assert_eq!(named("a.t,b.u,a.v"), [of("a", &["t", "v"]), of("b", &["u"])]);
+        for list in ["a,a.t", "a.t,a"] {
+            assert_eq!(named(list), [of("a", &[])], "{list}");
+        }
+        for (text, expected) in [
+            ("snapshot -t a/b ks", "Snapshot name cannot contain /"),
+            ("snapshot -t s -kt ks.t ks", "you must not also specify keyspaces to snapshot"),
+            ("snapshot -t s -cf t", "you must specify one and only one keyspace"),
+            ("snapshot -t s -cf t a b", "you must specify one and only one keyspace"),
+        ] {
+            match snapshot(&parse(text).unwrap()) {
+                Err(Failure::Node(words)) => assert!(words.contains(expected), "{text}: {words}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
     #[test]
     fn options_with_two_letters_are_options_of_their_own() {
         let line = parse("snapshot -t tag1 -cf t -sf ks").unwrap();
@@ -621,7 +683,6 @@ mod tests {
             assert_eq!(parse(text).unwrap_err(), expected, "{text}");
         }
         assert!(parse("-u me status").unwrap_err().starts_with("-u is not supported"));
-        assert!(parse("-p x status").unwrap_err().starts_with("port: "));
     }
 
     #[test]
@@ -705,8 +766,8 @@ mod tests {
             }
         }
         assert_eq!(help(Some("foo")), "Unknown command foo\n\n");
-        let text = parse("recompress_sstables ks").unwrap_err();
-        assert!(text.starts_with("recompress_sstables is not supported: "), "{text}");
+        let text = parse("rebuild_index ks").unwrap_err();
+        assert!(text.starts_with("rebuild_index is not supported: "), "{text}");
         assert_eq!(parse("move -5").unwrap().arguments, ["-5"]);
         // An option of the command comes before one of all.
         let line = parse("-p 9 import -p ks t /d").unwrap();

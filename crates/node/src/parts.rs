@@ -8,8 +8,8 @@ use admin::NodeFacts;
 use cluster::shard_of_token;
 use conf::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitLogCompression,
-    CommitLogSync, DataSize, DiskFailurePolicy, NetworkAuthorizer, Options, Snitch, SstableFormat,
-    SstableVersion, StorageCompatibilityMode,
+    CommitLogSync, DataSize, DiskFailurePolicy, FlushCompression, NetworkAuthorizer, Options,
+    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode,
 };
 use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
@@ -100,6 +100,11 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.snapshot_before_compaction = options.snapshot_before_compaction;
     store.incremental_backups = options.incremental_backups;
     store.sstable_version = sstable_version(options);
+    store.flush_compression = match options.flush_compression {
+        FlushCompression::None => store::FlushCompression::None,
+        FlushCompression::Fast => store::FlushCompression::Fast,
+        FlushCompression::Table => store::FlushCompression::Table,
+    };
     if let Some(size) = options.column_index_size {
         store.column_index_bytes = size.0;
     }
@@ -436,6 +441,7 @@ mod tests {
             max_mutation_size: Some(DataSize(5 << 20)),
             commitlog_total_space: Some(DataSize(100 << 20)),
             commitlog_compression: Some(CommitLogCompression::Zstd),
+            flush_compression: FlushCompression::Table,
             memtable_heap_space: Some(DataSize(64 << 20)),
             column_index_size: Some(DataSize(4 << 10)),
             min_free_space_per_drive: DataSize(7),
@@ -456,6 +462,7 @@ mod tests {
         assert_eq!((store.commitlog_bytes_max, store.memtable_bytes_max), (50 << 20, 32 << 20));
         assert_eq!(store.disk_reserve_bytes, 7);
         assert_eq!(store.commitlog_compression, Some(codec::Algorithm::Zstd));
+        assert_eq!(store.flush_compression, store::FlushCompression::Table);
         assert!(store.snapshot_before_compaction && store.incremental_backups);
         let server = server_settings(&options).unwrap();
         assert_eq!(server.storage_address.to_string(), "127.0.0.1:7007");

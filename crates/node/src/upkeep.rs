@@ -152,6 +152,12 @@ impl Actions {
                     store.upgrade(table, UpgradeScope::Misplaced).await.map_err(failed)?;
                 }
             }
+            UpkeepAction::Recompress(tables) => {
+                for table in tables {
+                    let scope = UpgradeScope::OtherCompression;
+                    store.upgrade(table, scope).await.map_err(failed)?;
+                }
+            }
             UpkeepAction::Force(table, keys) => {
                 store.compact_ageless(table, &keys).await.map_err(failed)?;
             }

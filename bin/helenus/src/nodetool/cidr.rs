@@ -77,7 +77,7 @@ fn list(line: &Line) -> Result<String, Failure> {
 
 fn groups_of(line: &Line) -> Result<String, Failure> {
     let [address] = line.arguments.as_slice() else {
-        return Err(bad("getcidrgroupsofip command requires an IP address".to_owned()));
+        return Err(bad("Requires IP address as input".to_owned()));
     };
     let parsed: IpAddr = address.parse().map_err(|_| bad(format!("Invalid IP {address}")))?;
     let groups: Groups = line.api.get(&format!("/api/v1/cidr_groups?address={parsed}"))?;

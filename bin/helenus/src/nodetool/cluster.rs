@@ -3,6 +3,7 @@
 use admin::model::{ClusterCommand, ClusterReport, EndpointsReport};
 use admin::nodetool::{self as layout, ThroughputUnit};
 
+use super::upkeep::{check_jobs, of_key};
 use super::{Failure, Format, Line, names, node};
 use crate::http::{Api, HttpError};
 
@@ -17,7 +18,12 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
     let style = line.style;
     match line.verb {
         "describering" => {
-            layout::describe_ring(&node(api)?, &first(), style).map_err(Failure::BadUse)
+            let node = node(api)?;
+            if node.keyspace(&first()).is_none() {
+                say!("Schema Version:{}\nTokenRange: \n", node.schema_version);
+                return Err(Failure::Node(format!("No such keyspace: {}", first())));
+            }
+            layout::describe_ring(&node, &first(), style).map_err(Failure::BadUse)
         }
         "getendpoints" => get_endpoints(line),
         "gossipinfo" => {
@@ -200,7 +206,11 @@ fn setting(line: &Line) -> Result<ClusterCommand, Failure> {
 
 /// Bytes per second, from megabits or MiB.
 fn throughput(line: &Line, title: &str) -> Result<u64, Failure> {
-    let value = number(line.arguments.first().map_or("", String::as_str), title)?;
+    let text = line.arguments.first().map_or("", String::as_str);
+    let value: i32 =
+        text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a int")))?;
+    let value = u64::try_from(value)
+        .map_err(|_| bad("Invalid data rate: value must be non-negative".to_owned()))?;
     Ok(value.saturating_mul(if line.has("--mib") { 1 << 20 } else { 1_000_000 / 8 }))
 }
 
@@ -226,6 +236,7 @@ fn decommission(line: &Line) -> Result<String, Failure> {
 }
 
 fn cleanup(line: &Line) -> Result<String, Failure> {
+    check_jobs(line)?;
     let node = node(&line.api)?;
     let (keyspaces, tables) = match line.arguments.split_first() {
         Some((keyspace, _)) if node.keyspace(keyspace).is_none() => {
@@ -239,7 +250,11 @@ fn cleanup(line: &Line) -> Result<String, Failure> {
     };
     for keyspace in keyspaces {
         let tables = tables.clone();
-        tell(&line.api, &ClusterCommand::Cleanup { keyspace, tables })?;
+        match tell(&line.api, &ClusterCommand::Cleanup { keyspace, tables }) {
+            // A table that is not there.
+            Err(Failure::BadUse(words)) => return Err(Failure::Node(words)),
+            other => other?,
+        };
     }
     Ok(String::new())
 }
@@ -267,7 +282,10 @@ fn get_endpoints(line: &Line) -> Result<String, Failure> {
     );
     let found: EndpointsReport = match line.api.get(&path) {
         Ok(found) => found,
-        Err(HttpError::Refused(400, words)) => return Err(bad(words)),
+        Err(HttpError::Refused(400, words)) if words.starts_with("Unknown ") => {
+            return Err(bad(words));
+        }
+        Err(HttpError::Refused(400, words)) => return Err(of_key(words, false)),
         Err(error) => return Err(error.into()),
     };
     Ok(layout::get_endpoints(&node(&line.api)?, &found, line.style))
@@ -318,6 +336,8 @@ mod tests {
     #[test]
     fn what_is_no_number_is_refused() {
         let refused = [
+            ("setstreamthroughput x", "stream_throughput: can not convert \"x\" to a int"),
+            ("setstreamthroughput -1", "Invalid data rate: value must be non-negative"),
             ("setmaxhintwindow x", "max_hint_window: can not convert \"x\" to a Integer"),
             ("setmaxhintwindow -- -1", "max_hint_window must be non-negative"),
             ("settimeout read x", "For input string: \"x\""),

@@ -7,11 +7,14 @@ use admin::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport, Rep
 use admin::nodetool as layout;
 
 use super::cluster::encoded;
+use super::upkeep::token;
 use super::{Failure, Line, millis_now, node};
 use crate::http::{Api, HttpError};
 
 /// Between two looks at a repair that runs.
 const LOOK: Duration = Duration::from_millis(200);
+/// Tables that are repaired at a time.
+const JOB_THREADS_MAX: i32 = 4;
 /// Cassandra repairs it only when it is named.
 const ONLY_WHEN_NAMED: &str = "system_distributed";
 
@@ -70,23 +73,19 @@ fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
         add("columnFamilies", &tables.join(","));
     }
     if let Some(threads) = line.value("--job-threads") {
-        let number = threads.parse::<u8>();
-        let number =
-            number.map_err(|_| bad(format!("job_threads: can not convert \"{threads}\"")))?;
+        let number = threads
+            .parse::<i32>()
+            .map_err(|_| bad(format!("job_threads: can not convert \"{threads}\" to a int")))?;
+        if number > JOB_THREADS_MAX {
+            let text = format!("Too many job threads. Max is {JOB_THREADS_MAX}");
+            return Err(Failure::Node(text));
+        }
         add("jobThreads", &number.to_string());
     }
-    let token = |name: &str| {
-        let text = line.value(name);
-        let parsed = text.map(|t| t.parse::<i64>().map_err(|_| bad(format!("Invalid token: {t}"))));
-        parsed.transpose()
-    };
-    match (token("--start-token")?, token("--end-token")?) {
-        (None, None) => {}
-        (Some(start), Some(end)) => {
-            add("startToken", &start.to_string());
-            add("endToken", &end.to_string());
-        }
-        _ => return Err(bad("-st and -et must be given together")),
+    let (start, end) = (line.value("--start-token"), line.value("--end-token"));
+    if start.is_some() || end.is_some() {
+        add("startToken", &token(start.unwrap_or(""))?.to_string());
+        add("endToken", &token(end.unwrap_or(""))?.to_string());
     }
     Ok(query)
 }
@@ -231,11 +230,11 @@ pub(super) fn admin(line: &Line) -> Result<String, Failure> {
         None | Some("list") => Ok(layout::repair_list(&reports)),
         Some("cancel") => {
             let Some(session) = line.value("--session") else {
-                return Err(bad("Required parameters are missing: session"));
+                return Err(bad("Required option '-s' is missing"));
             };
             let meant = |r: &&RepairReport| r.session == session || r.id.to_string() == session;
             let Some(found) = reports.iter().find(meant) else {
-                return Err(Failure::Node(format!("there is no repair session {session}")));
+                return Err(bad(format!("Session {{}} does not exist [{session}]")));
             };
             api.command("DELETE", &format!("/api/v1/repairs/{}", found.id), &DrainRequest {})?;
             Ok(String::new())
@@ -294,9 +293,13 @@ mod tests {
             other => panic!("{other:?}"),
         }
         for (text, word) in [
-            ("repair -st 5", "together"),
-            ("repair -st a -et 5", "Invalid token"),
-            ("repair -j x", "job_threads"),
+            (
+                "repair -st 5",
+                "Invalid token for Murmur3Partitioner. Got  but expected a long value",
+            ),
+            ("repair -st a -et 5", "Invalid token for Murmur3Partitioner. Got a but expected"),
+            ("repair -j x", "job_threads: can not convert \"x\" to a int"),
+            ("repair -j 5", "Too many job threads. Max is 4"),
             ("repair -pr -dc dc1", "Primary range repair"),
         ] {
             let words = ask(text).unwrap_err();

@@ -96,7 +96,7 @@ fn or_null(name: Option<&String>) -> &str {
 /// A table that is not there is looked for by Cassandra's tool.
 fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
     let is_missing =
-        words.starts_with("Unknown keyspace/cf pair") || words.starts_with("Keyspace [");
+        words.starts_with("Unknown keyspace/cf pair") || words.starts_with("Keyspace ");
     match (&wanted.keyspace, &wanted.table) {
         (Some(keyspace), Some(table)) if is_missing => {
             format!("ColumnFamilyStore for {keyspace}/{table} not found.")
@@ -184,7 +184,7 @@ mod tests {
             }
         }
         let of_table = asked("toppartitions ks nosuch 100").unwrap();
-        for words in ["Unknown keyspace/cf pair (ks.nosuch)", "Keyspace [ks] does not exist."] {
+        for words in ["Unknown keyspace/cf pair (ks.nosuch)", "Keyspace ks does not exist"] {
             let told = in_cassandras_words(&of_table, words.to_owned());
             assert_eq!(told, "ColumnFamilyStore for ks/nosuch not found.");
         }

@@ -23,6 +23,9 @@ const COMPONENTS: [(&str, &[&str]); 6] = [
     ("ring", &["liveness", "messaging"]),
 ];
 
+/// The arguments of `setcachecapacity`.
+const CAPACITIES: &str = "<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>";
+
 /// `None`: another one's command.
 pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
     let api = &line.api;
@@ -107,17 +110,18 @@ fn set_cache_capacity(line: &Line) -> Result<String, Failure> {
                 .to_owned(),
         ));
     };
-    if number(key, "key cache capacity")? != 0 {
+    let keys = number(key, CAPACITIES)?;
+    let bytes_of = |value| {
+        let mib = number(value, CAPACITIES)?;
+        mib.checked_mul(1 << 20).ok_or_else(|| bad(format!("{mib} MB are too many")))
+    };
+    let rows = bytes_of(row)?;
+    let counters = bytes_of(counter)?;
+    if keys != 0 {
         let text = "there is no key cache, its capacity can only be 0; files' blocks and indexes are in the chunk \
                     cache";
         return Err(bad(text.to_owned()));
     }
-    let bytes_of = |value, what| {
-        let mib = number(value, what)?;
-        mib.checked_mul(1 << 20).ok_or_else(|| bad(format!("{mib} MB are too many")))
-    };
-    let rows = bytes_of(row, "row cache capacity")?;
-    let counters = bytes_of(counter, "counter cache capacity")?;
     let told = tell(&line.api, &ClusterCommand::SetRowCacheCapacity { bytes: rows })?;
     tell(&line.api, &ClusterCommand::SetCounterCacheCapacity { bytes: counters })?;
     Ok(told)

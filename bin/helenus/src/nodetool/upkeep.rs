@@ -7,8 +7,11 @@ use admin::model::{
 use admin::nodetool as layout;
 
 use super::cluster::{bad, encoded};
-use super::{Failure, Line, keyspaces_and_tables, millis_now};
+use super::{Failure, Line, keyspaces_and_tables, millis_now, node};
 use crate::http::HttpError;
+
+/// How the refusal of a table begins that is not there.
+const NO_TABLE: &str = "ColumnFamilyStore for ";
 
 /// `None`: another one's command.
 pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
@@ -21,6 +24,7 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "verify" => verify(line),
         "scrub" => scrub(line),
         "relocatesstables" => relocate(line),
+        "recompress_sstables" => recompress(line),
         "forcecompact" => force(line),
         "damagedsstables" => damaged(line),
         "getcompactionthreshold" => threshold(line),
@@ -73,8 +77,17 @@ fn refresh(line: &Line) -> Result<String, Failure> {
         return Err(bad("refresh requires ks and cf args".to_owned()));
     };
     let request = RefreshRequest { keyspace: keyspace.clone(), table: table.clone() };
-    line.api.command("POST", "/api/v1/refresh", &request).map_err(of_table)?;
-    Ok(String::new())
+    match line.api.command("POST", "/api/v1/refresh", &request) {
+        // Cassandra's tool does not look for the table; its node does.
+        Err(HttpError::Refused(400, words)) if words.starts_with(NO_TABLE) => {
+            Err(bad(match node(&line.api)?.keyspace(keyspace) {
+                None => format!("Keyspace {keyspace} does not exist"),
+                Some(_) => format!("Unknown keyspace/cf pair ({keyspace}.{table})"),
+            }))
+        }
+        Err(error) => Err(of_table(error)),
+        Ok(()) => Ok(String::new()),
+    }
 }
 
 fn sstables(line: &Line) -> Result<String, Failure> {
@@ -98,8 +111,8 @@ fn sstables(line: &Line) -> Result<String, Failure> {
 
 /// A key in hexadecimal digits is looked at by Cassandra's tool, one of the table's type by the node, which
 /// tells why Java did not parse it.
-fn of_key(words: String, is_hex: bool) -> Failure {
-    if is_hex || words.starts_with("ColumnFamilyStore for ") {
+pub(super) fn of_key(words: String, is_hex: bool) -> Failure {
+    if is_hex || words.starts_with(NO_TABLE) {
         return Failure::BadUse(words);
     }
     let number = ["int", "long", "short", "byte"].into_iter().find_map(|kind| {
@@ -183,7 +196,13 @@ fn scrub(line: &Line) -> Result<String, Failure> {
 fn relocate(line: &Line) -> Result<String, Failure> {
     check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
-    tell(line, &CompactionCommand::Relocate { keyspaces, tables })
+    Ok(order(line, &CompactionCommand::Relocate { keyspaces, tables })?)
+}
+
+fn recompress(line: &Line) -> Result<String, Failure> {
+    check_jobs(line)?;
+    let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    Ok(order(line, &CompactionCommand::Recompress { keyspaces, tables })?)
 }
 
 fn damaged(line: &Line) -> Result<String, Failure> {
@@ -210,7 +229,10 @@ fn force(line: &Line) -> Result<String, Failure> {
         return Err(bad("forcecompact requires keyspace, table and keys args".to_owned()));
     }
     let (keyspace, table) = (keyspace.clone(), table.clone());
-    tell(line, &CompactionCommand::Force { keyspace, table, keys: keys.to_vec() })
+    match order(line, &CompactionCommand::Force { keyspace, table, keys: keys.to_vec() }) {
+        Err(HttpError::Refused(400, words)) => Err(of_key(words, false)),
+        other => Ok(other?),
+    }
 }
 
 fn verify(line: &Line) -> Result<String, Failure> {
@@ -223,10 +245,11 @@ fn verify(line: &Line) -> Result<String, Failure> {
         repair_status: line.has("--rsc"),
     };
     if how.check_tokens && !how.extended {
-        return Err(bad("Token verification requires --extended-verify".to_owned()));
+        let text = "Token verification requires --extended-verify\n";
+        return Err(Failure::Printed(text.to_owned()));
     }
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
-    tell(line, &CompactionCommand::Verify { keyspaces, tables, how })
+    Ok(order(line, &CompactionCommand::Verify { keyspaces, tables, how })?)
 }
 
 fn settings(line: &Line) -> Result<Vec<CompactionSettings>, Failure> {
@@ -336,7 +359,7 @@ fn order(line: &Line, command: &CompactionCommand) -> Result<String, HttpError> 
     Ok(String::new())
 }
 
-fn token(text: &str) -> Result<i64, Failure> {
+pub(super) fn token(text: &str) -> Result<i64, Failure> {
     text.parse().map_err(|_| {
         Failure::Node(format!(
             "Invalid token for Murmur3Partitioner. Got {text} but expected a long value (unsigned \
@@ -354,7 +377,7 @@ mod tests {
         let line = Line::parse(words).unwrap();
         let result = if line.verb == "compact" { Some(compact(&line)) } else { run(&line) };
         match result {
-            Some(Err(Failure::BadUse(text) | Failure::Node(text))) => text,
+            Some(Err(Failure::BadUse(text) | Failure::Node(text) | Failure::Printed(text))) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -364,6 +387,8 @@ mod tests {
         for (text, expected) in [
             ("import ks t", "import requires keyspace, table name and directories"),
             ("forcecompact ks t", "forcecompact requires keyspace, table and keys args"),
+            ("verify -t ks", "Token verification requires --extended-verify\n"),
+            ("recompress_sstables -j x ks", "jobs: can not convert \"x\" to a int"),
             ("scrub -j x ks", "jobs: can not convert \"x\" to a int"),
             ("garbagecollect -j x ks", "jobs: can not convert \"x\" to a int"),
             ("getsstables a", "getsstables requires ks, cf and key args"),

@@ -193,7 +193,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("abortremovenode", "Abort the removal of a dead node while its data is copied").takes("[<ID>]", "Host ID of the node; the one whose removal is in progress otherwise", 1),
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
-    Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).needs("resume", "resume", "Resume bootstrap streaming"),
+    Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).takes("resume", "Resume bootstrap streaming", 1),
     Verb::plain("cidrfilteringstats", "Print statistics on CIDR filtering"),
     Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Accepted: each shard cleans one table at a time")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
@@ -314,6 +314,9 @@ pub(super) const VERBS: &[Verb] = &[
             valued(&["-ts", "--tokens"], "specific_tokens", "Use -ts to rebuild specific token ranges, in the format of \"(start_token_1,end_token_1],(start_token_2,end_token_2],...(start_token_n,end_token_n]\"."),
         ]).takes("[<src-dc-name>]", "Name of DC from which to select sources for streaming. By default, pick any DC (except local DC when --exclude-local-dc is set)", 1),
     Verb::plain("rangekeysample", "Shows the sampled keys held across all keyspaces"),
+    Verb::plain("recompress_sstables", "Rewrite sstables (for the requested tables) that have compression configuration different from the current").flags(&[
+            valued(&["-j", "--jobs"], "jobs", "Accepted: each shard writes one file at a time"),
+        ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("refresh", "Load newly placed SSTables to the system without restart (deprecated, use import)").takes("<keyspace> <table>", "The keyspace and table name", usize::MAX),
     Verb::plain("refreshsizeestimates", "Refresh system.size_estimates"),
     Verb::plain("relocatesstables", "Relocates sstables to the correct disk").flags(&[
@@ -342,8 +345,8 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
-    Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX),
-    Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there is no key cache here, give 0 for it", 3),
+    Verb { required: "<keyspace> <table> <minthreshold> <maxthreshold>", ..Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX) },
+    Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there is no key cache here, give 0 for it", usize::MAX),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
@@ -417,7 +420,7 @@ pub(super) const VERBS: &[Verb] = &[
 ];
 
 /// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 10] = [
+const REFUSED: [(&str, &[&str]); 12] = [
     (
         "there is no audit log and no log of all queries",
         &[
@@ -444,7 +447,6 @@ const REFUSED: [(&str, &[&str]); 10] = [
          docs/user/configuration.md; there is no cache of keys",
         &["setcachekeystosave"],
     ),
-    ("see upgradesstables -a, which compresses as the table says now", &["recompress_sstables"]),
     (
         "shards have no thread pools",
         &[
@@ -472,6 +474,12 @@ const REFUSED: [(&str, &[&str]); 10] = [
         "the schema comes from the metadata log, the same for all nodes",
         &["reloadlocalschema", "resetlocalschema"],
     ),
+    (
+        "tokens come from the metadata log, the same for all nodes; gossip has none to compare them with",
+        &["checktokenmetadata"],
+    ),
+    ("autorepairstatus prints what there is to set", &["getautorepairconfig"]),
+    ("it is done while the node is stopped: helenus sstable repairedset", &["sstablerepairedset"]),
     (
         "there are no indexes, views and triggers yet",
         &["rebuild_index", "reloadtriggers", "viewbuildstatus"],

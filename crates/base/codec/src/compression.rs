@@ -7,6 +7,7 @@
 //! Source: `org.apache.cassandra.io.compress.*Compressor`; native protocol v4 §5, v5 §2.2.
 
 use crate::lz4_encode::Encoder;
+use crate::lz4_high::HighEncoder;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// Which compressor.
@@ -110,8 +111,15 @@ fn append(
 pub mod lz4 {
     use super::{Algorithm, CompressionError, Result, append, damaged, too_long};
     use crate::lz4_encode::{BLOCK_BYTES_MAX, Encoder};
+    use crate::lz4_high::HighEncoder;
 
     const LZ4: Algorithm = Algorithm::Lz4;
+
+    /// `LZ4Compressor.DEFAULT_HIGH_COMPRESSION_LEVEL`.
+    pub const HIGH_LEVEL_DEFAULT: i32 = 9;
+
+    /// Levels of the high compressor that Cassandra accepts.
+    pub const HIGH_LEVELS: std::ops::RangeInclusive<i32> = 1..=17;
 
     /// Appends the raw block of `src`, without a length. Returns the bytes written.
     ///
@@ -180,6 +188,27 @@ pub mod lz4 {
         else {
             return compress_with_len_le(src, out);
         };
+        let start = out.len();
+        out.extend_from_slice(&length.to_le_bytes());
+        encoder.encode(src, out);
+        Ok(out.len().saturating_sub(start))
+    }
+
+    pub(super) fn new_high(level: i32) -> Result<HighEncoder> {
+        let known = u8::try_from(level).ok().filter(|_| HIGH_LEVELS.contains(&level));
+        let level = known.ok_or(CompressionError::BadLevel { algorithm: LZ4, level })?;
+        Ok(HighEncoder::new(level))
+    }
+
+    /// The same by the high compressor, of blocks of any length.
+    pub(super) fn compress_high(
+        encoder: &mut HighEncoder,
+        src: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        check_input(src)?;
+        let length = u32::try_from(src.len())
+            .map_err(|_| CompressionError::InputTooLong { algorithm: LZ4, length: src.len() })?;
         let start = out.len();
         out.extend_from_slice(&length.to_le_bytes());
         encoder.encode(src, out);
@@ -485,6 +514,7 @@ pub struct Compressor {
 enum State {
     /// Made with the first block that is compressed.
     Lz4(Option<Encoder>),
+    Lz4High(Box<HighEncoder>),
     Snappy(Box<snap::raw::Encoder>),
     Deflate {
         compress: Box<Compress>,
@@ -521,6 +551,14 @@ impl Compressor {
         })
     }
 
+    /// LZ4 by the high compressor at this level, one of [`lz4::HIGH_LEVELS`].
+    ///
+    /// # Errors
+    /// `BadLevel`.
+    pub fn lz4_high(level: i32) -> Result<Compressor> {
+        Ok(Compressor { state: State::Lz4High(Box::new(lz4::new_high(level)?)) })
+    }
+
     /// Zstandard at this level, one of [`zstd::LEVELS`].
     ///
     /// # Errors
@@ -537,7 +575,7 @@ impl Compressor {
     /// Which one it is.
     pub fn algorithm(&self) -> Algorithm {
         match &self.state {
-            State::Lz4(_) => Algorithm::Lz4,
+            State::Lz4(_) | State::Lz4High(_) => Algorithm::Lz4,
             State::Snappy(_) => Algorithm::Snappy,
             State::Deflate { .. } => Algorithm::Deflate,
             State::Zstd { .. } => Algorithm::Zstd,
@@ -553,6 +591,7 @@ impl Compressor {
             State::Lz4(encoder) => {
                 lz4::compress_with(encoder.get_or_insert_with(Encoder::new), src, out)
             }
+            State::Lz4High(encoder) => lz4::compress_high(encoder, src, out),
             State::Snappy(encoder) => snappy::compress_with(encoder, src, out),
             State::Deflate { compress, .. } => deflate::compress_with(compress, src, out),
             State::Zstd { compress, .. } => zstd::compress_with(compress, src, out),
@@ -565,7 +604,7 @@ impl Compressor {
     /// `OutputTooLong`, `LengthMismatch`, `Damaged`.
     pub fn decompress(&mut self, src: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<usize> {
         match &mut self.state {
-            State::Lz4(_) => lz4::decompress_with_len_le(src, max_len, out),
+            State::Lz4(_) | State::Lz4High(_) => lz4::decompress_with_len_le(src, max_len, out),
             State::Snappy(_) => snappy::decompress(src, max_len, out),
             State::Deflate { decompress, .. } => {
                 deflate::decompress_with(decompress, src, max_len, out)
@@ -581,6 +620,12 @@ mod tests {
 
     const ALL: [Algorithm; 4] =
         [Algorithm::Lz4, Algorithm::Snappy, Algorithm::Deflate, Algorithm::Zstd];
+
+    /// Every compressor with its default level, and LZ4's high one.
+    fn compressors() -> impl Iterator<Item = Compressor> {
+        let high = Compressor::lz4_high(lz4::HIGH_LEVEL_DEFAULT);
+        ALL.into_iter().map(Compressor::new).chain([high]).map(Result::unwrap)
+    }
 
     fn samples() -> Vec<Vec<u8>> {
         let mut noise = Vec::new();
@@ -600,8 +645,8 @@ mod tests {
 
     #[test]
     fn every_compressor_returns_what_it_was_given() {
-        for algorithm in ALL {
-            let mut compressor = Compressor::new(algorithm).unwrap();
+        for mut compressor in compressors() {
+            let algorithm = compressor.algorithm();
             for sample in samples() {
                 let mut block = b"before".to_vec();
                 let written = compressor.compress(&sample, &mut block).unwrap();
@@ -620,8 +665,8 @@ mod tests {
 
     #[test]
     fn a_cap_one_below_the_length_is_refused_and_leaves_the_output_alone() {
-        for algorithm in ALL {
-            let mut compressor = Compressor::new(algorithm).unwrap();
+        for mut compressor in compressors() {
+            let algorithm = compressor.algorithm();
             for sample in samples().into_iter().filter(|sample| !sample.is_empty()) {
                 let mut block = Vec::new();
                 compressor.compress(&sample, &mut block).unwrap();
@@ -638,8 +683,8 @@ mod tests {
 
     #[test]
     fn cut_and_extended_blocks_are_damage() {
-        for algorithm in ALL {
-            let mut compressor = Compressor::new(algorithm).unwrap();
+        for mut compressor in compressors() {
+            let algorithm = compressor.algorithm();
             let sample = b"partition clustering cell ".repeat(20);
             let mut block = Vec::new();
             compressor.compress(&sample, &mut block).unwrap();

@@ -7,7 +7,7 @@
 //! INV-codec-1: no function panics on any input bytes. INV-codec-2: nothing is allocated on the word of a length
 //! field before the bytes, or the cap of the caller, bear it out.
 //!
-//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `compression`, `lz4_encode`.
+//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `compression`, `lz4_encode`, `lz4_high`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -31,6 +31,7 @@ pub mod checksum;
 pub mod compression;
 pub mod fuzz;
 mod lz4_encode;
+mod lz4_high;
 pub mod murmur;
 pub mod reader;
 pub mod vint;

@@ -15,11 +15,11 @@ const SLOTS: usize = 1 << HASH_BITS;
 /// Bytes of the longest block: places have 16 bits, as offsets have.
 pub(crate) const BLOCK_BYTES_MAX: usize = 1 << 16;
 /// Bytes of the shortest match.
-const MATCH_BYTES_MIN: usize = 4;
+pub(crate) const MATCH_BYTES_MIN: usize = 4;
 /// The last bytes of a block are literals.
-const LAST_LITERALS: usize = 5;
+pub(crate) const LAST_LITERALS: usize = 5;
 /// No match begins in the last bytes of a block.
-const LAST_MATCH: usize = 12;
+pub(crate) const LAST_MATCH: usize = 12;
 /// After `1 << STEP_SHIFT` places without a match the step grows by one.
 const STEP_SHIFT: u32 = 6;
 /// So many bytes without a match are noise.
@@ -109,7 +109,7 @@ impl Rhythm {
 
 /// The four bytes at a place; zero where there are fewer.
 #[inline(always)]
-fn four_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn four_at(bytes: &[u8], at: usize) -> u32 {
     let four = bytes.get(at..).and_then(|rest| rest.first_chunk());
     four.map_or(0, |four| u32::from_le_bytes(*four))
 }
@@ -125,7 +125,7 @@ fn eight_at(bytes: &[u8], at: usize) -> u64 {
 
 /// How many bytes from `at` on, below `end`, are as those from `earlier` on.
 #[inline]
-fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
+pub(crate) fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
     let now = bytes.get(at..end).unwrap_or(&[]);
     let before = bytes.get(earlier..).unwrap_or(&[]);
     let (eights, rest) = now.as_chunks::<8>();
@@ -144,7 +144,7 @@ fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
 
 /// What of a length does not fit into its half of a token.
 #[inline]
-fn put_length(mut left: usize, out: &mut Vec<u8>) {
+pub(crate) fn put_length(mut left: usize, out: &mut Vec<u8>) {
     while left >= 255 {
         out.push(255);
         left = left.wrapping_sub(255);
@@ -154,7 +154,7 @@ fn put_length(mut left: usize, out: &mut Vec<u8>) {
 
 /// A token and its literals. `match_half` is its lower half.
 #[inline]
-fn put_literals(literals: &[u8], match_half: u8, out: &mut Vec<u8>) {
+pub(crate) fn put_literals(literals: &[u8], match_half: u8, out: &mut Vec<u8>) {
     match u8::try_from(literals.len()) {
         Ok(few @ 0..15) => out.push(few << 4 | match_half),
         _ => {
@@ -324,10 +324,11 @@ impl Encoder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn drawing(seed: u64) -> impl FnMut(usize) -> usize {
+    /// Numbers below what is asked for, the same for a seed.
+    pub(crate) fn drawing(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {
             state ^= state << 13;
@@ -338,7 +339,7 @@ mod tests {
     }
 
     /// Noise of few different bytes, runs, and copies of what was there.
-    fn sample(length: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
+    pub(crate) fn sample(length: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
         while bytes.len() < length {
             let longest = 1 + draw(400);
@@ -359,7 +360,7 @@ mod tests {
     }
 
     /// What a block holds, read as the format's description says, with its rules for the end of a block.
-    fn decode(mut block: &[u8]) -> Vec<u8> {
+    pub(crate) fn decode(mut block: &[u8]) -> Vec<u8> {
         fn take(block: &mut &[u8]) -> usize {
             let (first, rest) = block.split_first().unwrap();
             *block = rest;
@@ -393,6 +394,28 @@ mod tests {
             let count = length(token & 15, &mut block) + MATCH_BYTES_MIN;
             (0..count).for_each(|_| out.push(out[out.len() - offset]));
         }
+    }
+
+    /// Rows of noise with heads that are alike, and lines of text.
+    pub(crate) fn rows_and_text() -> (Vec<u8>, Vec<u8>) {
+        let mut draw = drawing(4);
+        let (mut rows, mut text) = (Vec::new(), Vec::new());
+        for n in 0..80u64 {
+            rows.extend_from_slice(&[0, 8]);
+            rows.extend_from_slice(&n.wrapping_mul(0x9e37).to_be_bytes());
+            rows.extend_from_slice(&[0x80, 0x24, 0x80, 0xb2, 0x1b]);
+            for _ in 0..5 {
+                rows.extend_from_slice(&[8, 32]);
+                (0..32).for_each(|_| rows.push(draw(256) as u8));
+            }
+            rows.push(1);
+        }
+        let words = ["partition", "row", "cell", "of", "the", "table", "is", "written", "to"];
+        while text.len() < 16_000 {
+            text.extend_from_slice(words[draw(words.len())].as_bytes());
+            text.push(b' ');
+        }
+        (rows, text)
     }
 
     fn check(encoder: &mut Encoder, bytes: &[u8]) -> usize {
@@ -439,25 +462,7 @@ mod tests {
 
     #[test]
     fn noise_takes_hardly_more_bytes_and_text_less_than_the_reference_implementation_needs() {
-        // Rows of noise with heads that are alike, and lines of text; what lz4-java 1.10.1, Cassandra
-        // 5.0.9's, makes of the same.
-        let mut draw = drawing(4);
-        let (mut rows, mut text) = (Vec::new(), Vec::new());
-        for n in 0..80u64 {
-            rows.extend_from_slice(&[0, 8]);
-            rows.extend_from_slice(&n.wrapping_mul(0x9e37).to_be_bytes());
-            rows.extend_from_slice(&[0x80, 0x24, 0x80, 0xb2, 0x1b]);
-            for _ in 0..5 {
-                rows.extend_from_slice(&[8, 32]);
-                (0..32).for_each(|_| rows.push(draw(256) as u8));
-            }
-            rows.push(1);
-        }
-        let words = ["partition", "row", "cell", "of", "the", "table", "is", "written", "to"];
-        while text.len() < 16_000 {
-            text.extend_from_slice(words[draw(words.len())].as_bytes());
-            text.push(b' ');
-        }
+        let (rows, text) = rows_and_text();
         let limits = [REFERENCE_ROWS + REFERENCE_ROWS / 800, REFERENCE_TEXT * 97 / 100];
         for (bytes, limit, is_noise) in [(rows, limits[0], true), (text, limits[1], false)] {
             let mut encoder = Encoder::new();
@@ -510,6 +515,7 @@ mod tests {
         assert!(noted < 70 * 26, "{noted} places");
     }
 
+    // What lz4-java 1.10.1, Cassandra 5.0.9's, makes of them.
     const REFERENCE_ROWS: usize = 14_217;
     const REFERENCE_TEXT: usize = 6_536;
 }

@@ -80,7 +80,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("file_cache_enabled", "false"),
     ("file_cache_round_up", ""),
     ("file_cache_size", ""),
-    ("flush_compression", "fast"),
     ("force_new_prepared_statement_behaviour", "false"),
     ("full_query_logging_options", ""),
     ("gc_log_threshold", "200ms"),

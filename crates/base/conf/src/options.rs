@@ -14,9 +14,9 @@ use stdx::Token;
 use crate::commitlog::{CommitLogCompression, RestorePoint};
 use crate::value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
-    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, InternodeCompression, LogFormat,
-    LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Range, Refusal, Snitch,
-    SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
+    CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
+    LogFormat, LogLevel, MemorySize, NetworkAuthorizer, Number, Partitioner, Range, Refusal,
+    Snitch, SstableFormat, SstableVersion, StorageCompatibilityMode, Value,
 };
 use crate::yaml::Node;
 
@@ -499,6 +499,10 @@ settings! {
         /// say; `me` is read by Cassandra 3.0.25, 3.11.11 and Scylla. Files that take part in an
         /// incremental repair are of `nb` then. Not one of Cassandra's settings.
         supported cold sstable_version: Option<SstableVersion> = None;
+        /// How the files that memtables become are compressed: `table`: as their table says; `fast`: so too, but by
+        /// LZ4's fast compressor in the place of Zstandard, Deflate and LZ4's high one, so that flushes are quick, and
+        /// compactions compress as the table says; `none`: not.
+        supported cold flush_compression: FlushCompression = FlushCompression::Fast;
         /// Partitions longer than this get an index of their rows. Unset: 8 KiB.
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
         /// Compactions that run at the same time; each shard runs its part, rounded up. Unset: one for

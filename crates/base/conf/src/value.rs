@@ -410,6 +410,18 @@ words! {
 }
 
 words! {
+    /// How files are compressed that memtables become.
+    FlushCompression {
+        /// Not at all.
+        None = "none",
+        /// By LZ4's fast compressor where the table's is slow.
+        Fast = "fast",
+        /// As their table says.
+        Table = "table",
+    }
+}
+
+words! {
     /// What happens after an error of a data file.
     DiskFailurePolicy {
         /// The process ends on a file-system error or corruption.

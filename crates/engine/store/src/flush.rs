@@ -338,6 +338,7 @@ impl Store {
         let partitions = memtable.partition_count() as u64;
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
         (options.request_bytes, options.held) = (REQUEST_BYTES, held);
+        options.compression = self.inner.options.flush_compression.of(options.compression);
         let fs = self.inner.rt.fs();
         let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
             .await

@@ -78,7 +78,7 @@ pub use large::{
     CellFacts, LargeEvent, LargeFate, LargeFile, LargeThresholds, PartitionFacts,
     PartitionGuardrails, RowFacts, SstableName, Thresholds,
 };
-pub use options::StoreOptions;
+pub use options::{FlushCompression, StoreOptions};
 pub use quarantine::{DamageEvent, DamagedFile};
 pub use read::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};

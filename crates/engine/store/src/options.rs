@@ -5,10 +5,39 @@ use std::time::Duration;
 use codec::Algorithm;
 use commitlog::{LogOptions, SyncMode};
 use schema::Table;
-use sstable::Version;
+use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardId, Token};
 
 use crate::replay::ReplayOptions;
+
+/// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushCompression {
+    /// Not at all.
+    None,
+    /// As their table says, unless its compressor is slow: then LZ4, so that writes do not wait for it. The next
+    /// compaction compresses as the table says.
+    Fast,
+    /// As their table says.
+    Table,
+}
+
+impl FlushCompression {
+    /// What the file of a table becomes whose options say `table`; `None`: not compressed.
+    pub(crate) fn of(self, table: Option<WriteCompression>) -> Option<WriteCompression> {
+        match self {
+            FlushCompression::None => None,
+            FlushCompression::Fast => {
+                let of = |table: WriteCompression| match table.is_fast() {
+                    true => table,
+                    false => WriteCompression::fast(),
+                };
+                table.map(of)
+            }
+            FlushCompression::Table => table,
+        }
+    }
+}
 
 /// Options of one shard's store; sizes are this shard's share.
 #[derive(Clone, Debug)]
@@ -80,6 +109,8 @@ pub struct StoreOptions {
     pub column_index_bytes: u64,
     /// Version of the files that are written; one of `WriterOptions::VERSIONS`. All versions are read.
     pub sstable_version: Version,
+    /// How flushed files are compressed. Default as in Cassandra, `Fast`.
+    pub flush_compression: FlushCompression,
     /// TRUNCATE and DROP take a snapshot first.
     pub auto_snapshot: bool,
     /// A compaction takes a snapshot of its table first.
@@ -135,6 +166,7 @@ impl StoreOptions {
             concurrent_compactors: 1,
             column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
             sstable_version: Version::Nb,
+            flush_compression: FlushCompression::Fast,
             auto_snapshot: true,
             snapshot_before_compaction: false,
             incremental_backups: false,

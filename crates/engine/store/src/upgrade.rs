@@ -1,9 +1,11 @@
-//! Upgrade: files of other versions are written anew in the version that is written now.
+//! Upgrade: files of other versions, or compressed otherwise than their table says, are written anew in the version that
+//! is written now.
 //!
 //! Each file is compacted alone, with all that it has: nothing is purged, and its level and state of
 //! repair stay. The order of steps, and what a crash between them leaves, is that of any compaction.
 
 use compact_plan::{Cut, Plan, Reason};
+use sstable::WriteCompression;
 use stdx::TableId;
 
 use crate::compaction::{Job, options_of};
@@ -19,6 +21,8 @@ pub enum UpgradeScope {
     /// Of several data directories: those that lie in another one than this shard writes their table's files
     /// to, or that it shares with others.
     Misplaced,
+    /// Those that are compressed otherwise than the table's options say now.
+    OtherCompression,
     /// All.
     All,
 }
@@ -35,6 +39,8 @@ impl Store {
         let version = table.version();
         let options = options_of(&version)?;
         let own = self.directory_of(&version.table);
+        let compression = WriteCompression::of_options(&version.table.options.compression);
+        let compression = compression.map_err(StoreError::Invalid)?;
         let is_alone = self.inner.options.data_directories.len() == 1;
         let mut written = 0;
         for file in table.view().files.clone() {
@@ -50,6 +56,13 @@ impl Store {
             let is_left = match scope {
                 UpgradeScope::OtherVersions => of_now || stays,
                 UpgradeScope::Misplaced => is_placed,
+                UpgradeScope::OtherCompression => {
+                    match (&compression, file.reader.meta().compression()) {
+                        (None, None) => true,
+                        (Some(wanted), Some(is)) => wanted.is_of(is, file.reader.meta().version()),
+                        _ => false,
+                    }
+                }
                 UpgradeScope::All => false,
             };
             if is_left || table.is_damaged(file.generation) {

@@ -432,7 +432,7 @@ POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\"
                             verify (keyspaces, tables, extended, check_version,
                             failure_policy, check_tokens, quick, repair_status),
                             scrub (keyspaces, tables, snapshot, skip_corrupted, no_validate,
-                            reinsert_overflowed_ttl), relocate (keyspaces, tables),
+                            reinsert_overflowed_ttl), relocate and recompress (keyspaces, tables),
                             force (keyspace, table, keys)
 GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
 GET    /api/v1/damaged      files that were found damaged

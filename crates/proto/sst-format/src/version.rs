@@ -88,7 +88,8 @@ impl Version {
         self >= Version::Nb || self == Version::Me
     }
 
-    pub(crate) fn has_max_compressed_length(self) -> bool {
+    /// Whether chunks may be stored plain, see [`crate::CompressionInfo::max_compressed_length`].
+    pub fn has_max_compressed_length(self) -> bool {
         self >= Version::Na
     }
 

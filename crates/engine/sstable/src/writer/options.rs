@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codec::compression::zstd;
+use codec::compression::{lz4, zstd};
 use codec::{Algorithm, CompressionError, Compressor};
 use schema::Table;
 use sst_format::index::COLUMN_INDEX_SIZE;
@@ -82,12 +82,61 @@ impl WriteCompression {
         Ok(Some(WriteCompression { algorithm, chunk_length, max_compressed_length, options }))
     }
 
-    /// The compressor, of Zstd at the level that the options say; one that is not understood, as a file of
-    /// another program may name, is the default.
+    /// What files are compressed with when a compressor is too slow for them: LZ4's fast one, 16 KiB at a time.
+    /// Source: `CompressionParams.DEFAULT`.
+    pub fn fast() -> WriteCompression {
+        WriteCompression {
+            algorithm: Algorithm::Lz4,
+            chunk_length: 16 << 10,
+            max_compressed_length: i32::MAX,
+            options: Vec::new(),
+        }
+    }
+
+    /// Whether the compressor is quick enough for flushes. Source: `ICompressor.recommendedUses`.
+    pub fn is_fast(&self) -> bool {
+        match self.algorithm {
+            Algorithm::Lz4 => !self.is_high(),
+            Algorithm::Snappy => true,
+            Algorithm::Deflate | Algorithm::Zstd => false,
+        }
+    }
+
+    /// Whether a file is compressed so, by its CompressionInfo.db.
+    pub fn is_of(&self, info: &CompressionInfo, version: Version) -> bool {
+        // Before `na` no chunk is stored plain.
+        let limit = match version.has_max_compressed_length() {
+            true => self.max_compressed_length,
+            false => i32::MAX,
+        };
+        let sorted = |options: &[(String, String)]| {
+            let mut options = options.to_vec();
+            options.sort();
+            options
+        };
+        info.algorithm == Some(self.algorithm)
+            && (info.chunk_length, info.max_compressed_length) == (self.chunk_length, limit)
+            && sorted(&info.options) == sorted(&self.options)
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find(|(key, _)| key == name).map(|(_, text)| text.as_str())
+    }
+
+    fn is_high(&self) -> bool {
+        self.algorithm == Algorithm::Lz4 && self.option("lz4_compressor_type") == Some("high")
+    }
+
+    /// The compressor, of Zstd and of LZ4's high one at the level that the options say; one that is not
+    /// understood, as a file of another program may name, is the default.
     pub(crate) fn compressor(&self) -> std::result::Result<Compressor, CompressionError> {
-        let level = self.options.iter().find(|(key, _)| key == "compression_level");
-        let level = level.and_then(|(_, text)| text.parse().ok());
-        match level.filter(|level| zstd::LEVELS.contains(level)) {
+        let level = |name: &str| self.option(name).and_then(|text| text.parse::<i32>().ok());
+        if self.is_high() {
+            let level = level("lz4_high_compressor_level");
+            let level = level.filter(|level| lz4::HIGH_LEVELS.contains(level));
+            return Compressor::lz4_high(level.unwrap_or(lz4::HIGH_LEVEL_DEFAULT));
+        }
+        match level("compression_level").filter(|level| zstd::LEVELS.contains(level)) {
             Some(level) if self.algorithm == Algorithm::Zstd => Compressor::zstd(level),
             _ => Compressor::new(self.algorithm),
         }
@@ -197,8 +246,8 @@ impl WriterOptions {
 mod tests {
     use super::*;
 
-    #[test]
-    fn zstd_compresses_at_the_level_of_the_table() {
+    /// Words that repeat, compressed as a table with these options is; it decompresses to what it was.
+    fn packed(class: &str, options: &[(&str, &str)]) -> Vec<u8> {
         let mut state = 1_u32;
         let words: Vec<String> = (0..4_000)
             .map(|_| {
@@ -207,16 +256,26 @@ mod tests {
             })
             .collect();
         let text = words.concat().into_bytes();
-        let packed = |class: &str, level: Option<&str>| {
-            let mut map = BTreeMap::from([("class".to_owned(), class.to_owned())]);
-            map.extend(level.map(|level| ("compression_level".to_owned(), level.to_owned())));
-            let compression = WriteCompression::of_options(&map).unwrap().unwrap();
-            let (mut compressor, mut out) = (compression.compressor().unwrap(), Vec::new());
-            compressor.compress(&text, &mut out).unwrap();
-            let mut plain = Vec::new();
-            compressor.decompress(&out, text.len(), &mut plain).unwrap();
-            assert_eq!(plain, text);
-            out
+        let compression = of_table(class, options);
+        let (mut compressor, mut out) = (compression.compressor().unwrap(), Vec::new());
+        compressor.compress(&text, &mut out).unwrap();
+        let mut plain = Vec::new();
+        compressor.decompress(&out, text.len(), &mut plain).unwrap();
+        assert_eq!(plain, text);
+        out
+    }
+
+    fn of_table(class: &str, options: &[(&str, &str)]) -> WriteCompression {
+        let mut map = BTreeMap::from([("class".to_owned(), class.to_owned())]);
+        map.extend(options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+        WriteCompression::of_options(&map).unwrap().unwrap()
+    }
+
+    #[test]
+    fn zstd_compresses_at_the_level_of_the_table() {
+        let packed = |class: &str, level: Option<&str>| match level {
+            None => packed(class, &[]),
+            Some(level) => packed(class, &[("compression_level", level)]),
         };
         let usual = packed("ZstdCompressor", None);
         let fast = packed("ZstdCompressor", Some("-50"));
@@ -232,5 +291,45 @@ mod tests {
             deflate,
             "it has no levels in Cassandra"
         );
+    }
+
+    #[test]
+    fn lz4_compresses_by_the_high_compressor_at_the_level_of_the_table() {
+        let class = "org.apache.cassandra.io.compress.LZ4Compressor";
+        let high = |level| {
+            packed(class, &[("lz4_compressor_type", "high"), ("lz4_high_compressor_level", level)])
+        };
+        let usual = packed(class, &[("lz4_compressor_type", "high")]);
+        let fast = packed(class, &[]);
+        assert!(high("17").len() < usual.len() && usual.len() < high("1").len());
+        assert!(high("1").len() < fast.len());
+        assert_eq!(high("9"), usual);
+        for unknown in ["0", "18", "x", ""] {
+            assert_eq!(high(unknown), usual, "{unknown}");
+        }
+        for options in [
+            &[("lz4_compressor_type", "fast"), ("lz4_high_compressor_level", "17")][..],
+            &[("lz4_high_compressor_level", "17")],
+        ] {
+            assert_eq!(packed(class, options), fast, "the level is the high compressor's");
+        }
+        let named = of_table(class, &[("lz4_compressor_type", "high")]);
+        let option = ("lz4_compressor_type".to_owned(), "high".to_owned());
+        assert_eq!(named.options, [option], "CompressionInfo.db has it");
+    }
+
+    #[test]
+    fn flushes_have_quick_compressors_only() {
+        for (class, options, is_fast) in [
+            ("LZ4Compressor", &[][..], true),
+            ("LZ4Compressor", &[("lz4_compressor_type", "fast")], true),
+            ("LZ4Compressor", &[("lz4_compressor_type", "high")], false),
+            ("SnappyCompressor", &[], true),
+            ("DeflateCompressor", &[], false),
+            ("ZstdCompressor", &[("compression_level", "-5")], false),
+        ] {
+            assert_eq!(of_table(class, options).is_fast(), is_fast, "{class} {options:?}");
+        }
+        assert!(WriteCompression::fast().is_fast());
     }
 }

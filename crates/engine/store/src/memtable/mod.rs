@@ -357,7 +357,7 @@ fn fold(shape: &TableShape, versions: &mut Versions, scratch: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{TABLE, clustering, insert, key, schema};
+    use crate::tests::{TABLE, clustering, insert, insert_at, key, schema};
 
     #[test]
     fn what_a_reader_holds_of_a_partition_stays_while_it_is_written() {
@@ -388,5 +388,40 @@ mod tests {
         assert_eq!((memtable.partition_count(), memtable.mutation_count()), (1, 4));
         assert!(matches!(held[0].1[0], Partition::Plain(..)));
         assert!(matches!(held[1].1[0], Partition::Version(_)));
+    }
+
+    #[test]
+    fn of_equal_clusterings_that_are_written_differently_the_first_one_is_kept() {
+        let mut table = (*schema().tables_by_id[&TABLE]).clone();
+        table.columns[1].ty = types::CqlType::Decimal;
+        let shape = TableShape::for_table(&table);
+        // 1.0, 1.00 and 1.000: a scale and a number.
+        let one = |scale: u32| {
+            let number = 10_i16.pow(scale).to_be_bytes();
+            let decimal = [&scale.to_be_bytes()[..], &number[..]].concat();
+            data::ClusteringBuf::from_components([decimal.as_slice()]).0
+        };
+        for is_held in [false, true] {
+            let memtable = Memtable::new();
+            let (mut scratch, token) = (Vec::new(), codec::token_of(&key(1)));
+            let mut held = Vec::new();
+            for (scale, value) in [(1, "first"), (2, "second"), (3, "third")] {
+                let bytes = insert_at(1, &one(scale), value, i64::from(scale));
+                let mutation = MutationRef::open(&bytes).unwrap();
+                memtable.apply(&shape, token, &mutation, None, &mut scratch);
+                let now = memtable.get(token, &key(1)).unwrap();
+                // Versions stay apart while somebody has them.
+                held.extend(is_held.then_some(now));
+            }
+            held.clear();
+            let bytes = insert_at(1, &one(3), "fourth", 4);
+            let mutation = MutationRef::open(&bytes).unwrap();
+            memtable.apply(&shape, token, &mutation, None, &mut scratch);
+            let now = memtable.get(token, &key(1)).unwrap();
+            let found: Vec<_> = now[0].rows().from(view::Place::FIRST).collect();
+            assert_eq!((now.len(), found.len()), (1, 1), "they are one row");
+            assert_eq!(found[0].0, one(1), "as it was written first");
+            assert!(found[0].1.bytes().windows(6).any(|bytes| bytes == b"fourth"));
+        }
     }
 }

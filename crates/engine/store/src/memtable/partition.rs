@@ -158,7 +158,8 @@ impl PartitionVersion {
                     Merged::Built => RowRef::trusted(scratch),
                 };
                 let before = signed(old.memory_bytes());
-                let entry = Entry::new(clustering, merged);
+                // The one that is there stays: an equal one may be written otherwise. Source: `Rows.merge`.
+                let entry = Entry::new(old.clustering(), merged);
                 let after = signed(entry.memory_bytes());
                 self.rows.replace(place, entry);
                 after - before

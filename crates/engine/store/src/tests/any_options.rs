@@ -14,6 +14,7 @@ use stdx::TtlSeconds;
 use super::everywhere::run_shards;
 use super::strategies::map_of;
 use super::*;
+use crate::options::FlushCompression;
 
 const OTHER: ColumnId = ColumnId(4);
 const PARTITIONS: u64 = 8;
@@ -181,6 +182,7 @@ struct Chosen {
     row_cache_bytes: u64,
     compactors: u32,
     bypasses: bool,
+    flushed: FlushCompression,
 }
 
 fn chosen(draw: &mut Draw, kind: Kind) -> Chosen {
@@ -217,6 +219,10 @@ fn chosen(draw: &mut Draw, kind: Kind) -> Chosen {
             ("chunk_length_in_kb".to_owned(), draw.one_of(&["4", "16", "64"]).to_owned()),
         ]),
     };
+    if table.compression.get("class").is_some_and(|class| class == "LZ4Compressor") {
+        let kind = draw.one_of(&["fast", "high"]);
+        table.compression.insert("lz4_compressor_type".to_owned(), kind.to_owned());
+    }
     let rows = draw.one_of(&["NONE", "1", "5", "ALL"]);
     table.caching.insert("rows_per_partition".to_owned(), rows.to_owned());
     let logs = [None, Some(Algorithm::Lz4), Some(Algorithm::Zstd)];
@@ -233,6 +239,11 @@ fn chosen(draw: &mut Draw, kind: Kind) -> Chosen {
         row_cache_bytes: draw.one_of(&[0, 16 << 10, 32 << 10]),
         compactors: 1 + draw.below(3) as u32,
         bypasses: draw.below(4) == 0,
+        flushed: draw.one_of(&[
+            FlushCompression::None,
+            FlushCompression::Fast,
+            FlushCompression::Table,
+        ]),
     }
 }
 
@@ -246,6 +257,7 @@ impl Chosen {
         options.chunk_cache_bytes_max = chosen.chunk_cache_bytes;
         options.row_cache_bytes_max = chosen.row_cache_bytes;
         options.concurrent_compactors = chosen.compactors;
+        options.flush_compression = chosen.flushed;
     }
 }
 

@@ -8,6 +8,7 @@ mod basics;
 mod by_timestamp;
 mod cleanup;
 mod cluster_key;
+mod compressed;
 mod control;
 mod copying;
 mod counter_cache;
@@ -201,11 +202,14 @@ fn packed(
 
 /// INSERT of one row.
 pub(crate) fn insert(pk: i32, ck: i32, value: &str, timestamp: i64) -> Vec<u8> {
+    insert_at(pk, &clustering(ck), value, timestamp)
+}
+
+pub(crate) fn insert_at(pk: i32, clustering: &[u8], value: &str, timestamp: i64) -> Vec<u8> {
     let timestamp = TimestampMicros(timestamp);
     let cell = CellRef::live(timestamp, value.as_bytes());
     let row = packed(Liveness::new(timestamp), DeletionTime::LIVE, &[(VALUE, cell)]);
-    let clustering = clustering(ck);
-    encode(pk, |m| m.rows([(clustering.as_slice(), RowRef::trusted(&row))].into_iter()))
+    encode(pk, |m| m.rows([(clustering, RowRef::trusted(&row))].into_iter()))
 }
 
 /// INSERT of the static column.

@@ -20,7 +20,10 @@ pub(super) fn target(snapshot: &ClusterSnapshot, text: &str) -> Result<Token, Ac
     let token = text
         .parse()
         .map_err(|_| {
-            failed(format!("java.lang.NumberFormatException: For input string: \"{text}\""))
+            argument(format!(
+                "Invalid token for Murmur3Partitioner. Got {text} but expected a long value \
+                 (unsigned 8 bytes integer)."
+            ))
         })
         .map(Token)?;
     let unsupported = |text: &str| Err(argument(format!("Unsupported operation: {text}")));
@@ -108,7 +111,7 @@ pub(super) fn rebuild(
     if let Some(name) = &keyspace
         && snapshot.schema.keyspace(name).is_none_or(|k| k.is_virtual)
     {
-        return Err(argument(format!("Keyspace [{name}] does not exist.")));
+        return Err(failed(format!("Unknown keyspace {name}")));
     }
     let ranges = match (&keyspace, &tokens) {
         (Some(keyspace), Some(text)) => owned(snapshot, keyspace, ranges_of(text)?)?,

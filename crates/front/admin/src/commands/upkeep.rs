@@ -167,6 +167,8 @@ pub enum UpkeepAction {
     Scrub(Vec<TableId>, ScrubRequest),
     /// See [`CompactionCommand::Relocate`].
     Relocate(Vec<TableId>),
+    /// See [`CompactionCommand::Recompress`].
+    Recompress(Vec<TableId>),
     /// See [`CompactionCommand::Force`].
     Force(TableId, Vec<Vec<u8>>),
     /// See [`UpkeepRequest::Damaged`].
@@ -316,6 +318,9 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
         }
         CompactionCommand::Relocate { keyspaces, tables } => {
             UpkeepAction::Relocate(ids(keyspaces, tables)?)
+        }
+        CompactionCommand::Recompress { keyspaces, tables } => {
+            UpkeepAction::Recompress(ids(keyspaces, tables)?)
         }
         CompactionCommand::Force { keyspace, table, keys } => {
             let found = ids(vec![keyspace], vec![table])?;

@@ -150,6 +150,13 @@ pub enum CompactionCommand {
         /// Tables of the one keyspace.
         tables: Vec<String>,
     },
+    /// Writes files anew that are compressed otherwise than their table says now.
+    Recompress {
+        /// Keyspaces.
+        keyspaces: Vec<String>,
+        /// Tables of the one keyspace.
+        tables: Vec<String>,
+    },
     /// Compacts the files that may have partitions, whose tombstones go at any age.
     Force {
         /// Keyspace.

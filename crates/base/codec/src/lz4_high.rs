@@ -1,0 +1,443 @@
+//! An encoder of LZ4 blocks that takes its time: the `high` compressor of `LZ4Compressor`.
+//!
+//! Of a stretch of a block it finds the longest match of every place, then, from the end of the stretch to its
+//! beginning, the cheapest way to write what follows each place. All matches cost the same however far back they
+//! reach, so the longest one of a place stands for all shorter ones there. A higher level compares more places.
+//!
+//! What makes it quick, and lower levels good, is which places are compared. A match that is longer than the best one so
+//! far has all of its bytes, and the one behind it; so it is in the chain of each four of these bytes, and the chain
+//! that leads the farthest back leaves out most places that have other bytes.
+//!
+//! Memory is kept from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
+//! Source: `lz4_Block_format.md` of LZ4; sizes are compared with those of `lz4hc.c` of LZ4 1.10.
+
+use crate::lz4_encode::{
+    LAST_LITERALS, LAST_MATCH, MATCH_BYTES_MIN, count_equal, four_at, put_length, put_literals,
+};
+
+const HASH_BITS: u32 = 15;
+const SLOTS: usize = 1 << HASH_BITS;
+/// Bytes of a block that are parsed together. No match goes over the end of such a stretch.
+const STRETCH_BYTES: usize = 1 << 16;
+/// Places that are known: a stretch, and as many before it as a match can reach back.
+const PLACES: usize = 2 * STRETCH_BYTES;
+/// How far back a match reaches.
+const DISTANCE_MAX: usize = 0xffff;
+/// Length of a match, or of a run of literals, that fills its half of the token.
+const HALF_FULL: usize = 15;
+/// Longest match whose length is in the token alone.
+const SHORT_MATCH: usize = MATCH_BYTES_MIN + HALF_FULL - 1;
+/// Longest match whose length takes one byte more.
+const MEDIUM_MATCH: usize = SHORT_MATCH + 255;
+/// Bytes that a match takes beside those of a longer length: token and offset.
+const MATCH_COST: u32 = 3;
+/// A match of so many bytes is long enough: nothing longer is looked for.
+const ENOUGH: usize = 4096;
+/// Chains of one match of which the one that leads the farthest is followed.
+const CHAINS_MAX: usize = 16;
+
+/// Earlier places that are compared with one place. Levels are lz4-java's, 1 to 17, of which those from 12 on are the
+/// same. With these numbers all levels make blocks as small as liblz4's or smaller, of rows, text and programs.
+fn attempts(level: u8) -> u32 {
+    match level {
+        0..=3 => 16,
+        4 => 32,
+        5 => 64,
+        6 => 96,
+        7 => 128,
+        8 => 192,
+        9 => 256,
+        10 => 512,
+        11 => 2048,
+        _ => 1 << 12,
+    }
+}
+
+/// What is written at a place: a match, or, with fewer than four bytes, a literal.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    length: u16,
+    distance: u16,
+}
+
+/// Of one place the longest match: its bytes and how far back it is.
+#[derive(Clone, Copy)]
+struct Match {
+    length: usize,
+    distance: usize,
+}
+
+/// One byte short of a match.
+const NONE: Match = Match { length: MATCH_BYTES_MIN - 1, distance: 0 };
+
+/// How far behind its begin the last four bytes of a match lie that is longer by one.
+fn last_four(length: usize) -> usize {
+    length.wrapping_sub(MATCH_BYTES_MIN - 1)
+}
+
+/// See the module's text.
+pub(crate) struct HighEncoder {
+    attempts: u32,
+    /// By the hash of four bytes one more than the last place of the block that has them; 0: none has.
+    heads: Box<[u32; SLOTS]>,
+    /// By place, of which as many are known as there are distances, how far back the same hash was; 0: nowhere near.
+    distances: Vec<u16>,
+    /// Of the stretch by place: what is written there.
+    steps: Vec<Step>,
+    /// Of the stretch by place: bytes that it and what follows it take.
+    costs: Vec<u32>,
+}
+
+impl HighEncoder {
+    /// `level`: 1 to 17, others as the nearest one.
+    pub(crate) fn new(level: u8) -> HighEncoder {
+        HighEncoder {
+            attempts: attempts(level),
+            heads: Box::new([0; SLOTS]),
+            distances: Vec::new(),
+            steps: Vec::new(),
+            costs: Vec::new(),
+        }
+    }
+
+    /// Appends the block of `bytes`, which are at most LZ4's 0x7e000000.
+    pub(crate) fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        out.reserve(bytes.len().wrapping_add(bytes.len() / 255).wrapping_add(16));
+        self.heads.fill(0);
+        let places = bytes.len().min(PLACES).next_power_of_two();
+        if self.distances.len() != places {
+            self.distances.resize(places, 0);
+        }
+        let (mut start, mut literals) = (0usize, 0usize);
+        while start < bytes.len() {
+            let end = start.saturating_add(STRETCH_BYTES).min(bytes.len());
+            self.note(bytes, start, end);
+            self.find(bytes, start, end);
+            self.choose(end.wrapping_sub(start));
+            literals = self.put(bytes, start, literals, out);
+            start = end;
+        }
+        put_literals(bytes.get(literals..).unwrap_or(&[]), 0, out);
+    }
+
+    /// Notes for the places of a stretch where their four bytes were before.
+    fn note(&mut self, bytes: &[u8], start: usize, end: usize) {
+        let mask = self.distances.len().wrapping_sub(1);
+        // The last three places have no four bytes.
+        for at in start..end.min(bytes.len().saturating_sub(MATCH_BYTES_MIN - 1)) {
+            let hash = four_at(bytes, at).wrapping_mul(2_654_435_761) >> (32 - HASH_BITS);
+            let slot = usize::try_from(hash).unwrap_or(0) & (SLOTS - 1);
+            let Some(head) = self.heads.get_mut(slot) else { continue };
+            let behind = u32::try_from(at.wrapping_add(1)).unwrap_or(0);
+            let before = std::mem::replace(head, behind);
+            let distance = if before == 0 { 0 } else { behind.wrapping_sub(before) };
+            if let Some(known) = self.distances.get_mut(at & mask) {
+                *known = u16::try_from(distance).unwrap_or(0);
+            }
+        }
+    }
+
+    /// How far back the hash of a place was before; 0: nowhere near.
+    #[inline(always)]
+    fn distance(&self, place: usize) -> usize {
+        let mask = self.distances.len().wrapping_sub(1);
+        self.distances.get(place & mask).map_or(0, |distance| usize::from(*distance))
+    }
+
+    /// Fills the steps of a stretch with the longest match of each place.
+    fn find(&mut self, bytes: &[u8], start: usize, end: usize) {
+        self.steps.clear();
+        self.steps.resize(end.wrapping_sub(start), Step::default());
+        // Where matches begin at the latest, and where they end.
+        let Some(last) = bytes.len().checked_sub(LAST_MATCH) else { return };
+        let limit = end.min(bytes.len().saturating_sub(LAST_LITERALS));
+        let mut found = NONE;
+        for at in start..end.min(last.wrapping_add(1)) {
+            // Behind the first byte of a match there is the rest of it.
+            found = match found.length > MATCH_BYTES_MIN {
+                true => Match { length: found.length.wrapping_sub(1), ..found },
+                false => NONE,
+            };
+            found = self.longest(bytes, at, limit, found);
+            if found.distance > 0
+                && let Some(step) = self.steps.get_mut(at.wrapping_sub(start))
+            {
+                step.length = u16::try_from(found.length).unwrap_or(u16::MAX);
+                step.distance = u16::try_from(found.distance).unwrap_or(0);
+            }
+        }
+    }
+
+    /// The longest match of a place, ending at `limit` at the latest, if there is a longer one than `best`, else that.
+    #[inline]
+    fn longest(&self, bytes: &[u8], at: usize, limit: usize, mut best: Match) -> Match {
+        if best.length >= ENOUGH || at.wrapping_add(best.length) >= limit {
+            return best;
+        }
+        let four = four_at(bytes, at);
+        let (mut place, mut behind) = match self.farthest(at, last_four(best.length)) {
+            Some((_, behind)) => (at, behind),
+            None => return best,
+        };
+        for _ in 0..self.attempts {
+            let distance = self.distance(place.wrapping_add(behind));
+            let Some(earlier) = place.checked_sub(distance).filter(|_| distance > 0) else { break };
+            place = earlier;
+            if at.wrapping_sub(place) > DISTANCE_MAX {
+                break;
+            }
+            let last = last_four(best.length);
+            if four_at(bytes, place.wrapping_add(last)) != four_at(bytes, at.wrapping_add(last))
+                || four_at(bytes, place) != four
+            {
+                continue;
+            }
+            let length = count_equal(bytes, at, place, limit);
+            if length > best.length {
+                best = Match { length, distance: at.wrapping_sub(place) };
+                if length >= ENOUGH || at.wrapping_add(length) >= limit {
+                    break;
+                }
+                let Some(chain) = self.chain(at, place, length) else { break };
+                (place, behind) = chain;
+            }
+        }
+        best
+    }
+
+    /// Behind a match of so many bytes at `place`: the chain that leads the farthest to longer ones, from where and by
+    /// the bytes how far behind it. `None`: there is no longer one.
+    #[inline]
+    fn chain(&self, at: usize, place: usize, length: usize) -> Option<(usize, usize)> {
+        let last = last_four(length);
+        let distance = self.distance(at.wrapping_add(last));
+        let by_next = at.checked_sub(distance).filter(|_| distance > 0)?;
+        let (distance, behind) = self.farthest(place, last.wrapping_sub(1))?;
+        match by_next < place.checked_sub(distance)? {
+            true => Some((at, last)),
+            false => Some((place, behind)),
+        }
+    }
+
+    /// Of the chains by the bytes up to so far behind a place the one that leads the farthest: how far, and by which.
+    /// `None`: one of them leads nowhere.
+    #[inline]
+    fn farthest(&self, place: usize, last: usize) -> Option<(usize, usize)> {
+        let mut found = (0, 0);
+        for behind in (0..=last).rev().take(CHAINS_MAX) {
+            let distance = self.distance(place.wrapping_add(behind));
+            if distance == 0 {
+                return None;
+            }
+            if distance > found.0 {
+                found = (distance, behind);
+            }
+        }
+        Some(found)
+    }
+
+    /// Shortens the matches of a stretch, or makes literals of them, so that it takes the fewest bytes.
+    fn choose(&mut self, length: usize) {
+        self.costs.clear();
+        self.costs.resize(length.wrapping_add(1), 0);
+        // Literals in turn behind a place, and what the place behind it takes.
+        let (mut literals, mut next) = (0usize, 0u32);
+        for at in (0..length).rev() {
+            let Some(step) = self.steps.get_mut(at) else { continue };
+            literals = literals.wrapping_add(1);
+            // One byte, and now and then one more of the run's length.
+            let fills =
+                literals.checked_sub(HALF_FULL).is_some_and(|more| more.is_multiple_of(255));
+            let (mut cost, mut chosen) = (next.wrapping_add(if fills { 2 } else { 1 }), 0);
+            let longest = usize::from(step.length);
+            let costs = self.costs.get(at..).unwrap_or(&[]);
+            let mut consider = |length: usize, more: u32| {
+                let behind = costs.get(length).copied().unwrap_or(u32::MAX / 2);
+                let with = behind.wrapping_add(MATCH_COST).wrapping_add(more);
+                // At the same cost a match, as that keeps runs of literals short, and the longest one.
+                if with <= cost {
+                    (cost, chosen) = (with, length);
+                }
+            };
+            for length in MATCH_BYTES_MIN..=longest.min(SHORT_MATCH) {
+                consider(length, 0);
+            }
+            // Of lengths that take the same number of bytes the longest is hardly ever the worse one.
+            if longest > SHORT_MATCH {
+                consider(longest.min(MEDIUM_MATCH), 1);
+            }
+            if longest > MEDIUM_MATCH {
+                let more = longest.wrapping_sub(SHORT_MATCH + 1) / 255;
+                consider(longest, u32::try_from(more).unwrap_or(0).wrapping_add(1));
+            }
+            if chosen > 0 {
+                literals = 0;
+            }
+            step.length = u16::try_from(chosen).unwrap_or(0);
+            next = cost;
+            if let Some(known) = self.costs.get_mut(at) {
+                *known = cost;
+            }
+        }
+    }
+
+    /// Appends the sequences of a stretch: where the literals begin that are left.
+    fn put(&self, bytes: &[u8], start: usize, mut literals: usize, out: &mut Vec<u8>) -> usize {
+        let mut at = 0usize;
+        while let Some(step) = self.steps.get(at) {
+            let length = usize::from(step.length);
+            let Some(more) = length.checked_sub(MATCH_BYTES_MIN) else {
+                at = at.wrapping_add(1);
+                continue;
+            };
+            let begin = start.wrapping_add(at);
+            let half = u8::try_from(more.min(HALF_FULL)).unwrap_or(0);
+            put_literals(bytes.get(literals..begin).unwrap_or(&[]), half, out);
+            out.extend_from_slice(&step.distance.to_le_bytes());
+            if let Some(left) = more.checked_sub(HALF_FULL) {
+                put_length(left, out);
+            }
+            at = at.wrapping_add(length);
+            literals = begin.wrapping_add(length);
+        }
+        literals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lz4_encode::tests::{decode, drawing, rows_and_text, sample};
+
+    fn check(encoder: &mut HighEncoder, bytes: &[u8]) -> usize {
+        let mut block = b"before".to_vec();
+        encoder.encode(bytes, &mut block);
+        assert_eq!(&block[..6], b"before");
+        let block = &block[6..];
+        assert!(block.len() <= bytes.len() + bytes.len() / 255 + 16);
+        assert!(decode(block) == bytes, "{} bytes", bytes.len());
+        let mut out = Vec::new();
+        crate::compression::lz4::decompress(block, bytes.len(), &mut out).unwrap();
+        assert!(out == bytes);
+        block.len()
+    }
+
+    fn noise(length: usize, seed: u64) -> Vec<u8> {
+        let mut draw = drawing(seed);
+        (0..length).map(|_| draw(256) as u8).collect()
+    }
+
+    /// Rows with times, states and measures.
+    fn series() -> Vec<u8> {
+        let (mut draw, mut rows, mut at) = (drawing(7), Vec::new(), 1_700_000_000_000_u64);
+        let words = ["ok", "warn", "offline"];
+        while rows.len() < 16_000 {
+            at += 1000 + draw(3) as u64 * 250;
+            rows.push(4);
+            rows.extend_from_slice(&at.to_be_bytes());
+            rows.extend_from_slice(&[0x25, 0x80, draw(4) as u8, 8]);
+            rows.extend_from_slice(&(200 + draw(64) as u32).to_be_bytes());
+            let word = if draw(4) == 0 { words[draw(8).min(2)] } else { words[0] };
+            rows.extend_from_slice(&[8, word.len() as u8]);
+            rows.extend_from_slice(word.as_bytes());
+        }
+        rows
+    }
+
+    #[test]
+    fn blocks_of_every_length_hold_what_they_were_given_at_every_level() {
+        let mut draw = drawing(1);
+        let long = [4096, 16_384, 65_535, 65_536, 65_537, 131_072, 200_000];
+        for level in [1, 3, 9, 10, 12, 17] {
+            let mut encoder = HighEncoder::new(level);
+            for length in (0..300).chain(long) {
+                check(&mut encoder, &sample(length, &mut draw));
+                check(&mut encoder, &vec![7; length]);
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_no_larger_than_those_of_the_reference_implementation() {
+        let (rows, text) = rows_and_text();
+        // What liblz4 1.10.0 of lz4-java 1.10.1, Cassandra 5.0.9's, makes of them at levels 3, 6, 9, 10, 11 and 17.
+        let levels = [3, 6, 9, 10, 11, 17];
+        for (bytes, sizes) in [
+            (rows, [14_207, 14_205, 14_197, 14_197, 14_197, 14_197]),
+            (text, [4_255, 3_709, 3_622, 3_378, 3_362, 3_362]),
+            (series(), [5_520, 5_320, 5_311, 5_362, 5_311, 5_311]),
+        ] {
+            for (level, limit) in levels.into_iter().zip(sizes) {
+                let size = check(&mut HighEncoder::new(level), &bytes);
+                assert!(size <= limit, "{size} bytes, limit {limit}, level {level}");
+            }
+        }
+    }
+
+    #[test]
+    fn higher_levels_find_more() {
+        let (_, text) = rows_and_text();
+        let sizes = [3, 4, 5, 9].map(|level| check(&mut HighEncoder::new(level), &text));
+        assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
+    }
+
+    #[test]
+    fn what_earlier_blocks_held_changes_nothing() {
+        let mut kept = HighEncoder::new(3);
+        for (seed, length) in (0..40).zip([4000, 70_000, 200, 9000, 140_000].into_iter().cycle()) {
+            let bytes = sample(length, &mut drawing(seed));
+            let (mut block, mut anew) = (Vec::new(), Vec::new());
+            kept.encode(&bytes, &mut block);
+            HighEncoder::new(3).encode(&bytes, &mut anew);
+            assert!(block == anew, "block {seed}");
+        }
+    }
+
+    #[test]
+    fn matches_reach_back_as_far_as_the_format_can_say_over_stretches_too() {
+        let bytes_with = |start: usize, distance: usize| {
+            let mut bytes = noise(150_000, 5);
+            bytes.copy_within(start..start + 100, start + distance);
+            check(&mut HighEncoder::new(9), &bytes)
+        };
+        let plain = check(&mut HighEncoder::new(9), &noise(150_000, 5));
+        // The copy lies in the first stretch, over its end, and in the next.
+        for start in [0, 60_000] {
+            for (distance, saves) in [(1000, true), (DISTANCE_MAX, true), (DISTANCE_MAX + 1, false)]
+            {
+                let saved = plain.saturating_sub(bytes_with(start, distance));
+                assert_eq!(saved >= 80, saves, "{saved} bytes from {start} to {distance} behind");
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_match_is_found_behind_nearer_ones_in_few_attempts() {
+        // A phrase, its beginning many times, a part of it, and the whole phrase again.
+        let phrase = noise(60, 6);
+        let mut bytes = phrase.clone();
+        for length in [4; 50].into_iter().chain([12, phrase.len()]) {
+            let between = noise(20, bytes.len() as u64);
+            bytes.extend_from_slice(&between);
+            bytes.extend_from_slice(&phrase[..length]);
+        }
+        let at = bytes.len() - phrase.len();
+        bytes.extend_from_slice(&noise(20, 7));
+        let mut encoder = HighEncoder::new(17);
+        check(&mut encoder, &bytes);
+        // The part, and from there the phrase, by bytes that its beginnings do not have.
+        for (attempts, length) in [(1, 12), (2, phrase.len()), (100, phrase.len())] {
+            encoder.attempts = attempts;
+            let found = encoder.longest(&bytes, at, bytes.len() - LAST_LITERALS, NONE);
+            assert_eq!(found.length, length, "{attempts} attempts");
+            assert!(length < phrase.len() || found.distance == at);
+        }
+    }
+
+    #[test]
+    fn levels_above_twelve_are_the_same_and_lower_ones_try_less() {
+        assert_eq!(attempts(12), attempts(17));
+        let all: Vec<u32> = (3..=12).map(attempts).collect();
+        assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+    }
+}
