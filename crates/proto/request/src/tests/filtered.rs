@@ -225,7 +225,7 @@ struct Sieve(u8);
 impl RowFilter for Sieve {
     fn keeps_partition(&self, key: &[u8], static_row: Option<RowRef<'_>>) -> bool {
         let of_static = static_row.map_or(1, |row| row.columns().count() as u8);
-        key.last().is_none_or(|last| (last + of_static + self.0) % 4 != 0)
+        key.last().is_none_or(|last| !(last + of_static + self.0).is_multiple_of(4))
     }
 
     fn keeps_row(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
@@ -234,7 +234,7 @@ impl RowFilter for Sieve {
             data::ColumnRef::Simple(cell) => cell.is_live(NOW),
             data::ColumnRef::Complex(complex) => complex.cells().any(|(_, c)| c.is_live(NOW)),
         });
-        clustering.last().is_none_or(|last| (last + cells.count() as u8 + self.0) % 3 == 0)
+        clustering.last().is_none_or(|last| (last + cells.count() as u8 + self.0).is_multiple_of(3))
     }
 }
 

@@ -154,7 +154,7 @@ impl Sim {
                 Some(ReadInput::Data { from: Target(n), page: facts })
             }
             // A node of an earlier build.
-            Message::Filtered(n) if self.random() % 4 == 0 => {
+            Message::Filtered(n) if self.random().is_multiple_of(4) => {
                 self.deliver_now(Message::Data(n, From::Start, whole))
             }
             Message::Filtered(n) => {
