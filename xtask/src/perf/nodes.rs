@@ -103,6 +103,8 @@ impl Nodes {
             command.args(["--storage-port", &STORAGE_PORT.to_string()]);
             command.args(["--native-transport-port", &CQL_PORT.to_string()]);
             command.args(["--native-shard-aware-transport-port", "0"]);
+            // It would begin after five minutes; Cassandra repairs nothing unasked.
+            command.args(["--auto-repair-enabled", "false"]);
             command.args(["--seeds", &format!("{}:{STORAGE_PORT}", helenus_address(1))]);
             if sync == Sync::Batch {
                 command.args(["--commitlog-sync", "batch"]);
