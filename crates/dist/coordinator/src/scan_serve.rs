@@ -100,13 +100,7 @@ impl Coordinator {
             }
             reading.scans_served.inc();
             let work = this.answer_scan(&payload, (epoch, deadline));
-            let answer = match this.inner.rt.timeout(deadline, work).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    reading.served_late.inc();
-                    Err(ErrorReply::Timeout)
-                }
-            };
+            let answer = this.in_time(deadline, work).await;
             if let Some(trace) = &trace {
                 trace.note(match &answer {
                     Ok((page, _)) => format!(

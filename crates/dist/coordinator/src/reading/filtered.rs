@@ -207,13 +207,7 @@ impl Coordinator {
             }
             let notes = trace.as_ref().map(|_| ShardReads::default());
             let work = this.answer_filtered(read, (epoch, deadline), notes.as_ref());
-            let answer = match this.inner.rt.timeout(deadline, work).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    reading.served_late.inc();
-                    Err(ErrorReply::Timeout)
-                }
-            };
+            let answer = this.in_time(deadline, work).await;
             if let (Some(trace), Some(notes)) = (&trace, &notes) {
                 trace.note_reads(notes, true);
                 trace.note(match &answer {

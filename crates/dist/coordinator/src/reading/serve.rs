@@ -51,13 +51,7 @@ impl Coordinator {
             }
             let notes = trace.as_ref().map(|_| ShardReads::default());
             let work = this.answer_read(read, (epoch, deadline), ReadScope::All, notes.as_ref());
-            let answer = match this.inner.rt.timeout(deadline, work).await {
-                Ok(answer) => answer,
-                Err(_) => {
-                    reading.served_late.inc();
-                    Err(ErrorReply::Timeout)
-                }
-            };
+            let answer = this.in_time(deadline, work).await;
             if let (Some(trace), Some(notes)) = (&trace, &notes) {
                 trace.note_reads(notes, is_range);
                 trace.note(match &answer {
@@ -76,6 +70,18 @@ impl Coordinator {
         };
         // A closed gate means that the node stops: the responder is dropped, which says so.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Statement, "replica-read", task);
+    }
+
+    /// What a peer waits for, unless that takes longer than it waits.
+    pub(crate) async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        work: impl Future<Output = Result<T, ErrorReply>>,
+    ) -> Result<T, ErrorReply> {
+        self.inner.rt.timeout(deadline, work).await.unwrap_or_else(|_| {
+            self.inner.reading.served_late.inc();
+            Err(ErrorReply::Timeout)
+        })
     }
 
     /// As Cassandra's replicas say it.
