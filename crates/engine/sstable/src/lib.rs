@@ -33,7 +33,7 @@ pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
 pub use reader::{SstableReader, list_sstables, remove_sstable};
-pub use sequential::{ReadAhead, SequentialReader};
+pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
 pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use unreadable::open_unreadable;
 pub use writer::{

@@ -618,6 +618,7 @@ impl SstableWriter {
             }
         }
         self.digest.update(out.get(at..).unwrap_or(&[]));
+        self.data.sum_up();
         self.warm.cut(self.data_length / self.chunk_length as u64, plain);
         self.data_length += length as u64;
         Ok(())

@@ -17,6 +17,7 @@ use data::{GcBefore, MergeCursor, MergeMode, Slices};
 use rt::Group;
 use schema::Table;
 use sst_format::header::EncodingStats;
+use sstable::SEQUENTIAL_BYTES;
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::again::Failures;
@@ -44,8 +45,10 @@ const BEFORE_MAJOR_MAX: usize = 10_000;
 /// Most requests that a compaction makes at once for a file, each of 256 KiB. They go to the device together, and
 /// much of what they cost is paid once.
 const REQUESTS_TOGETHER_MAX: usize = 4;
-/// Requests of all files of a compaction, unless they are more than that: 8 MiB.
-const BUFFERS: usize = 32;
+/// Requests of all files of a compaction, unless they are more than that: 8 MiB at least,
+const BUFFERS_MIN: usize = 32;
+/// and this part of what chunks may have of memory.
+const BUFFERS_PART: usize = 8;
 
 /// A compaction under way, for `nodetool compactionstats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -692,11 +695,17 @@ impl Store {
         outputs: &mut Outputs<'_>,
         progress: (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
-        let together = requests_together(read.len());
+        let together = self.requests_together(read.len());
         let blocks = read.iter().map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let merge = MergeCursor::new(shape, mode, false, sources);
         self.write_merged(merge, blocks, owned, outputs, progress).await
+    }
+
+    /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
+    pub(crate) fn requests_together(&self, files: usize) -> usize {
+        let part = self.inner.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
+        (part.max(BUFFERS_MIN) / files.max(1)).clamp(1, REQUESTS_TOGETHER_MAX)
     }
 
     /// A file's partitions of a range, in order.
@@ -705,11 +714,6 @@ impl Store {
         let shard_of = self.inner.options.shard_of;
         Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
     }
-}
-
-/// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
-pub(crate) fn requests_together(files: usize) -> usize {
-    (BUFFERS / files.max(1)).clamp(1, REQUESTS_TOGETHER_MAX)
 }
 
 /// The files of the view that a plan names.

@@ -22,7 +22,7 @@ use sstable::{Chunk, SequentialReader};
 use stdx::{Generation, TableId};
 
 use crate::cleanup::OwnedRanges;
-use crate::compaction::{Job, MergeCounts, options_of, requests_together};
+use crate::compaction::{Job, MergeCounts, options_of};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::outputs::Outputs;
@@ -322,7 +322,7 @@ impl Store {
         progress: (&Progress, &mut MergeCounts),
     ) -> Result<(), StoreError> {
         let range = span(read);
-        let together = requests_together(read.len() + shadows.len());
+        let together = self.requests_together(read.len() + shadows.len());
         let all = read.iter().copied().chain(shadows);
         let blocks: Vec<SequentialReader> =
             all.map(|f| f.reader.sequential().in_batches_of(together)).collect();

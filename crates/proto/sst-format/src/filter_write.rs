@@ -10,21 +10,32 @@ use crate::BloomFilter;
 /// Filters of fewer bytes are in the cache nearest to the processor anyway.
 const SMALL_BYTES: usize = 48 * 1024;
 /// Bits of a stretch are at least two to the power of this: 8 KiB, so that it is in that cache while its bits are
-/// set.
+/// set. Those of larger filters are longer, and in the next cache.
 const STRETCH_SHIFT_MIN: u32 = 16;
-/// Most stretches: each has a place where something is noted next, and these should be in a cache themselves.
-const STRETCHES_MAX: u64 = 256;
-/// Positions that are gathered for a stretch: several for each line of the cache, of which it has 128 at least.
-const TOGETHER: usize = 512;
+/// Most stretches: each has a place where something is noted next, and these should be in the nearest cache
+/// themselves, beside all else that is done for a key.
+const STRETCHES_MAX: u64 = 64;
+/// Bytes that come from memory together.
+const LINE: usize = 64;
+/// Positions that are gathered for each line of a stretch before they are set: each line is waited for once for so
+/// many. They take a quarter of the filter.
+const TOGETHER_PER_LINE: usize = 4;
+/// Most bytes of positions that are gathered.
+const WAITING_BYTES_MAX: usize = 8 << 20;
+/// Between the places of one stretch and those of the next, or the places where something is noted next would all
+/// be in the same few sets of a cache.
+const APART: usize = LINE / size_of::<u32>();
 
-/// A Bloom filter that is being filled. Takes a quarter of the filter beside it, at most 512 KiB.
+/// A Bloom filter that is being filled. Takes a quarter of the filter beside it, at most 8 MiB.
 #[derive(Debug)]
 pub struct FilterBuilder {
     filter: BloomFilter,
     /// A position's stretch is what is left of it behind so many bits.
     shift: u32,
-    /// By stretch, [`TOGETHER`] places each, and how many of them are in use. None of a small filter.
-    waiting: Vec<[u32; TOGETHER]>,
+    /// Places for the positions of one stretch.
+    together: usize,
+    /// By stretch, `together` places each, and how many of them are in use. None of a small filter.
+    waiting: Vec<u32>,
     counts: Vec<usize>,
 }
 
@@ -40,8 +51,11 @@ impl FilterBuilder {
             true => 0,
             false => usize::try_from(bits >> shift).unwrap_or(0).saturating_add(1),
         };
-        let waiting = vec![[0; TOGETHER]; stretches];
-        FilterBuilder { filter, shift, waiting, counts: vec![0; stretches] }
+        let lines = (1usize << (shift - 3)) / LINE;
+        let most = WAITING_BYTES_MAX / size_of::<u32>() / stretches.max(1);
+        let together = lines.saturating_mul(TOGETHER_PER_LINE).min(most);
+        let waiting = vec![0; stretches.saturating_mul(together.saturating_add(APART))];
+        FilterBuilder { filter, shift, together, waiting, counts: vec![0; stretches] }
     }
 
     /// Adds a key's hash.
@@ -54,32 +68,37 @@ impl FilterBuilder {
             let stretch = usize::try_from(position >> self.shift).unwrap_or(0);
             // The lower bits: fewer than 32.
             let place = u32::try_from(position & ((1u64 << self.shift).wrapping_sub(1)));
-            if let (Some(count), Some(places)) =
-                (self.counts.get_mut(stretch), self.waiting.get_mut(stretch))
-                && let Some(next) = places.get_mut(*count)
+            let first = stretch.wrapping_mul(self.together.wrapping_add(APART));
+            if let Some(count) = self.counts.get_mut(stretch)
+                && let Some(next) = self.waiting.get_mut(first.wrapping_add(*count))
             {
                 *next = place.unwrap_or(0);
                 *count = count.wrapping_add(1);
-                if *count == TOGETHER {
-                    set(&mut self.filter, stretch, self.shift, places);
-                    *count = 0;
+                if *count == self.together {
+                    self.set_waiting(stretch);
                 }
             }
         }
     }
 
+    /// Sets what is gathered for a stretch.
+    #[inline(never)]
+    fn set_waiting(&mut self, stretch: usize) {
+        let first = stretch.wrapping_mul(self.together.wrapping_add(APART));
+        let Some(count) = self.counts.get_mut(stretch) else { return };
+        let places = self.waiting.get(first..first.wrapping_add(*count)).unwrap_or(&[]);
+        let start = (stretch as u64) << self.shift;
+        places.iter().for_each(|place| self.filter.set(start | u64::from(*place)));
+        *count = 0;
+    }
+
     /// The filter with all that was added.
     pub fn finish(mut self) -> BloomFilter {
-        for (stretch, (places, count)) in self.waiting.iter().zip(&self.counts).enumerate() {
-            set(&mut self.filter, stretch, self.shift, places.get(..*count).unwrap_or(&[]));
+        for stretch in 0..self.counts.len() {
+            self.set_waiting(stretch);
         }
         self.filter
     }
-}
-
-fn set(filter: &mut BloomFilter, stretch: usize, shift: u32, places: &[u32]) {
-    let start = (stretch as u64) << shift;
-    places.iter().for_each(|place| filter.set(start | u64::from(*place)));
 }
 
 #[cfg(test)]
@@ -95,8 +114,9 @@ mod tests {
                 let is_large = simple.memory_bytes() >= SMALL_BYTES;
                 assert_eq!(builder.counts.is_empty(), !is_large);
                 assert!(builder.counts.len() as u64 <= STRETCHES_MAX);
-                // More than are waited for in each stretch, and not a multiple of it.
-                for key in 0..if is_large { 20_011u64 } else { 500 } {
+                assert!(builder.waiting.len() * size_of::<u32>() <= WAITING_BYTES_MAX + (32 << 10));
+                // In most sizes more than are waited for in each stretch, and not a multiple of it.
+                for key in 0..if is_large { 200_011u64 } else { 500 } {
                     let hash = codec::hash_key(&key.to_be_bytes()).bloom;
                     simple.add(hash);
                     builder.add(hash);

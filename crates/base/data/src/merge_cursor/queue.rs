@@ -70,7 +70,11 @@ impl Queue {
     pub(super) fn moved(&mut self, to: Option<Token>) {
         let Some(source) = self.taken.pop() else { return };
         if let Some(token) = to {
-            let at = self.order.partition_point(|other| *other > (token, source));
+            // By tokens alone, which are compared without a branch that nobody could foretell.
+            let mut at = self.order.partition_point(|(other, _)| *other > token);
+            while self.order.get(at).is_some_and(|other| *other > (token, source)) {
+                at = at.wrapping_add(1);
+            }
             self.order.insert(at, (token, source));
         }
     }
@@ -78,9 +82,12 @@ impl Queue {
     /// The sources with the smallest token, ascending.
     #[inline]
     pub(super) fn next(&self, members: &mut SmallVec<[usize; 8]>) {
-        let Some((first, _)) = self.order.last() else { return };
-        let next = self.order.iter().rev().take_while(|(token, _)| token == first);
-        members.extend(next.map(|(_, source)| *source));
+        let mut next = self.order.iter().rev();
+        let Some((first, source)) = next.next() else { return };
+        members.push(*source);
+        for (_, source) in next.take_while(|(token, _)| token == first) {
+            members.push(*source);
+        }
     }
 
     /// What `next` named last was taken.
@@ -88,7 +95,7 @@ impl Queue {
     pub(super) fn took(&mut self, members: &[usize]) {
         if self.state == State::Known {
             self.order.truncate(self.order.len().saturating_sub(members.len()));
-            self.taken.extend_from_slice(members);
+            members.iter().for_each(|source| self.taken.push(*source));
         } else {
             self.state = State::Taken;
         }

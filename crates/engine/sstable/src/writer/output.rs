@@ -24,6 +24,8 @@ pub(super) struct Output {
     request_bytes: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
+    /// So much of `pending` is in the checksums.
+    summed: usize,
     /// Of an index: pages that are handed out as they are written.
     pub(super) warm: WarmPages,
 }
@@ -48,6 +50,7 @@ impl Output {
             request_bytes: WRITE_BYTES,
             written: 0,
             checksums,
+            summed: 0,
             warm,
         };
         output.make_room();
@@ -73,7 +76,15 @@ impl Output {
             self.front = room.as_ptr().align_offset(ALIGN).min(ALIGN);
             room.resize(self.front, 0);
         }
+        self.summed = self.front;
         self.pending = room;
+    }
+
+    /// Takes what is pending into the checksums, so that it is done while the bytes are in the processor's cache.
+    /// They must not be changed any more.
+    pub(super) fn sum_up(&mut self) {
+        self.checksums.update(self.pending.get(self.summed..).unwrap_or(&[]));
+        self.summed = self.pending.len();
     }
 
     /// Bytes that have come.
@@ -97,15 +108,16 @@ impl Output {
     }
 
     async fn write(&mut self, length: usize) -> Result<()> {
+        self.sum_up();
         let mut request = std::mem::take(&mut self.pending);
         let front = self.front;
         let end = request.len().min(front + length);
         let now = request.get(front..end).unwrap_or(&[]);
-        self.checksums.update(now);
         self.warm.written(self.written, now);
         let length = now.len() as u64;
         self.make_room();
         self.pending.extend_from_slice(request.get(end..).unwrap_or(&[]));
+        self.summed = self.pending.len();
         request.truncate(end);
         let buf = Buf::from_vec_at(request, front);
         let (buf, result) = self.file.write_at(buf, self.written).await;
