@@ -6,7 +6,12 @@
 //!
 //! What makes it quick, and lower levels good, is which places are compared. A match that is longer than the best one so
 //! far has all of its bytes, and the one behind it; so it is in the chain of each four of these bytes, and the chain
-//! that leads the farthest back leaves out most places that have other bytes.
+//! that leads the farthest back leaves out most places that have other bytes. Of a long match only the chains at its
+//! end are asked, and the one that was followed before: in runs of one value the others lead nowhere but to the place
+//! before, and the one that was good has the end of a run in it.
+//!
+//! The work of a block is bounded, whatever its bytes are: each byte pays for so many places, and what is saved is spent
+//! later in the block. Without credit a place takes the match that it has from the place before.
 //!
 //! Memory is kept from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
 //! Source: `lz4_Block_format.md` of LZ4; sizes are compared with those of `lz4hc.c` of LZ4 1.10.
@@ -35,6 +40,12 @@ const MATCH_COST: u32 = 3;
 const ENOUGH: usize = 4096;
 /// Chains of one match of which the one that leads the farthest is followed.
 const CHAINS_MAX: usize = 16;
+/// Places that may be looked at for each byte of a block, so that a shard does not stand still for long: text and rows
+/// take some ten at all levels, the bases of a genome 45; bytes that are 0 or 1 by chance took 700 without this bound, and
+/// tens of thousands where the 1 is rare.
+const PLACES_PER_BYTE: i64 = 128;
+/// Bytes of a match that are compared in the time of one place.
+const BYTES_PER_PLACE: usize = 16;
 
 /// Earlier places that are compared with one place. Levels are lz4-java's, 1 to 17, of which those from 12 on are the
 /// same. With these numbers all levels make blocks as small as liblz4's or smaller, of rows, text and programs.
@@ -65,10 +76,12 @@ struct Step {
 struct Match {
     length: usize,
     distance: usize,
+    /// Where in the block the four bytes are whose chain was followed last, within the match or before it.
+    followed: usize,
 }
 
 /// One byte short of a match.
-const NONE: Match = Match { length: MATCH_BYTES_MIN - 1, distance: 0 };
+const NONE: Match = Match { length: MATCH_BYTES_MIN - 1, distance: 0, followed: 0 };
 
 /// How far behind its begin the last four bytes of a match lie that is longer by one.
 fn last_four(length: usize) -> usize {
@@ -78,6 +91,8 @@ fn last_four(length: usize) -> usize {
 /// See the module's text.
 pub(crate) struct HighEncoder {
     attempts: u32,
+    /// Places that may be looked at now; below zero when the last match was longer than what was left.
+    credit: i64,
     /// By the hash of four bytes one more than the last place of the block that has them; 0: none has.
     heads: Box<[u32; SLOTS]>,
     /// By place, of which as many are known as there are distances, how far back the same hash was; 0: nowhere near.
@@ -86,6 +101,9 @@ pub(crate) struct HighEncoder {
     steps: Vec<Step>,
     /// Of the stretch by place: bytes that it and what follows it take.
     costs: Vec<u32>,
+    /// Places that were looked at, counted where it is done.
+    #[cfg(test)]
+    looked: std::cell::Cell<u64>,
 }
 
 impl HighEncoder {
@@ -93,10 +111,13 @@ impl HighEncoder {
     pub(crate) fn new(level: u8) -> HighEncoder {
         HighEncoder {
             attempts: attempts(level),
+            credit: 0,
             heads: Box::new([0; SLOTS]),
             distances: Vec::new(),
             steps: Vec::new(),
             costs: Vec::new(),
+            #[cfg(test)]
+            looked: std::cell::Cell::new(0),
         }
     }
 
@@ -104,6 +125,7 @@ impl HighEncoder {
     pub(crate) fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         out.reserve(bytes.len().wrapping_add(bytes.len() / 255).wrapping_add(16));
         self.heads.fill(0);
+        self.credit = 0;
         let places = bytes.len().min(PLACES).next_power_of_two();
         if self.distances.len() != places {
             self.distances.resize(places, 0);
@@ -140,6 +162,8 @@ impl HighEncoder {
     /// How far back the hash of a place was before; 0: nowhere near.
     #[inline(always)]
     fn distance(&self, place: usize) -> usize {
+        #[cfg(test)]
+        self.looked.update(|looked| looked + 1);
         let mask = self.distances.len().wrapping_sub(1);
         self.distances.get(place & mask).map_or(0, |distance| usize::from(*distance))
     }
@@ -158,6 +182,7 @@ impl HighEncoder {
                 true => Match { length: found.length.wrapping_sub(1), ..found },
                 false => NONE,
             };
+            self.credit = self.credit.saturating_add(PLACES_PER_BYTE);
             found = self.longest(bytes, at, limit, found);
             if found.distance > 0
                 && let Some(step) = self.steps.get_mut(at.wrapping_sub(start))
@@ -170,16 +195,21 @@ impl HighEncoder {
 
     /// The longest match of a place, ending at `limit` at the latest, if there is a longer one than `best`, else that.
     #[inline]
-    fn longest(&self, bytes: &[u8], at: usize, limit: usize, mut best: Match) -> Match {
-        if best.length >= ENOUGH || at.wrapping_add(best.length) >= limit {
+    fn longest(&mut self, bytes: &[u8], at: usize, limit: usize, mut best: Match) -> Match {
+        if best.length >= ENOUGH || at.wrapping_add(best.length) >= limit || self.credit <= 0 {
             return best;
         }
         let four = four_at(bytes, at);
-        let (mut place, mut behind) = match self.farthest(at, last_four(best.length)) {
-            Some((_, behind)) => (at, behind),
-            None => return best,
-        };
+        let last = last_four(best.length);
+        let followed = best.followed.wrapping_sub(at);
+        let Some((_, mut behind)) = self.farthest(at, last, followed) else { return best };
+        let mut place = at;
+        best.followed = at.wrapping_add(behind);
         for _ in 0..self.attempts {
+            if self.credit <= 0 {
+                break;
+            }
+            self.credit = self.credit.wrapping_sub(1);
             let distance = self.distance(place.wrapping_add(behind));
             let Some(earlier) = place.checked_sub(distance).filter(|_| distance > 0) else { break };
             place = earlier;
@@ -192,37 +222,50 @@ impl HighEncoder {
             {
                 continue;
             }
-            let length = count_equal(bytes, at, place, limit);
+            let length = self.compare(bytes, at, place, limit);
             if length > best.length {
-                best = Match { length, distance: at.wrapping_sub(place) };
+                best = Match { length, distance: at.wrapping_sub(place), ..best };
                 if length >= ENOUGH || at.wrapping_add(length) >= limit {
                     break;
                 }
-                let Some(chain) = self.chain(at, place, length) else { break };
+                let Some(chain) = self.chain(at, place, best) else { break };
                 (place, behind) = chain;
+                best.followed = at.wrapping_add(behind);
             }
         }
         best
     }
 
-    /// Behind a match of so many bytes at `place`: the chain that leads the farthest to longer ones, from where and by
+    /// How many bytes are equal, which is paid for with the chains that are asked behind it.
+    #[inline]
+    fn compare(&mut self, bytes: &[u8], at: usize, place: usize, limit: usize) -> usize {
+        let length = count_equal(bytes, at, place, limit);
+        #[cfg(test)]
+        self.looked.update(|looked| looked + (length / BYTES_PER_PLACE) as u64);
+        let work = CHAINS_MAX.wrapping_add(2).wrapping_add(length / BYTES_PER_PLACE);
+        self.credit = self.credit.wrapping_sub(i64::try_from(work).unwrap_or(i64::MAX));
+        length
+    }
+
+    /// Behind the match at `place`: the chain that leads the farthest to longer ones, from where and by
     /// the bytes how far behind it. `None`: there is no longer one.
     #[inline]
-    fn chain(&self, at: usize, place: usize, length: usize) -> Option<(usize, usize)> {
-        let last = last_four(length);
+    fn chain(&self, at: usize, place: usize, best: Match) -> Option<(usize, usize)> {
+        let last = last_four(best.length);
         let distance = self.distance(at.wrapping_add(last));
         let by_next = at.checked_sub(distance).filter(|_| distance > 0)?;
-        let (distance, behind) = self.farthest(place, last.wrapping_sub(1))?;
+        let followed = best.followed.wrapping_sub(at);
+        let (distance, behind) = self.farthest(place, last.wrapping_sub(1), followed)?;
         match by_next < place.checked_sub(distance)? {
             true => Some((at, last)),
             false => Some((place, behind)),
         }
     }
 
-    /// Of the chains by the bytes up to so far behind a place the one that leads the farthest: how far, and by which.
-    /// `None`: one of them leads nowhere.
+    /// Of the chains by the bytes up to `last` behind a place, the last few and the one that was `followed`, the one
+    /// that leads the farthest: how far, and by which. `None`: one of them leads nowhere.
     #[inline]
-    fn farthest(&self, place: usize, last: usize) -> Option<(usize, usize)> {
+    fn farthest(&self, place: usize, last: usize, followed: usize) -> Option<(usize, usize)> {
         let mut found = (0, 0);
         for behind in (0..=last).rev().take(CHAINS_MAX) {
             let distance = self.distance(place.wrapping_add(behind));
@@ -231,6 +274,16 @@ impl HighEncoder {
             }
             if distance > found.0 {
                 found = (distance, behind);
+            }
+        }
+        // Else it is one of the last few, or lies before the place.
+        if followed.saturating_add(CHAINS_MAX) <= last {
+            let distance = self.distance(place.wrapping_add(followed));
+            if distance == 0 {
+                return None;
+            }
+            if distance > found.0 {
+                found = (distance, followed);
             }
         }
         Some(found)
@@ -371,6 +424,62 @@ mod tests {
                 let size = check(&mut HighEncoder::new(level), &bytes);
                 assert!(size <= limit, "{size} bytes, limit {limit}, level {level}");
             }
+        }
+    }
+
+    /// Runs of zeros of up to so many, with another byte of `values` behind each.
+    fn runs(length: usize, zeros_max: usize, values: usize) -> Vec<u8> {
+        let (mut draw, mut bytes) = (drawing(zeros_max as u64), Vec::new());
+        while bytes.len() < length {
+            let zeros = 1 + draw(zeros_max);
+            bytes.resize(bytes.len() + zeros, 0);
+            bytes.push(1 + draw(values) as u8);
+        }
+        bytes.truncate(length);
+        bytes
+    }
+
+    #[test]
+    fn looks_at_a_bounded_number_of_places_whatever_the_bytes_are() {
+        let mut draw = drawing(9);
+        let mut chance = |of: usize| (0..70_000).map(|_| u8::from(draw(of) == 0)).collect();
+        let blocks: [Vec<u8>; 7] = [
+            vec![0; 70_000],
+            runs(70_000, 60, 255),
+            runs(70_000, 2000, 1),
+            chance(2),
+            chance(100),
+            chance(1000),
+            noise(70_000, 8),
+        ];
+        for (number, block) in blocks.iter().enumerate() {
+            for (level, length) in
+                [(3, 16_384), (9, 16_384), (17, 4096), (17, 16_384), (17, 70_000)]
+            {
+                let mut encoder = HighEncoder::new(level);
+                check(&mut encoder, &block[..length]);
+                // Chains are asked at each place before anything is paid for, and the last match may be too long.
+                let per_byte = PLACES_PER_BYTE as u64 + CHAINS_MAX as u64 + 1;
+                let last = STRETCH_BYTES / BYTES_PER_PLACE + CHAINS_MAX + 2;
+                let (looked, limit) =
+                    (encoder.looked.get(), per_byte * length as u64 + last as u64);
+                assert!(looked <= limit, "{looked} of {limit}: block {number}, level {level}");
+            }
+        }
+    }
+
+    #[test]
+    fn runs_take_few_places_and_become_no_larger_than_by_the_reference_implementation() {
+        let block = runs(16_384, 60, 255);
+        // Level, what liblz4 1.9.4 makes of them, places for each byte.
+        for (level, size_max, looked_max) in
+            [(3, 2207, 16), (6, 2111, 24), (9, 1997, 30), (12, 1955, 80)]
+        {
+            let mut encoder = HighEncoder::new(level);
+            let size = check(&mut encoder, &block);
+            let looked = encoder.looked.get() / block.len() as u64;
+            assert!(size <= size_max, "{size} bytes, level {level}");
+            assert!(looked <= looked_max, "{looked} places for each byte, level {level}");
         }
     }
 
