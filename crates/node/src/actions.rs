@@ -299,8 +299,6 @@ impl ShardActions for Actions {
             // Not negative, and far below the limit.
             backlog_bytes_per_second: backlog.bytes_per_second as u64,
             share: backlog.share,
-            rate_15_minutes: Some(backlog.ended_15_minutes),
-            rate_mean: Some(backlog.ended_mean),
             concurrent: self.store.concurrent_compactors(),
             bytes_compacted,
             compressed_bytes_compacted,

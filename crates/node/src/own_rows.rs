@@ -47,12 +47,18 @@ pub(crate) struct OwnRows {
 }
 
 impl OwnRows {
-    /// Writes a row for every compaction that this shard's store finishes.
+    /// Counts the compactions that this shard's store finishes, and writes a row for each.
     pub(crate) fn record_compactions(&self, store: &Store) {
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
         let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
         let uuids = UuidSource::new(rt.random_u64());
+        let finished = rt.telemetry().counter(
+            "compactions_finished_total",
+            "compactions finished, also of tables that are not there any more",
+            &[],
+        );
         store.on_compacted(move |record| {
+            finished.add(1);
             // Its own compaction would be the cause of the next one.
             if record.keyspace == "system" && record.name == "compaction_history" {
                 return;

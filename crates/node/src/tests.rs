@@ -118,6 +118,9 @@ fn a_node_writes_estimates_at_start_and_a_row_for_each_compaction() {
             let history = lines(&rt, &store, ("system", "compaction_history"), &columns).await;
             let [row] = history.as_slice() else { panic!("{history:?}") };
             assert!(row.ends_with(" system_schema tables 1"), "{row}");
+            let telemetry = rt.telemetry().snapshot();
+            let finished = telemetry.find("compactions_finished_total").map(|m| &m.value);
+            assert_eq!(finished, Some(&telemetry::Value::Counter(1)));
         })
     });
 }

@@ -305,7 +305,8 @@ pub struct CompactionReport {
     pub bytes_compacted: u64,
     /// The same as they are on disk.
     pub compressed_bytes_compacted: u64,
-    /// Finished per second: average of the last 15 minutes, and since start; `None`: not measured.
+    /// Finished per second: weighted average of the last 15 minutes, and since the API is served; of the
+    /// node, so that a shard's has `None`.
     pub rate_15_minutes: Option<f64>,
     /// See `rate_15_minutes`.
     pub rate_mean: Option<f64>,
@@ -322,7 +323,7 @@ pub struct CompactionReport {
 }
 
 impl CompactionReport {
-    /// Adds another shard's.
+    /// Adds another shard's; rates stay as they are.
     pub fn merge(&mut self, other: CompactionReport) {
         self.concurrent += other.concurrent;
         for pending in other.pending {
@@ -341,12 +342,6 @@ impl CompactionReport {
         self.backlog_bytes += other.backlog_bytes;
         self.backlog_bytes_per_second += other.backlog_bytes_per_second;
         self.share = self.share.max(other.share);
-        let sum = |a: Option<f64>, b: Option<f64>| match (a, b) {
-            (Some(a), Some(b)) => Some(a + b),
-            (a, b) => a.or(b),
-        };
-        self.rate_15_minutes = sum(self.rate_15_minutes, other.rate_15_minutes);
-        self.rate_mean = sum(self.rate_mean, other.rate_mean);
         self.running.extend(other.running);
     }
 }

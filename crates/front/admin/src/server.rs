@@ -382,7 +382,12 @@ impl Api {
                 all.merge(*report);
             }
         }
-        Ok(all)
+        let (rate_15_minutes, rate_mean) = self.rates.of_compactions();
+        Ok(CompactionReport {
+            rate_15_minutes: Some(rate_15_minutes),
+            rate_mean: Some(rate_mean),
+            ..all
+        })
     }
 
     async fn latencies(&self) -> Answer<CoordinatorReport> {

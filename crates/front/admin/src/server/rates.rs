@@ -1,5 +1,5 @@
-//! How often things happen: the averages of the last 1, 5 and 15 minutes that ScyllaDB's paths tell,
-//! worked out of the counters of all shards, which are looked at every five seconds.
+//! How often things happen: the averages of the last 1, 5 and 15 minutes that ScyllaDB's paths and
+//! `compactionstats` tell, worked out of the counters of all shards, which are looked at every five seconds.
 //!
 //! Source: the exponentially weighted averages of the Java library Metrics, which Cassandra uses.
 
@@ -18,8 +18,11 @@ const TICK: Duration = Duration::from_secs(5);
 /// The averages, in minutes.
 const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
 
+/// Finished compactions, which no path has a name for.
+const COMPACTIONS: &str = "compactions";
 /// What is followed: names of ScyllaDB's, the counter, and the value of its label `code`, if it has one.
-const FOLLOWED: [(&str, &str, Option<&str>); 3] = [
+const FOLLOWED: [(&str, &str, Option<&str>); 4] = [
+    (COMPACTIONS, "compactions_finished_total", None),
     ("write/timeouts", "coordinator_write_timeouts_total", None),
     ("write/unavailables", "coordinator_write_unavailables_total", None),
     // Those of ranges of partitions among them: errors of clients are counted by their code only.
@@ -75,12 +78,28 @@ impl Rates {
 
     /// How often it happened; `None`: nobody follows it. The count is that of the last look.
     pub(super) fn of(&self, name: &str) -> Option<Rate> {
+        self.of_at(name, Instant::now())
+    }
+
+    fn of_at(&self, name: &str, now: Instant) -> Option<Rate> {
         let is_followed = FOLLOWED.iter().any(|(known, _, _)| *known == name);
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let followed = all.get(name).cloned().unwrap_or_default();
-        let mean_rate = followed.count as f64 / self.began.elapsed().as_secs_f64().max(1.0);
+        let mean_rate = followed.count as f64 / (now - self.began).as_secs_f64().max(1.0);
         let (rates, count) = (followed.rates.unwrap_or_default(), followed.count);
         is_followed.then_some(Rate { rates, mean_rate, count })
+    }
+
+    /// Finished compactions per second: of the last 15 minutes, and since the start.
+    pub(super) fn of_compactions(&self) -> (f64, f64) {
+        self.of_compactions_at(Instant::now())
+    }
+
+    fn of_compactions_at(&self, now: Instant) -> (f64, f64) {
+        self.of_at(COMPACTIONS, now).map_or((0.0, 0.0), |rate| {
+            let [_, _, fifteen] = rate.rates;
+            (fifteen, rate.mean_rate)
+        })
     }
 
     /// Looks every five seconds, for ever.
@@ -150,6 +169,32 @@ mod tests {
         late.tick(50, 5.0);
         late.tick(50, 60.0);
         assert!((late.rates.unwrap()[0] - one).abs() < 1e-9);
+    }
+
+    #[test]
+    fn compactions_of_all_shards_have_the_rates_of_a_meter() {
+        let shards = [telemetry::Shard::new(), telemetry::Shard::new()];
+        let counters = shards.each_ref().map(|s| s.counter("compactions_finished_total", "x", &[]));
+        let rates = Rates::new();
+        let look = || {
+            let mut all = Snapshot::default();
+            shards.iter().for_each(|shard| all.merge(shard.snapshot()));
+            rates.look(&all, TICK);
+        };
+        let after = |seconds| rates.of_compactions_at(rates.began + Duration::from_secs(seconds));
+        assert_eq!(after(5), (0.0, 0.0));
+        counters[0].add(2);
+        counters[1].add(1);
+        look();
+        assert_eq!(after(5), (0.6, 0.6));
+        // What Cassandra's meters tell then; numbers of the library's own test.
+        for (minutes, expected) in [(1, 0.561_304_19), (2, 0.525_103_99)] {
+            (0..12).for_each(|_| look());
+            let seconds = 5 + minutes * 60;
+            let (fifteen, mean) = after(seconds);
+            assert!((fifteen - expected).abs() < 1e-7, "{minutes}: {fifteen}");
+            assert!((mean - 3.0 / seconds as f64).abs() < 1e-9, "{minutes}: {mean}");
+        }
     }
 
     #[test]

@@ -267,6 +267,15 @@ fn the_cluster_is_reported_for_all_shards_together() {
 }
 
 #[test]
+fn rates_of_compactions_are_the_nodes() {
+    let node = TestNode::start(answer);
+    let (status, body) = node.get("/api/v1/compactions");
+    let report: CompactionReport = serde_json::from_str(&body).unwrap();
+    assert_eq!((status, report.rate_15_minutes, report.rate_mean), (200, Some(0.0), Some(0.0)));
+    node.stop();
+}
+
+#[test]
 fn commands_for_the_cluster_reach_the_shards_that_they_are_for() {
     let node = TestNode::start(answer);
     let tell = |body: &str| node.json("POST", "/api/v1/cluster", body);
