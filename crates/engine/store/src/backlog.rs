@@ -27,8 +27,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const PREVIEWED_MAX: usize = 200;
 /// Weight of the latest second in the rate: half of it is from the last seven seconds.
 const RATE_WEIGHT: f64 = 0.1;
-/// Weight of a second in an average over 15 minutes.
-const WEIGHT_15_MINUTES: f64 = 1.0 / 900.0;
 
 /// How far compaction is behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,10 +38,6 @@ pub struct Backlog {
     pub bytes_per_second: f64,
     /// Share of the processor, of 1000 that statements have.
     pub share: u32,
-    /// Compactions that ended per second: mean of about 15 minutes, and since the store was opened.
-    pub ended_15_minutes: f64,
-    /// See `ended_15_minutes`.
-    pub ended_mean: f64,
 }
 
 /// Of what a table's debt was reckoned.
@@ -78,7 +72,6 @@ pub(crate) struct Control {
 struct Look {
     at: Option<Instant>,
     read: u64,
-    ended: u64,
     /// Reads of partitions, and SSTables that they looked into.
     reads: u64,
     sstables: u64,
@@ -117,7 +110,6 @@ impl Store {
         let now = Look {
             at: Some(self.inner.rt.now()),
             read: control.read_by_ended.get().wrapping_add(read_by_running),
-            ended: tables.iter().map(|t| t.counters.compactions.get()).sum(),
             reads: tables.iter().map(|t| t.counters.partition_reads.get()).sum(),
             sstables: tables.iter().map(|t| t.counters.sstables_read.get()).sum(),
         };
@@ -138,11 +130,6 @@ impl Store {
                 let weight = (RATE_WEIGHT * passed).min(1.0);
                 backlog.bytes_per_second += (read - backlog.bytes_per_second) * weight;
             }
-            let ended = more(now.ended, last.ended) / passed;
-            let weight = (WEIGHT_15_MINUTES * passed).min(1.0);
-            backlog.ended_15_minutes += (ended - backlog.ended_15_minutes) * weight;
-            let since_open = now.at.map_or(0.0, |at| at.since(self.inner.opened).as_secs_f64());
-            backlog.ended_mean = now.ended as f64 / since_open.max(1.0);
         }
         let reads = now.reads.saturating_sub(last.reads);
         let debt = Debt {

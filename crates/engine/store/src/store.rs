@@ -69,7 +69,6 @@ pub(crate) struct Inner {
     pub(crate) compacted_last: Cell<Option<TableId>>,
     /// How far compaction is behind.
     pub(crate) control: Control,
-    pub(crate) opened: Instant,
     /// Bytes per second of compactions; 0 is no limit.
     pub(crate) compaction_rate: Cell<u64>,
     /// What is told of as large.
@@ -158,7 +157,6 @@ impl Store {
         let inner = Inner {
             compaction_rate: Cell::new(options.compaction_bytes_per_second),
             control: Control::default(),
-            opened: rt.now(),
             large: Large::new(&rt.telemetry()),
             backups: Cell::new(options.incremental_backups),
             gate: rt.gate("store"),

@@ -20,8 +20,8 @@ const LINE: usize = 64;
 /// Positions that are gathered for each line of a stretch before they are set: each line is waited for once for so
 /// many. They take a quarter of the filter.
 const TOGETHER_PER_LINE: usize = 4;
-/// Most bytes of positions that are gathered.
-const WAITING_BYTES_MAX: usize = 8 << 20;
+/// Most positions that are gathered: 8 MiB.
+const WAITING_MAX: usize = (8 << 20) / size_of::<u32>();
 /// Between the places of one stretch and those of the next, or the places where something is noted next would all
 /// be in the same few sets of a cache.
 const APART: usize = LINE / size_of::<u32>();
@@ -51,8 +51,8 @@ impl FilterBuilder {
             true => 0,
             false => usize::try_from(bits >> shift).unwrap_or(0).saturating_add(1),
         };
-        let lines = (1usize << (shift - 3)) / LINE;
-        let most = WAITING_BYTES_MAX / size_of::<u32>() / stretches.max(1);
+        let lines = 1usize.checked_shl(shift).unwrap_or(usize::MAX) / (8 * LINE);
+        let most = WAITING_MAX.checked_div(stretches).unwrap_or(0);
         let together = lines.saturating_mul(TOGETHER_PER_LINE).min(most);
         let waiting = vec![0; stretches.saturating_mul(together.saturating_add(APART))];
         FilterBuilder { filter, shift, together, waiting, counts: vec![0; stretches] }
@@ -114,7 +114,7 @@ mod tests {
                 let is_large = simple.memory_bytes() >= SMALL_BYTES;
                 assert_eq!(builder.counts.is_empty(), !is_large);
                 assert!(builder.counts.len() as u64 <= STRETCHES_MAX);
-                assert!(builder.waiting.len() * size_of::<u32>() <= WAITING_BYTES_MAX + (32 << 10));
+                assert!(builder.waiting.len() <= WAITING_MAX + 64 * APART);
                 // In most sizes more than are waited for in each stretch, and not a multiple of it.
                 for key in 0..if is_large { 200_011u64 } else { 500 } {
                     let hash = codec::hash_key(&key.to_be_bytes()).bloom;

@@ -58,7 +58,6 @@ fn the_share_follows_what_is_due_and_goes_back_when_it_is_done() {
         seconds(&rt, 60).await;
         let done = store.backlog();
         assert_eq!((done.bytes, done.share, rt.share(Group::Compaction)), (0, 100, 100));
-        assert!(done.ended_mean > 0.0 && done.ended_15_minutes > 0.0, "{done:?}");
         store.stop().await;
     });
 }
