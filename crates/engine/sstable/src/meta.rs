@@ -271,7 +271,7 @@ impl SstableMeta {
             statistics: of.statistics,
             schema,
             comparator,
-            index: IndexKind::Summary(summary.finish()),
+            index: IndexKind::Summary(summary.finish(&[])),
             filter: None,
             compression: None,
             checksums: of.checksums,

@@ -37,6 +37,14 @@ pub fn partition_token(token: Token, out: &mut Vec<u8>) {
     put_token(token, out);
 }
 
+/// How many bytes the forms of two tokens begin with alike: reckoned, as forms that were just made would be waited
+/// for.
+#[inline]
+pub fn shared_of_tokens(a: Token, b: Token) -> usize {
+    let alike = usize::try_from((a.0 ^ b.0).leading_zeros() / 8).unwrap_or(0);
+    alike.saturating_add(1)
+}
+
 /// Appends the place before or after all keys of a token.
 pub fn token_bound(token: Token, after: bool, out: &mut Vec<u8>) {
     put_token(token, out);
@@ -347,6 +355,24 @@ mod tests {
         let mut out = Vec::new();
         assert_eq!(put_value(ty, value, 0, &mut out), Some(true));
         out.iter().map(|b| format!("{b:02X}")).collect()
+    }
+
+    #[test]
+    fn forms_of_tokens_begin_alike_as_far_as_it_is_reckoned() {
+        let form = |token| {
+            let mut out = Vec::new();
+            partition_token(token, &mut out);
+            out
+        };
+        let near =
+            (0..64).flat_map(|bit| [1i64 << bit, !(1 << bit), (1i64 << bit).wrapping_sub(1)]);
+        let tokens: Vec<Token> = near.chain([0, -1, i64::MIN, i64::MAX]).map(Token).collect();
+        for a in &tokens {
+            for b in tokens.iter().filter(|b| *b != a) {
+                let alike = crate::trie_write::shared(&form(*a), &form(*b));
+                assert_eq!(shared_of_tokens(*a, *b), alike, "{a:?} {b:?}");
+            }
+        }
     }
 
     #[test]

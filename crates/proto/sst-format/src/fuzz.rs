@@ -484,7 +484,7 @@ mod tests {
         let mut summary = SummaryBuilder::new(1);
         summary.add(b"", 0);
         summary.add(b"k", 9);
-        mutate(&[summary.finish().encode().unwrap()], fuzz_summary);
+        mutate(&[summary.finish(b"k").encode().unwrap()], fuzz_summary);
         mutate(&[BloomFilter::with_capacity(10, 0.01).encode(Version::Nb)], fuzz_filter);
         let info = CompressionInfo {
             algorithm: Some(codec::Algorithm::Zstd),

@@ -223,8 +223,6 @@ impl SummaryBuilder {
         if self.keys == 0 {
             self.summary.first = key.to_vec();
         }
-        self.summary.last.clear();
-        self.summary.last.extend_from_slice(key);
         self.keys = self.keys.saturating_add(1);
     }
 
@@ -233,8 +231,9 @@ impl SummaryBuilder {
         self.keys
     }
 
-    /// The finished summary.
-    pub fn finish(mut self) -> Summary {
+    /// The finished summary. `last` is the last key; empty when there is none.
+    pub fn finish(mut self, last: &[u8]) -> Summary {
+        self.summary.last = last.to_vec();
         let full = self.keys.div_ceil(u64::from(self.summary.min_index_interval));
         self.summary.full_size = u32::try_from(full).unwrap_or(u32::MAX);
         self.summary
@@ -258,7 +257,7 @@ mod tests {
         for (i, key) in keys.iter().enumerate() {
             builder.add(key, i as u64 * 10);
         }
-        let summary = builder.finish();
+        let summary = builder.finish(&keys[999]);
         let back = Summary::decode(&summary.encode().unwrap(), Partitioner::Murmur3).unwrap();
         assert_eq!(back, summary);
         assert_eq!(back.len(), 8);
@@ -276,7 +275,7 @@ mod tests {
     fn offsets_are_little_endian_and_count_from_their_own_start() {
         let mut builder = SummaryBuilder::new(128);
         builder.add(b"k", 0);
-        let bytes = builder.finish().encode().unwrap();
+        let bytes = builder.finish(b"k").encode().unwrap();
         assert_eq!(
             bytes,
             [

@@ -104,7 +104,7 @@ pub(super) async fn open(
     } else if missing(&components, Component::Summary) {
         let mut summary = SummaryBuilder::new(128);
         summary.add(&[], 0);
-        let bytes = summary.finish().encode().map_err(failed)?;
+        let bytes = summary.finish(&[]).encode().map_err(failed)?;
         components.small.push((Component::Summary, bytes));
     }
     let meta = match SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components) {

@@ -50,7 +50,8 @@ impl SstableWriter {
         let filter = std::mem::replace(&mut self.filter, none).finish();
         let data_length = self.data_length;
         let partitions = self.partitions();
-        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1)).finish();
+        let summary = std::mem::replace(&mut self.summary, SummaryBuilder::new(1));
+        let summary = summary.finish(&self.partition.key);
         if let Some(tries) = &mut self.tries {
             let index_at = self.index.length();
             let done = tries.finish(&summary.first, &summary.last, &mut self.index);

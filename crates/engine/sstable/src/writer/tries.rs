@@ -7,6 +7,7 @@ use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::partitions::{Footer, RowBlock, RowsEntry, Target, encode_block, encode_target};
 use sst_format::trie_write::{Payload, TrieWriter, shared};
 use sst_format::{FormatError, IndexInfo, Version};
+use stdx::Token;
 use types::CqlType;
 
 use super::output::Output;
@@ -30,6 +31,7 @@ pub(super) struct TrieIndex {
     /// and its form, at least the token's part.
     waiting: Option<Payload>,
     waiting_key: Vec<u8>,
+    waiting_token: Token,
     waiting_form: Vec<u8>,
     needed: usize,
     /// Form of the key at hand; reused.
@@ -61,6 +63,7 @@ impl TrieIndex {
             partitions: TrieWriter::default(),
             waiting: None,
             waiting_key: Vec::new(),
+            waiting_token: Token::MIN,
             waiting_form: Vec::new(),
             needed: 0,
             form: Vec::new(),
@@ -161,23 +164,26 @@ impl TrieIndex {
         let hash = facts.hash;
         let [.., low] = hash.bloom.base.to_be_bytes();
         self.form.clear();
-        byte_order::partition_token(hash.token, &mut self.form);
         // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
-        let mut differs = 0;
-        if self.waiting.is_some() {
-            if self.waiting_form.starts_with(&self.form) {
-                self.form.clear();
+        let differs = match self.waiting.is_some() {
+            true if self.waiting_token == hash.token => {
                 byte_order::partition_key(hash.token, facts.key, &mut self.form);
                 self.waiting_form.clear();
                 byte_order::partition_key(hash.token, &self.waiting_key, &mut self.waiting_form);
+                shared(&self.waiting_form, &self.form) + 1
             }
-            differs = shared(&self.waiting_form, &self.form) + 1;
-        }
+            is_second => {
+                byte_order::partition_token(hash.token, &mut self.form);
+                let alike = byte_order::shared_of_tokens(self.waiting_token, hash.token);
+                if is_second { alike + 1 } else { 0 }
+            }
+        };
         self.add_waiting(differs, index);
         self.needed = differs;
         self.waiting = Some(encode_target(low, target));
         self.waiting_key.clear();
         self.waiting_key.extend_from_slice(facts.key);
+        self.waiting_token = hash.token;
         std::mem::swap(&mut self.waiting_form, &mut self.form);
         Ok(())
     }
