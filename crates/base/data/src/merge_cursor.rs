@@ -395,10 +395,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 match lane.cursor.advance()? {
                     Advance::Item => {}
                     Advance::End => break,
-                    Advance::NeedBlock(request) => {
-                        let source = u32::try_from(index).unwrap_or(u32::MAX);
-                        return Ok(Advance::NeedBlock(BlockRequest { source, ..request }));
-                    }
+                    Advance::NeedBlock(request) => return Ok(needed(index, request)),
                 }
             }
             lane.state = LaneState::Ready;
@@ -670,6 +667,12 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     }
 }
 
+/// What a source asks for, as the merge asks for it.
+fn needed(index: usize, request: BlockRequest) -> Advance {
+    let source = u32::try_from(index).unwrap_or(u32::MAX);
+    Advance::NeedBlock(BlockRequest { source, ..request })
+}
+
 enum Position {
     Static,
     /// The first lane with the row; `alone`: the only one.
@@ -689,6 +692,16 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                 return self.advance_sole(index);
             }
         } else {
+            if let Some(index) = self.queue.to_move()
+                && let Some(lane) = self.lanes.get_mut(index)
+            {
+                match lane.cursor.advance()? {
+                    Advance::Item => lane.stands(),
+                    Advance::End => lane.state = LaneState::Done,
+                    // What the others are at is still known when it has come.
+                    Advance::NeedBlock(request) => return Ok(needed(index, request)),
+                }
+            }
             self.queue.forget();
         }
         loop {
@@ -700,10 +713,7 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
                     Advance::Item if self.in_partition => lane.state = LaneState::Ready,
                     Advance::Item => lane.stands(),
                     Advance::End => lane.state = LaneState::Done,
-                    Advance::NeedBlock(request) => {
-                        let source = u32::try_from(index).unwrap_or(u32::MAX);
-                        return Ok(Advance::NeedBlock(BlockRequest { source, ..request }));
-                    }
+                    Advance::NeedBlock(request) => return Ok(needed(index, request)),
                 }
             }
             if self.in_partition {

@@ -18,7 +18,7 @@ pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
 /// Bytes of the next block that are copied behind what is left of one: most rows that span blocks
 /// have their end there. If not, the same block is asked for again, and more of it copied.
-const SPILL_BYTES: usize = 512;
+pub(crate) const SPILL_BYTES: usize = 512;
 
 /// Verified, uncompressed bytes of one block.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
 //! the row, or the row hides all other versions whole.
 
-use data::{Advance, Item};
+use data::{Advance, BlockRequest, Item};
 use smallvec::SmallVec;
 use sst_format::{RawRow, RowCopier, UsualRow};
 use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
@@ -26,6 +26,15 @@ use crate::warm::Warmth;
 /// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
 /// rates are kept evenly, and of small tables too.
 const PACE_BYTES: u64 = 256 * 1024;
+
+/// What became of the next partition.
+enum Taken {
+    Copied,
+    /// It is for the merge.
+    No,
+    /// It goes on in that block.
+    Needs(BlockRequest),
+}
 
 /// For each input what finds rows of it that can be copied.
 pub(crate) struct Copiers {
@@ -48,7 +57,8 @@ impl Copiers {
     }
 
     /// Copies partitions of one row that follow in the merge, of several versions the newest, as far as they are
-    /// in memory: how many. Most tables have no others, and what can be left out of the merge for them counts.
+    /// in memory: how many, and the block in which the next one goes on, if it is one. Most tables have no others,
+    /// and what can be left out of the merge for them counts.
     ///
     /// # Errors
     /// As the merge's `advance`; `Invalid`: what cannot be written.
@@ -57,18 +67,24 @@ impl Copiers {
         merge: &mut impl Merging,
         outputs: &mut Outputs<'_>,
         (warmth, counts): (&mut Warmth, &mut MergeCounts),
-    ) -> Result<usize, StoreError> {
-        let mut taken = 0;
-        while taken < ITEMS_PER_LOOK
-            && !outputs.is_full()
-            && self.take_partition(merge, outputs, warmth)?
-        {
-            counts.add(self.members.len());
-            taken += 1;
+    ) -> Result<(usize, Option<BlockRequest>), StoreError> {
+        let (mut taken, mut needs) = (0, None);
+        while taken < ITEMS_PER_LOOK && !outputs.is_full() {
+            match self.take_partition(merge, outputs, warmth)? {
+                Taken::Copied => {
+                    counts.add(self.members.len());
+                    taken += 1;
+                }
+                Taken::No => break,
+                Taken::Needs(request) => {
+                    needs = Some(request);
+                    break;
+                }
+            }
         }
         #[cfg(test)]
         PARTITIONS.set(PARTITIONS.get() + taken as u64);
-        Ok(taken)
+        Ok((taken, needs))
     }
 
     #[inline]
@@ -77,35 +93,38 @@ impl Copiers {
         merge: &mut impl Merging,
         outputs: &mut Outputs<'_>,
         warmth: &mut Warmth,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Taken, StoreError> {
         if !merge.next_members(&mut self.members)? {
-            return Ok(false);
+            return Ok(Taken::No);
         }
         self.lengths.clear();
         let mut newest: Option<(&FileSource, &RowCopier, RawRow<'_>)> = None;
         for index in &self.members {
             let source = merge.input(*index).and_then(Source::file);
             let copier = self.of.get(*index).and_then(Option::as_ref);
-            let (Some(copier), Some(source)) = (copier, source) else { return Ok(false) };
+            let (Some(copier), Some(source)) = (copier, source) else { return Ok(Taken::No) };
             let bytes = source.raw_rows().unwrap_or(&[]);
-            let Some(row) = copier.row_inline(bytes) else { return Ok(false) };
+            let Some(row) = copier.row_inline(bytes) else { return Ok(rest_of(*index, source)) };
             let behind = bytes.get(row.length..).unwrap_or(&[]);
+            if !sst_format::row::is_partition_end(behind) {
+                return Ok(rest_of(*index, source));
+            }
             let before = newest.as_ref().map(|(.., before)| before.timestamp());
             // Of versions of one time values decide.
-            if !sst_format::row::is_partition_end(behind) || before == Some(row.timestamp()) {
-                return Ok(false);
+            if before == Some(row.timestamp()) {
+                return Ok(Taken::No);
             }
             self.lengths.push(row.length + 1);
             if before.is_none_or(|before| before < row.timestamp()) {
                 newest = Some((source, copier, row));
             }
         }
-        let Some((source, copier, row)) = newest else { return Ok(false) };
-        let Some((hash, key)) = source.partition_key() else { return Ok(false) };
+        let Some((source, copier, row)) = newest else { return Ok(Taken::No) };
+        let Some((hash, key)) = source.partition_key() else { return Ok(Taken::No) };
         warmth.partition_of(&self.members);
         outputs.set_warm(warmth.is_warm());
         if !outputs.copy_partition((hash, key), copier, &row)? {
-            return Ok(false);
+            return Ok(Taken::No);
         }
         for (index, length) in self.members.iter().zip(&self.lengths) {
             if let Some(source) = merge.input_mut(*index).and_then(Source::file_mut) {
@@ -113,7 +132,7 @@ impl Copiers {
             }
         }
         merge.took_next(&self.members);
-        Ok(true)
+        Ok(Taken::Copied)
     }
 
     /// Copies rows that follow in the merge, as far as they are in memory: how many.
@@ -215,6 +234,19 @@ impl Copiers {
     }
 }
 
+/// A partition that is not wholly there, or is not to be copied.
+#[cold]
+fn rest_of(index: usize, source: &FileSource) -> Taken {
+    match (source.cursor.cut_off(), u32::try_from(index)) {
+        (Some(block), Ok(source)) => {
+            #[cfg(test)]
+            CUT_OFF.set(CUT_OFF.get() + 1);
+            Taken::Needs(BlockRequest { source, block })
+        }
+        _ => Taken::No,
+    }
+}
+
 impl Store {
     /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
     pub(crate) async fn write_merged<M: Merging>(
@@ -238,13 +270,14 @@ impl Store {
                     self.inner.rt.yield_if_due().await;
                 }
             }
+            let mut needs = None;
             if !is_foreign {
                 let mut rows = 0;
                 if owned.is_none() {
                     let notes = (&mut warmth, &mut *counts);
-                    rows = copiers.take_partitions(&mut merge, outputs, notes)?;
+                    (rows, needs) = copiers.take_partitions(&mut merge, outputs, notes)?;
                 }
-                if rows == 0 {
+                if rows == 0 && needs.is_none() {
                     rows = copiers.take_rows(&mut merge, outputs)?;
                 }
                 if rows > 0 {
@@ -256,7 +289,11 @@ impl Store {
                 }
             }
             items += 1;
-            match merge.advance()? {
+            let advance = match needs {
+                Some(request) => Advance::NeedBlock(request),
+                None => merge.advance()?,
+            };
+            match advance {
                 Advance::End => return Ok(()),
                 Advance::NeedBlock(request) => {
                     let index = request.source as usize;
@@ -345,6 +382,8 @@ thread_local! {
     pub(crate) static RUN_ROWS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
     /// Partitions that were copied whole.
     pub(crate) static PARTITIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Blocks that were asked for because a partition was cut off.
+    pub(crate) static CUT_OFF: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Always, but in tests.

@@ -59,10 +59,10 @@ impl Queue {
         self.state = State::Known;
     }
 
-    /// A source that was taken and is to be moved on.
+    /// A source that was taken and is to be moved on, while the order is known.
     #[inline]
     pub(super) fn to_move(&self) -> Option<usize> {
-        self.taken.last().copied()
+        self.taken.last().copied().filter(|_| self.is_known())
     }
 
     /// It stands at a partition with that token, or (`None`) at its end.

@@ -4,7 +4,7 @@ use data::command::KeyRange;
 use sst_format::Component;
 
 use super::*;
-use crate::copying::{IS_ON, PARTITIONS, RUN_ROWS};
+use crate::copying::{CUT_OFF, IS_ON, PARTITIONS, RUN_ROWS};
 
 /// Without static columns, with or without a clustering column.
 fn table_of(has_clustering: bool, compaction: &[(&str, &str)]) -> Table {
@@ -92,8 +92,8 @@ async fn files_of(rt: &Rt, store: &Store) -> Files {
 }
 
 /// What flushes and a compaction write, what is read then, the rows that were copied of partitions with
-/// several inputs, and the partitions that were copied whole.
-fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 2]) {
+/// several inputs, the partitions that were copied whole, and those for which the next block was asked.
+fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();
     run(seed, move |rt| {
@@ -102,6 +102,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 2]) {
             IS_ON.set(is_on);
             RUN_ROWS.set(0);
             PARTITIONS.set(0);
+            CUT_OFF.set(0);
             let has_clustering = !seed.is_multiple_of(3);
             let cut: &[(&str, &str)] = match seed % 4 {
                 0 => &[("class", "UnifiedCompactionStrategy"), ("min_sstable_size", "0B")],
@@ -130,8 +131,8 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 2]) {
             store.read(&command, &mut rows).await.unwrap();
             IS_ON.set(true);
             store.stop().await;
-            *result.lock().unwrap() =
-                Some((flushed, compacted, rows.0, [RUN_ROWS.get(), PARTITIONS.get()]));
+            let counts = [RUN_ROWS.get(), PARTITIONS.get(), CUT_OFF.get()];
+            *result.lock().unwrap() = Some((flushed, compacted, rows.0, counts));
         }
     });
     found.lock().unwrap().take().unwrap()
@@ -159,7 +160,7 @@ impl RowSink for Rows {
 
 #[test]
 fn what_is_copied_is_byte_for_byte_what_merging_gives() {
-    let (mut run_rows, mut partitions) = (0, 0);
+    let (mut run_rows, mut partitions, mut cut_off) = (0, 0, 0);
     for seed in 0..36 {
         let (merged, copied) = (outcome(seed, false), outcome(seed, true));
         assert!(merged.0.len() > 20 && merged.2.len() > 20, "seed {seed}");
@@ -170,10 +171,12 @@ fn what_is_copied_is_byte_for_byte_what_merging_gives() {
             }
         }
         assert_eq!(merged.2, copied.2, "seed {seed}");
-        assert_eq!(merged.3, [0, 0], "seed {seed}");
+        assert_eq!(merged.3, [0, 0, 0], "seed {seed}");
         run_rows += copied.3[0];
         partitions += copied.3[1];
+        cut_off += copied.3[2];
     }
     assert!(run_rows > 1_000, "{run_rows} rows in runs");
     assert!(partitions > 3_000, "{partitions} partitions");
+    assert!(cut_off > 20, "{cut_off} partitions that a block cut off");
 }
