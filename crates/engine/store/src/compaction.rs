@@ -45,9 +45,9 @@ const BEFORE_MAJOR_MAX: usize = 10_000;
 /// Most requests that a compaction makes at once for a file, each of 256 KiB. They go to the device together, and
 /// much of what they cost is paid once.
 const REQUESTS_TOGETHER_MAX: usize = 4;
-/// Requests of all files of a compaction, unless they are more than that: 8 MiB at least,
+/// Requests of all files of a compaction, unless there are more files than that: 8 MiB at least.
 const BUFFERS_MIN: usize = 32;
-/// and this part of what chunks may have of memory.
+/// Of what chunks may have of memory so small a part is for the requests of all compactions that may run at once.
 const BUFFERS_PART: usize = 8;
 
 /// A compaction under way, for `nodetool compactionstats`.
@@ -704,7 +704,9 @@ impl Store {
 
     /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
     pub(crate) fn requests_together(&self, files: usize) -> usize {
-        let part = self.inner.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
+        let all = self.inner.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
+        let together = usize::try_from(self.concurrent_compactors()).unwrap_or(usize::MAX);
+        let part = all / together.max(1);
         (part.max(BUFFERS_MIN) / files.max(1)).clamp(1, REQUESTS_TOGETHER_MAX)
     }
 

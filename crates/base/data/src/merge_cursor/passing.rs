@@ -1,6 +1,7 @@
 //! Leaving rows and markers out of what a reader sees, and telling of it now and then.
 
-use super::{Current, MergeCursor, Position};
+use super::inside::Position;
+use super::{Current, MergeCursor};
 use crate::clustering::BoundRef;
 use crate::cursor::{Cursor, Item};
 use crate::passed::place_between;

@@ -165,19 +165,18 @@ impl TrieIndex {
         let [.., low] = hash.bloom.base.to_be_bytes();
         self.form.clear();
         // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
-        let differs = match self.waiting.is_some() {
-            true if self.waiting_token == hash.token => {
-                byte_order::partition_key(hash.token, facts.key, &mut self.form);
-                self.waiting_form.clear();
-                byte_order::partition_key(hash.token, &self.waiting_key, &mut self.waiting_form);
-                shared(&self.waiting_form, &self.form) + 1
+        let mut differs = 0;
+        if self.waiting.is_some() && self.waiting_token == hash.token {
+            byte_order::partition_key(hash.token, facts.key, &mut self.form);
+            self.waiting_form.clear();
+            byte_order::partition_key(hash.token, &self.waiting_key, &mut self.waiting_form);
+            differs = shared(&self.waiting_form, &self.form) + 1;
+        } else {
+            byte_order::partition_token(hash.token, &mut self.form);
+            if self.waiting.is_some() {
+                differs = byte_order::shared_of_tokens(self.waiting_token, hash.token) + 1;
             }
-            is_second => {
-                byte_order::partition_token(hash.token, &mut self.form);
-                let alike = byte_order::shared_of_tokens(self.waiting_token, hash.token);
-                if is_second { alike + 1 } else { 0 }
-            }
-        };
+        }
         self.add_waiting(differs, index);
         self.needed = differs;
         self.waiting = Some(encode_target(low, target));
