@@ -8,7 +8,6 @@
 
 mod inside;
 mod passing;
-mod queue;
 mod runs;
 
 use std::cmp::Ordering;
@@ -23,7 +22,6 @@ use crate::merge::{Keep, Merged, Purge, merge_rows};
 use crate::row::RowRef;
 use crate::shape::TableShape;
 use passing::{LeftOut, PassedAt, Passing};
-use queue::Queue;
 
 /// Rows and markers that a reader's merge leaves out in one go.
 pub const PASSED_MAX: u32 = 128;
@@ -82,8 +80,6 @@ struct Lane<C> {
     open: DeletionTime,
     /// Of the partition that it is at the start of.
     token: Token,
-    /// It does not delete that partition.
-    is_live: bool,
 }
 
 impl<C: Cursor> Lane<C> {
@@ -91,8 +87,8 @@ impl<C: Cursor> Lane<C> {
     #[inline]
     fn stands(&mut self) {
         self.state = LaneState::Ready;
-        if let Item::Partition { token, deletion, .. } = self.cursor.item() {
-            (self.token, self.is_live) = (token, deletion.is_live());
+        if let Item::Partition { token, .. } = self.cursor.item() {
+            self.token = token;
         }
     }
 }
@@ -153,7 +149,6 @@ pub struct MergeCursor<'s, C> {
     /// The lane that alone had the last rows of the partition, and how many.
     winner: usize,
     wins: u32,
-    queue: Queue,
 }
 
 impl<'s, C: Cursor> MergeCursor<'s, C> {
@@ -173,7 +168,6 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 member: false,
                 open: DeletionTime::LIVE,
                 token: Token::MIN,
-                is_live: false,
             })
             .collect();
         let (keep, every) = match &mode {
@@ -210,7 +204,6 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             },
             winner: 0,
             wins: 0,
-            queue: Queue::new(),
         }
     }
 
@@ -463,18 +456,6 @@ impl<C: Cursor> Cursor for MergeCursor<'_, C> {
             if let Some(index) = self.sole {
                 return self.advance_sole(index);
             }
-        } else {
-            if let Some(index) = self.queue.to_move()
-                && let Some(lane) = self.lanes.get_mut(index)
-            {
-                match lane.cursor.advance()? {
-                    Advance::Item => lane.stands(),
-                    Advance::End => lane.state = LaneState::Done,
-                    // What the others are at is still known when it has come.
-                    Advance::NeedBlock(request) => return Ok(needed(index, request)),
-                }
-            }
-            self.queue.forget();
         }
         loop {
             for (index, lane) in self.lanes.iter_mut().enumerate() {

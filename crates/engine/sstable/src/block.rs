@@ -18,7 +18,7 @@ pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
 /// Bytes of the next block that are copied behind what is left of one: most rows that span blocks
 /// have their end there. If not, the same block is asked for again, and more of it copied.
-pub(crate) const SPILL_BYTES: usize = 512;
+const SPILL_BYTES: usize = 512;
 
 /// Verified, uncompressed bytes of one block.
 #[derive(Debug)]
@@ -111,8 +111,35 @@ impl Window {
 
     /// The block that continues [`Window::bytes`]; `None` at the end of the file.
     pub(crate) fn needed(&self) -> Option<u64> {
-        let end = self.position.saturating_add(self.bytes().len() as u64);
-        (end < self.file_length).then(|| (end / self.block_length) | self.mark)
+        self.block_at(self.position.saturating_add(self.bytes().len() as u64))
+    }
+
+    /// The block in which a position lies; `None` at the end of the file.
+    pub(crate) fn block_at(&self, position: u64) -> Option<u64> {
+        (position < self.file_length).then(|| (position / self.block_length) | self.mark)
+    }
+
+    /// What [`Window::bytes`] is once the position is this one, which lies behind the one at hand.
+    #[inline]
+    pub(crate) fn bytes_from(&self, position: u64) -> &[u8] {
+        let (start, run) = match &self.chunk {
+            _ if self.spilled && position < self.chunk_start => (self.spill_start, &*self.spill),
+            Some(chunk) => (self.chunk_start, chunk.bytes()),
+            None => return &[],
+        };
+        let skip = usize::try_from(position.wrapping_sub(start)).unwrap_or(usize::MAX);
+        run.get(skip..).unwrap_or(&[])
+    }
+
+    /// The block at hand, and where it begins.
+    pub(crate) fn block(&self) -> (Option<&Rc<Chunk>>, u64) {
+        (self.chunk.as_ref(), self.chunk_start)
+    }
+
+    /// Whether the bytes before the position, from that one on, are still there.
+    pub(crate) fn holds(&self, position: u64) -> bool {
+        let (start, run) = self.run();
+        position >= start && position - start < run.len() as u64
     }
 
     pub(crate) fn seek(&mut self, position: u64) {

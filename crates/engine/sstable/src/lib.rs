@@ -30,7 +30,7 @@ pub mod writer;
 mod tests;
 
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
-pub use cursor::{CursorBuffers, SstableCursor, TokenFilter};
+pub use cursor::{CursorBuffers, Follows, Lookahead, SstableCursor, TokenFilter};
 pub use meta::{Components, SstableMeta};
 pub use reader::{SstableReader, list_sstables, remove_sstable};
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
@@ -38,7 +38,7 @@ pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version
 pub use unreadable::open_unreadable;
 pub use writer::{
     CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
-    SstableWriter, WriteCompression, WriterOptions, Written,
+    SstableWriter, WHOLE_MAX, WriteCompression, WriterOptions, Written,
 };
 
 use data::CursorError;

@@ -17,6 +17,7 @@ mod output;
 mod tries;
 mod usual;
 mod warm;
+mod whole;
 
 use std::rc::Rc;
 
@@ -50,6 +51,8 @@ use output::Output;
 use tries::{PartitionFacts, TrieIndex};
 pub use usual::{CopiedRows, CopyUntil};
 use warm::WarmChunks;
+use whole::Unsettled;
+pub use whole::WHOLE_MAX;
 
 /// Bytes per write request, unless [`WriterOptions::request_bytes`] says another number.
 pub const WRITE_BYTES: usize = 256 * 1024;
@@ -135,6 +138,7 @@ pub struct SstableWriter {
     warm: WarmChunks,
     partition: Partition,
     in_partition: bool,
+    unsettled: Unsettled,
     large: LargeData,
     /// Rows of more bytes are looked at for what is large.
     large_row: u64,
@@ -226,6 +230,7 @@ impl SstableWriter {
             warm: WarmChunks::default(),
             partition: Partition::default(),
             in_partition: false,
+            unsettled: Unsettled::default(),
             large: LargeData::default(),
             large_row: options.large.row_least(),
             options,

@@ -5,12 +5,13 @@
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
 //! the row, or the row hides all other versions whole.
 
-use data::{Advance, BlockRequest, Item};
+use data::{Advance, Item};
 use smallvec::SmallVec;
-use sst_format::{RawRow, RowCopier, UsualRow};
+use sst_format::{RowCopier, UsualRow};
 use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
 use stdx::TimestampMicros;
 
+use crate::ahead::Ahead;
 use crate::cleanup::OwnedRanges;
 use crate::compaction::MergeCounts;
 use crate::error::StoreError;
@@ -19,7 +20,7 @@ use crate::flush::ITEMS_PER_LOOK;
 use crate::garbage::Merging;
 use crate::outputs::Outputs;
 use crate::slots::Progress;
-use crate::sources::{FileSource, Source};
+use crate::sources::Source;
 use crate::store::Store;
 use crate::warm::Warmth;
 
@@ -27,21 +28,9 @@ use crate::warm::Warmth;
 /// rates are kept evenly, and of small tables too.
 const PACE_BYTES: u64 = 256 * 1024;
 
-/// What became of the next partition.
-enum Taken {
-    Copied,
-    /// It is for the merge.
-    No,
-    /// It goes on in that block.
-    Needs(BlockRequest),
-}
-
 /// For each input what finds rows of it that can be copied.
 pub(crate) struct Copiers {
     of: Vec<Option<RowCopier>>,
-    /// Inputs that have the next partition, each with the bytes of its row; reused.
-    members: SmallVec<[usize; 8]>,
-    lengths: SmallVec<[usize; 8]>,
 }
 
 impl Copiers {
@@ -49,90 +38,11 @@ impl Copiers {
     pub(crate) fn new(merge: &impl Merging, outputs: &Outputs<'_>) -> Copiers {
         let of = |source: &Source| source.file().and_then(|source| outputs.copier(&source.file));
         let of = merge.inputs().map(|source| of(source).filter(|_| is_on())).collect();
-        Copiers { of, members: SmallVec::new(), lengths: SmallVec::new() }
+        Copiers { of }
     }
 
-    fn of(&self, input: usize) -> Option<&RowCopier> {
+    pub(crate) fn of(&self, input: usize) -> Option<&RowCopier> {
         self.of.get(input)?.as_ref()
-    }
-
-    /// Copies partitions of one row that follow in the merge, of several versions the newest, as far as they are
-    /// in memory: how many, and the block in which the next one goes on, if it is one. Most tables have no others,
-    /// and what can be left out of the merge for them counts.
-    ///
-    /// # Errors
-    /// As the merge's `advance`; `Invalid`: what cannot be written.
-    pub(crate) fn take_partitions(
-        &mut self,
-        merge: &mut impl Merging,
-        outputs: &mut Outputs<'_>,
-        (warmth, counts): (&mut Warmth, &mut MergeCounts),
-    ) -> Result<(usize, Option<BlockRequest>), StoreError> {
-        let (mut taken, mut needs) = (0, None);
-        while taken < ITEMS_PER_LOOK && !outputs.is_full() {
-            match self.take_partition(merge, outputs, warmth)? {
-                Taken::Copied => {
-                    counts.add(self.members.len());
-                    taken += 1;
-                }
-                Taken::No => break,
-                Taken::Needs(request) => {
-                    needs = Some(request);
-                    break;
-                }
-            }
-        }
-        #[cfg(test)]
-        PARTITIONS.set(PARTITIONS.get() + taken as u64);
-        Ok((taken, needs))
-    }
-
-    #[inline]
-    fn take_partition(
-        &mut self,
-        merge: &mut impl Merging,
-        outputs: &mut Outputs<'_>,
-        warmth: &mut Warmth,
-    ) -> Result<Taken, StoreError> {
-        if !merge.next_members(&mut self.members)? {
-            return Ok(Taken::No);
-        }
-        self.lengths.clear();
-        let mut newest: Option<(&FileSource, &RowCopier, RawRow<'_>)> = None;
-        for index in &self.members {
-            let source = merge.input(*index).and_then(Source::file);
-            let copier = self.of.get(*index).and_then(Option::as_ref);
-            let (Some(copier), Some(source)) = (copier, source) else { return Ok(Taken::No) };
-            let bytes = source.raw_rows().unwrap_or(&[]);
-            let Some(row) = copier.row_inline(bytes) else { return Ok(rest_of(*index, source)) };
-            let behind = bytes.get(row.length..).unwrap_or(&[]);
-            if !sst_format::row::is_partition_end(behind) {
-                return Ok(rest_of(*index, source));
-            }
-            let before = newest.as_ref().map(|(.., before)| before.timestamp());
-            // Of versions of one time values decide.
-            if before == Some(row.timestamp()) {
-                return Ok(Taken::No);
-            }
-            self.lengths.push(row.length + 1);
-            if before.is_none_or(|before| before < row.timestamp()) {
-                newest = Some((source, copier, row));
-            }
-        }
-        let Some((source, copier, row)) = newest else { return Ok(Taken::No) };
-        let Some((hash, key)) = source.partition_key() else { return Ok(Taken::No) };
-        warmth.partition_of(&self.members);
-        outputs.set_warm(warmth.is_warm());
-        if !outputs.copy_partition((hash, key), copier, &row)? {
-            return Ok(Taken::No);
-        }
-        for (index, length) in self.members.iter().zip(&self.lengths) {
-            if let Some(source) = merge.input_mut(*index).and_then(Source::file_mut) {
-                source.pass_rows(*length, true);
-            }
-        }
-        merge.took_next(&self.members);
-        Ok(Taken::Copied)
     }
 
     /// Copies rows that follow in the merge, as far as they are in memory: how many.
@@ -234,19 +144,6 @@ impl Copiers {
     }
 }
 
-/// A partition that is not wholly there, or is not to be copied.
-#[cold]
-fn rest_of(index: usize, source: &FileSource) -> Taken {
-    match (source.cursor.cut_off(), u32::try_from(index)) {
-        (Some(block), Ok(source)) => {
-            #[cfg(test)]
-            CUT_OFF.set(CUT_OFF.get() + 1);
-            Taken::Needs(BlockRequest { source, block })
-        }
-        _ => Taken::No,
-    }
-}
-
 impl Store {
     /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
     pub(crate) async fn write_merged<M: Merging>(
@@ -262,7 +159,8 @@ impl Store {
         let mut items = 0;
         let mut is_foreign = false;
         let mut warmth = Warmth::new(&merge);
-        let mut copiers = Copiers::new(&merge, outputs);
+        let copiers = Copiers::new(&merge, outputs);
+        let mut ahead = Ahead::new(&merge);
         loop {
             if items >= ITEMS_PER_LOOK {
                 items = 0;
@@ -275,7 +173,7 @@ impl Store {
                 let mut rows = 0;
                 if owned.is_none() {
                     let notes = (&mut warmth, &mut *counts);
-                    (rows, needs) = copiers.take_partitions(&mut merge, outputs, notes)?;
+                    (rows, needs) = ahead.take(&mut merge, &copiers, outputs, notes)?;
                 }
                 if rows == 0 && needs.is_none() {
                     rows = copiers.take_rows(&mut merge, outputs)?;

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use codec::KeyHash;
 use data::command::KeyRange;
 use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, Slices};
-use sst_format::RowCopier;
 use sst_format::header::EncodingStats;
+use sst_format::{PackedRow, RowCopier};
 use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
 use stdx::{Generation, TableId, TimestampMicros, Token};
 
@@ -130,34 +130,32 @@ fn put_rows(
 ) -> sstable::Result<usize> {
     let Some(scan) = merge.source_mut(0) else { return Ok(0) };
     let Some(rows) = scan.next_rows() else { return Ok(0) };
-    let mut count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
+    let count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
     if count > 0 {
         let ended = scan.pass_rows(count);
         if ended {
             writer.partition_end()?;
-            count += put_plain(scan, writer)?;
         }
         merge.took_rows(ended);
     }
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Writes partitions of one row of the usual form that follow in a memtable, behind one that is over: how many,
-/// at most [`ITEMS_PER_LOOK`]. They need no merge.
-#[inline]
-fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<u64> {
-    let mut count = 0;
-    while count < ITEMS_PER_LOOK as u64
-        && !writer.is_full()
-        && let Some((key, row)) = scan.next_plain()
-    {
-        if writer.packed_rows(Some(key), std::iter::once(row.parts()))? == 0 {
-            break;
-        }
-        writer.partition_end()?;
-        scan.pass_plain();
-        count += 1;
-    }
+/// Writes partitions of one row of the usual form that follow in a memtable, as far as the scan has them at hand: how
+/// many. They need no merge.
+fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<usize> {
+    let Some(bytes_max) = writer.whole_max() else { return Ok(0) };
+    let schema = writer.schema();
+    let mut plains = scan.next_plains();
+    let count = writer.whole_partitions(None, || {
+        let (key, entry) = plains.next()?;
+        let (clustering, row) = entry.parts();
+        let row = PackedRow::new(&schema, clustering, row)?;
+        let is_small = key.len() + row.length_max() <= bytes_max;
+        is_small.then(|| (codec::hash_key(key), key, row))
+    })?;
+    drop(plains);
+    scan.pass_plains(count);
     Ok(count)
 }
 
@@ -373,12 +371,14 @@ impl Store {
         let mut sieve = Sieve::new();
         let mut items = 0;
         loop {
-            let rows = match merge.untouched() {
-                Some(_) if crate::copying::is_on() => {
-                    put_rows(&mut merge, &mut sieve, writer).map_err(map_error)?
+            let mut rows = 0;
+            if crate::copying::is_on() {
+                if let Some(scan) = merge.only_source() {
+                    rows = put_plain(scan, writer).map_err(map_error)?;
+                } else if merge.untouched().is_some() {
+                    rows = put_rows(&mut merge, &mut sieve, writer).map_err(map_error)?;
                 }
-                _ => 0,
-            };
+            }
             if rows == 0 {
                 if merge.advance()? != Advance::Item {
                     return Ok(());

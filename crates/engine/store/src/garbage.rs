@@ -14,10 +14,7 @@ use std::rc::Rc;
 use codec::KeyHash;
 use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
 use data::command::{KeyRange, RingBound};
-use data::{
-    BlockRequest, Cursor, CursorError, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape,
-};
-use smallvec::SmallVec;
+use data::{BlockRequest, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
 use sstable::{Chunk, SequentialReader};
 use stdx::{Generation, TableId};
 
@@ -27,7 +24,7 @@ use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::outputs::Outputs;
 use crate::slots::Progress;
-use crate::sources::Source;
+use crate::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::table::TableState;
 
@@ -61,14 +58,11 @@ pub(crate) trait Merging: Cursor {
     /// See [`MergeCursor::has_one_row`].
     fn has_one_row(&self) -> bool;
 
-    /// See [`MergeCursor::next_members`].
-    ///
-    /// # Errors
-    /// As [`Cursor::advance`].
-    fn next_members(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError>;
+    /// See [`MergeCursor::is_between`].
+    fn is_between(&self) -> bool;
 
-    /// See [`MergeCursor::took_next`].
-    fn took_next(&mut self, members: &[usize]);
+    /// See [`MergeCursor::move_source`]; inputs are files.
+    fn move_input(&mut self, number: usize, place: impl FnOnce(&mut FileSource) -> bool);
 
     /// The input of that number.
     fn input(&self, number: usize) -> Option<&Source>;
@@ -123,13 +117,13 @@ impl Merging for MergeCursor<'_, Source> {
     }
 
     #[inline]
-    fn next_members(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
-        MergeCursor::next_members(self, members)
+    fn is_between(&self) -> bool {
+        MergeCursor::is_between(self)
     }
 
     #[inline]
-    fn took_next(&mut self, members: &[usize]) {
-        MergeCursor::took_next(self, members);
+    fn move_input(&mut self, number: usize, place: impl FnOnce(&mut FileSource) -> bool) {
+        self.move_source(number, |source| source.file_mut().is_some_and(place));
     }
 
     #[inline]
@@ -189,11 +183,12 @@ impl Merging for Shadowed<'_> {
         false
     }
 
-    fn next_members(&mut self, _members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
-        Ok(false)
+    fn is_between(&self) -> bool {
+        // The same.
+        false
     }
 
-    fn took_next(&mut self, _members: &[usize]) {}
+    fn move_input(&mut self, _number: usize, _place: impl FnOnce(&mut FileSource) -> bool) {}
 
     fn input(&self, number: usize) -> Option<&Source> {
         self.data().source(number)

@@ -14,6 +14,7 @@
 //! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `again`, `background`.
 
 mod again;
+mod ahead;
 mod background;
 mod backlog;
 mod by_timestamp;

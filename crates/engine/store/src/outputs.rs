@@ -325,27 +325,33 @@ impl<'s> Outputs<'s> {
         self.sieve.copy_rows(copier, (bytes, until), writer).map_err(map_error)
     }
 
-    /// Copies a partition of one row of an input, as [`SstableWriter::copy_partition`], behind a partition that was
-    /// ended. False: it belongs into a file that is not open, or may be large, and nothing was written.
+    /// How long partitions for [`Outputs::whole_partitions`] are at most, and the token behind which they belong into
+    /// another file. `None`: there is no place for any; the merge goes on.
+    pub(crate) fn wholes(&self) -> Option<(usize, Token)> {
+        let writer = self.writer.as_ref()?;
+        let last = match &self.cut {
+            Cut::AtTokens(tokens) => tokens.get(self.passed).copied(),
+            _ => None,
+        };
+        Some((writer.whole_max()?, last.unwrap_or(Token::MAX)))
+    }
+
+    /// Writes partitions of one row of the inputs, behind one that was ended, as
+    /// [`SstableWriter::whole_partitions`]: how many. None also where the next one may belong into another file.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
-    #[inline]
-    pub(crate) fn copy_partition(
+    pub(crate) fn whole_partitions<'p>(
         &mut self,
-        (hash, key): (KeyHash, &[u8]),
-        copier: &RowCopier,
-        row: &RawRow<'_>,
-    ) -> Result<bool, StoreError> {
-        if self.is_cut_at(hash.token) {
-            return Ok(false);
-        }
-        let Some(writer) = &mut self.writer else { return Ok(false) };
-        if writer.may_be_large(row.length) {
-            return Ok(false);
-        }
-        writer.copy_partition((hash, key), copier, row).map_err(map_error)?;
-        Ok(true)
+        next: impl FnMut() -> Option<(KeyHash, &'p [u8], RawRow<'p>)>,
+    ) -> Result<usize, StoreError> {
+        let Some(writer) = &mut self.writer else { return Ok(0) };
+        let disk_max = match &self.cut {
+            Cut::Never | Cut::AtWindows | Cut::AtTokens(_) => None,
+            Cut::AtBytes(max) => Some(*max),
+            Cut::AtSizes(sizes) => sizes.get(self.passed).map(|most| most.saturating_add(1)),
+        };
+        writer.whole_partitions(disk_max, next).map_err(map_error)
     }
 
     /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.

@@ -7,7 +7,8 @@ use std::rc::Rc;
 use codec::KeyHash;
 use data::{Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker};
 use smallvec::SmallVec;
-use sstable::{Chunk, SstableCursor};
+use sst_format::RowCopier;
+use sstable::{Chunk, Lookahead, SstableCursor};
 use stdx::{ShardId, Token};
 
 use crate::by_timestamp::BegunSource;
@@ -64,10 +65,10 @@ impl FileSource {
         self.cursor.raw_rows()
     }
 
-    /// The partition at hand: the hash of its key, where it is known, and the key.
-    #[inline]
-    pub(crate) fn partition_key(&self) -> Option<(KeyHash, &[u8])> {
-        Some((self.cursor.key_hash()?, self.cursor.partition_key()))
+    /// See [`SstableCursor::look_ahead`].
+    pub(crate) fn look_ahead(&mut self, copier: Option<&RowCopier>, ahead: &mut Lookahead) {
+        // Of partitions of hidden slices nobody hears.
+        self.cursor.look_ahead(copier.filter(|_| self.file.hidden.is_empty()), ahead);
     }
 
     /// See [`SstableCursor::pass_rows`].

@@ -62,14 +62,19 @@ impl Warmth {
         }
     }
 
-    /// The same for a partition that these inputs have.
+    /// Whether some input stands on a chunk that is cached: else what comes is not warm, whatever has it.
     #[inline]
-    pub(crate) fn partition_of(&mut self, members: &[usize]) {
-        if !self.is_any_cached {
-            return;
-        }
-        for (number, input) in self.inputs.iter_mut().enumerate() {
-            input.is_in = members.contains(&number);
+    pub(crate) fn is_any_cached(&self) -> bool {
+        self.is_any_cached
+    }
+
+    /// The merge comes to a partition that these inputs have.
+    pub(crate) fn partition_of(&mut self, members: impl Iterator<Item = usize>) {
+        self.inputs.iter_mut().for_each(|input| input.is_in = false);
+        for number in members {
+            if let Some(input) = self.inputs.get_mut(number) {
+                input.is_in = true;
+            }
         }
     }
 

@@ -47,6 +47,17 @@ impl EstimatedHistogram {
         self.offsets.partition_point(|o| *o < value)
     }
 
+    /// The same, when it is often the one that is named: then nothing is searched.
+    #[inline]
+    pub(crate) fn bucket_near(&self, value: u64, often: usize) -> usize {
+        let is_below = self.offsets.get(often).is_none_or(|most| value <= *most);
+        let before = often.checked_sub(1).and_then(|before| self.offsets.get(before));
+        match is_below && before.is_none_or(|most| *most < value) {
+            true => often,
+            false => self.bucket_of(value),
+        }
+    }
+
     /// Counts values of a bucket.
     #[inline]
     pub(crate) fn add_to(&mut self, index: usize, times: u64) {

@@ -56,7 +56,12 @@ impl HyperLogLog {
     /// Takes in a key.
     #[inline]
     pub fn add(&mut self, key: &[u8]) {
-        let hash = murmur2_64(key);
+        self.add_hash(murmur2_64(key));
+    }
+
+    /// The same of a key whose [`murmur2_64`] is known.
+    #[inline]
+    pub fn add_hash(&mut self, hash: u64) {
         let index = usize::try_from(hash >> (64 - P)).unwrap_or(0);
         let run = ((hash << P) | (1 << (P - 1))).leading_zeros().saturating_add(1);
         if let Some(register) = self.registers.get_mut(index) {

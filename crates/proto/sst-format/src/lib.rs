@@ -63,7 +63,7 @@ pub use filter_write::FilterBuilder;
 pub use header::{EncodingStats, HeaderColumn, ReadSchema, SerializationHeader, WriteSchema};
 pub use index::{IndexEntry, IndexInfo};
 pub use row::{Head, HeadKind, RowScratch};
-pub use row_copy::{PackedRow, RawRow, RowCopier, UsualRow};
+pub use row_copy::{PackedRow, RawRow, RowCopier, RowPlace, UsualRow};
 pub use statistics::{Partitioner, Statistics, StatsMetadata};
 pub use stats_collector::StatsCollector;
 pub use summary::Summary;

@@ -71,6 +71,42 @@ pub struct RawRow<'a> {
     pub length: usize,
 }
 
+/// Where a row of [`RowCopier::row`] has its parts: who has looked at one need not look again to copy it.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace {
+    timestamp: TimestampMicros,
+    clustering: u16,
+    cells: u16,
+    length: u16,
+}
+
+impl RowPlace {
+    /// Timestamp of the row and its cells.
+    #[inline]
+    pub fn timestamp(&self) -> TimestampMicros {
+        self.timestamp
+    }
+
+    /// Bytes that the row takes in its file.
+    #[inline]
+    pub fn length(&self) -> usize {
+        usize::from(self.length)
+    }
+}
+
+impl RawRow<'_> {
+    /// `None`: it is too long to be told so.
+    #[inline]
+    pub fn place(&self) -> Option<RowPlace> {
+        Some(RowPlace {
+            timestamp: self.timestamp,
+            clustering: u16::try_from(self.clustering.len()).ok()?,
+            cells: u16::try_from(self.cells.len()).ok()?,
+            length: u16::try_from(self.length).ok()?,
+        })
+    }
+}
+
 impl RowCopier {
     /// From a file with that header into one with this. `None`: they do not have the same columns in the
     /// same order, or a column is dropped, or is one of counters or of many cells.
@@ -108,6 +144,26 @@ impl RowCopier {
     #[inline]
     pub fn row<'a>(&'a self, bytes: &'a [u8]) -> Option<RawRow<'a>> {
         self.row_inline(bytes)
+    }
+
+    /// The row that was found at the start of these bytes before, which are the same since. `None`: they are fewer.
+    #[inline]
+    pub fn row_at<'a>(&'a self, bytes: &'a [u8], place: &RowPlace) -> Option<RawRow<'a>> {
+        let (length, cells) = (place.length(), usize::from(place.cells));
+        let row = bytes.get(..length)?;
+        Some(RawRow {
+            copier: self,
+            timestamp: place.timestamp,
+            clustering: row.get(1..usize::from(place.clustering).saturating_add(1))?,
+            cells: row.get(length.saturating_sub(cells)..)?,
+            length,
+        })
+    }
+
+    /// Rows have no clustering: a partition has one at most.
+    #[inline]
+    pub fn has_single_rows(&self) -> bool {
+        self.clustering.is_empty()
     }
 
     /// [`RowCopier::row`] for the one place where handing the row back in memory would be noticed.

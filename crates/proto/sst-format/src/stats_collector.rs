@@ -30,8 +30,8 @@ pub struct StatsCollector {
     tombstones: TombstoneHistogramBuilder,
     partition_sizes: EstimatedHistogram,
     cells_per_partition: EstimatedHistogram,
-    /// Bytes and cells of the last partition, and the buckets that it was counted in.
-    last_counted: ((u64, u64), (usize, usize)),
+    /// The buckets that the last partition was counted in.
+    last_counted: (usize, usize),
     cells_in_partition: u64,
     tombstones_in_partition: u64,
     total_columns_set: i64,
@@ -52,8 +52,7 @@ impl Default for StatsCollector {
             tombstones: TombstoneHistogramBuilder::default(),
             partition_sizes: EstimatedHistogram::new(155),
             cells_per_partition: EstimatedHistogram::new(118),
-            // No bytes and no cells are in the first ones.
-            last_counted: ((0, 0), (0, 0)),
+            last_counted: (0, 0),
             cells_in_partition: 0,
             tombstones_in_partition: 0,
             total_columns_set: 0,
@@ -186,10 +185,34 @@ impl StatsCollector {
             return;
         }
         let cells = columns.saturating_mul(rows.count);
+        self.cells_in_partition = self.cells_in_partition.saturating_add(cells);
+        self.usual_rows_of_file(rows, cells);
+    }
+
+    /// Partitions of one row of the usual form each, with so many columns: the rows, and of each partition the
+    /// [`murmur2_64`] of its key and its bytes in Data.
+    ///
+    /// [`murmur2_64`]: crate::hyperloglog::murmur2_64
+    pub fn usual_partitions(
+        &mut self,
+        rows: &UsualRows,
+        columns: u64,
+        partitions: impl Iterator<Item = (u64, u64)>,
+    ) {
+        if rows.count == 0 {
+            return;
+        }
+        self.usual_rows_of_file(rows, columns.saturating_mul(rows.count));
+        for (hash, bytes) in partitions {
+            self.cardinality.add_hash(hash);
+            self.count(bytes, columns);
+        }
+    }
+
+    fn usual_rows_of_file(&mut self, rows: &UsualRows, cells: u64) {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.total_rows = self.total_rows.saturating_add(signed(rows.count));
         self.total_columns_set = self.total_columns_set.saturating_add(signed(cells));
-        self.cells_in_partition = self.cells_in_partition.saturating_add(cells);
         widen(&mut self.timestamps, rows.oldest.0);
         widen(&mut self.timestamps, rows.newest.0);
         widen(&mut self.ttls, 0);
@@ -214,18 +237,20 @@ impl StatsCollector {
 
     /// A partition ends, with its bytes in Data.
     pub fn partition_end(&mut self, bytes: u64) {
-        let cells = self.cells_in_partition;
-        // Partitions of one table are often all alike.
-        if self.last_counted.0 != (bytes, cells) {
-            let of =
-                (self.partition_sizes.bucket_of(bytes), self.cells_per_partition.bucket_of(cells));
-            self.last_counted = ((bytes, cells), of);
-        }
-        let (_, (of_bytes, of_cells)) = self.last_counted;
-        self.partition_sizes.add_to(of_bytes, 1);
-        self.cells_per_partition.add_to(of_cells, 1);
+        self.count(bytes, self.cells_in_partition);
         self.cells_in_partition = 0;
         self.tombstones_in_partition = 0;
+    }
+
+    #[inline]
+    fn count(&mut self, bytes: u64, cells: u64) {
+        // Partitions of one table are often all alike.
+        let (of_bytes, of_cells) = self.last_counted;
+        let of_bytes = self.partition_sizes.bucket_near(bytes, of_bytes);
+        let of_cells = self.cells_per_partition.bucket_near(cells, of_cells);
+        self.last_counted = (of_bytes, of_cells);
+        self.partition_sizes.add_to(of_bytes, 1);
+        self.cells_per_partition.add_to(of_cells, 1);
     }
 
     /// Deletions of the partition that has begun: of it, of rows, columns and cells, ends of ranges.

@@ -2,11 +2,8 @@
 
 use std::cmp::Ordering;
 
-use smallvec::SmallVec;
-use stdx::Token;
-
 use super::{Current, LaneState, MergeCursor, MergeMode};
-use crate::cursor::{Advance, Cursor, CursorError, Item};
+use crate::cursor::{Cursor, Item};
 
 /// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
 /// turns, looking would cost more than it saves.
@@ -121,109 +118,29 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.current = Current::PartitionEnd;
     }
 
-    /// Between two partitions: which sources have the next one, when they stand at its start and do not delete
-    /// it. Then of a single source rows as in [`MergeCursor::untouched`] come out as they are; several are named
-    /// only in a table whose partitions have one row, of which [`MergeCursor::has_one_row`] says what comes out.
-    /// Whoever takes the whole partition passes all of them over it and tells [`MergeCursor::took_next`]. False:
-    /// it is not so, or not known; [`Cursor::advance`] goes on.
-    ///
-    /// # Errors
-    /// As [`Cursor::advance`].
+    /// Whether the merge stands between two partitions of a table of which rows as in [`MergeCursor::untouched`] come
+    /// out as they are: those of a partition that one source has alone and does not delete, and, of partitions of one
+    /// row, the newest version, as in [`MergeCursor::has_one_row`]. Who knows more of the sources may take the
+    /// partitions that follow from them himself: see [`MergeCursor::move_source`].
     #[inline]
-    pub fn next_members(
-        &mut self,
-        members: &mut SmallVec<[usize; 8]>,
-    ) -> Result<bool, CursorError> {
-        members.clear();
-        if self.in_partition
-            || self.shape.has_filters()
-            || self.shape.has_counters()
-            || matches!(self.mode, MergeMode::Live { .. })
+    pub fn is_between(&self) -> bool {
+        !self.in_partition
+            && !self.shape.has_filters()
+            && !self.shape.has_counters()
+            && !matches!(self.mode, MergeMode::Live { .. })
+    }
+
+    /// Between two partitions: has `place` move a source, so that it stands behind a partition, or before its first one.
+    /// False from it: it has not moved it.
+    #[inline]
+    pub fn move_source(&mut self, number: usize, place: impl FnOnce(&mut C) -> bool) {
+        if let Some(lane) = self.lanes.get_mut(number)
+            && !self.in_partition
+            && lane.state != LaneState::Done
+            && place(&mut lane.cursor)
         {
-            return Ok(false);
+            lane.state = LaneState::Stale;
         }
-        let is_there = match self.queue.is_known() {
-            true => self.next_of_queue(members)?,
-            false => self.next_of_all(members)?,
-        };
-        if !is_there {
-            return Ok(false);
-        }
-        if members.len() > 1 && !self.shape.clustering().is_empty() {
-            return Ok(false);
-        }
-        let partition = |index: &usize| self.lanes.get(*index).and_then(Self::partition_of);
-        let Some((first, others)) = members.split_first() else { return Ok(false) };
-        if others.is_empty() {
-            return Ok(self.lanes.get(*first).is_some_and(|lane| lane.is_live));
-        }
-        let Some((key, deletion)) = partition(first) else { return Ok(false) };
-        let is_same = |index| partition(index).is_some_and(|(k, d)| k == key && d.is_live());
-        Ok(deletion.is_live() && others.iter().all(is_same))
-    }
-
-    /// The sources that have the next token; false: one of them waits for a block.
-    #[inline]
-    fn next_of_all(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
-        let mut first = Token::MAX;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.state == LaneState::Stale {
-                // Not by `?`, which moves what it looks at.
-                match lane.cursor.advance() {
-                    Ok(Advance::Item) => lane.stands(),
-                    Ok(Advance::End) => lane.state = LaneState::Done,
-                    Ok(Advance::NeedBlock(_)) => return Ok(false),
-                    Err(error) => return Err(error),
-                }
-            }
-            if lane.state == LaneState::Done || lane.token > first {
-                continue;
-            }
-            if lane.token < first {
-                members.clear();
-                first = lane.token;
-            }
-            members.push(index);
-        }
-        if self.queue.is_wanted(self.lanes.len()) {
-            let at_partition = self.lanes.iter().enumerate();
-            let at_partition = at_partition.filter(|(_, lane)| lane.state != LaneState::Done);
-            self.queue.fill(at_partition.map(|(index, lane)| (lane.token, index)));
-        }
-        Ok(true)
-    }
-
-    /// The same, when only those that were taken last have moved.
-    #[inline]
-    fn next_of_queue(&mut self, members: &mut SmallVec<[usize; 8]>) -> Result<bool, CursorError> {
-        while let Some(lane) = self.queue.to_move().and_then(|index| self.lanes.get_mut(index)) {
-            match lane.cursor.advance() {
-                Ok(Advance::Item) => {
-                    lane.stands();
-                    self.queue.moved(Some(lane.token));
-                }
-                Ok(Advance::End) => {
-                    lane.state = LaneState::Done;
-                    self.queue.moved(None);
-                }
-                Ok(Advance::NeedBlock(_)) => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        self.queue.next(members);
-        Ok(true)
-    }
-
-    /// The sources that [`MergeCursor::next_members`] named stand behind the partition.
-    #[inline]
-    pub fn took_next(&mut self, members: &[usize]) {
-        self.queue.took(members);
-        for index in members {
-            if let Some(lane) = self.lanes.get_mut(*index) {
-                lane.state = LaneState::Stale;
-            }
-        }
-        self.current = Current::PartitionEnd;
     }
 
     /// Rows were taken from the source that [`MergeCursor::untouched`] or [`MergeCursor::untouched_live`]

@@ -4,7 +4,6 @@ use sst_format::HeadKind;
 use sst_format::row::{decode_usual, skip_rows_before};
 
 use super::{Current, Place, Result, SstableCursor, State, Step, Target};
-use crate::block::SPILL_BYTES;
 use crate::search::Found;
 
 impl SstableCursor {
@@ -42,13 +41,6 @@ impl SstableCursor {
     pub fn raw_rows(&self) -> Option<&[u8]> {
         let are_all = self.state == State::Rows && self.all && self.in_slice && !self.ended;
         (are_all && self.open.is_none()).then(|| self.data.bytes())
-    }
-
-    /// The block with which [`SstableCursor::raw_rows`] goes on, where the end of a block may have cut off a short row.
-    /// Asked again once it is there, it names none.
-    pub fn cut_off(&self) -> Option<u64> {
-        let left = self.raw_rows()?.len();
-        self.data.needed().filter(|_| left < SPILL_BYTES)
     }
 
     /// Passes over rows of [`SstableCursor::raw_rows`]; `ended`: and over the end of the partition behind

@@ -8,6 +8,7 @@
 //! opened there, and closed where it ends. In a reversed read the items come in descending order
 //! and `Marker::close` and `open` are meant in that direction.
 
+mod ahead;
 mod forward;
 mod header;
 mod reverse;
@@ -33,6 +34,7 @@ use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages, 
 use crate::meta::SstableMeta;
 use crate::search::{Found, IndexDamage, Promoted};
 
+pub use ahead::{Follows, Lookahead};
 use tries::RowTrie;
 
 /// Shows only the partitions of one shard's slice of the ring, for files that span slices.
@@ -340,12 +342,6 @@ impl SstableCursor {
     #[inline]
     pub fn key_hash(&self) -> Option<KeyHash> {
         self.hash
-    }
-
-    /// Key of the current partition.
-    #[inline]
-    pub fn partition_key(&self) -> &[u8] {
-        &self.key
     }
 
     /// Where the current partition begins in Data.

@@ -7,12 +7,16 @@ use data::{
     Slices,
 };
 use schema::Table;
-use sst_format::{Component, EncodingStats, HeaderColumn, RowCopier, SerializationHeader};
-use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
+use sst_format::{
+    Component, EncodingStats, HeaderColumn, PackedRow, RowCopier, SerializationHeader,
+};
+use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token, TtlSeconds};
 use types::CqlType;
 
 use super::*;
-use crate::{CopiedRows, CopyUntil, LargeData, LargeLimits, Version, WriteCompression};
+use crate::{
+    CopiedRows, CopyUntil, Follows, LargeData, LargeLimits, Lookahead, Version, WriteCompression,
+};
 
 const NOW: i64 = 1_700_000_000_000_000;
 const LOCAL: DeletionSeconds = DeletionSeconds(1_700_000_000);
@@ -113,6 +117,11 @@ fn draw_row(draw: &mut Draw, ids: &[ColumnId]) -> Vec<u8> {
 fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
     let mut keys: Vec<Vec<u8>> =
         (0..400u32).map(|n| n.to_be_bytes()[..].repeat(1 + draw.below(5))).collect();
+    // Some are of one token, which an index tells apart by their bytes.
+    for n in 0..20u64 {
+        let token = codec::token_of(&keys[draw.below(400)]);
+        keys.extend((0..draw.below(3) as u64).map(|other| key_of_token(token, 3 * n + other)));
+    }
     keys.sort_by_key(|key| (codec::token_of(key), key.clone()));
     let ids: Vec<ColumnId> = table.regulars().iter().map(|c| c.id).collect();
     let mut items = Vec::new();
@@ -156,12 +165,42 @@ fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
     items
 }
 
+/// A key of 16 bytes with that token, another one for each number.
+fn key_of_token(token: Token, number: u64) -> Vec<u8> {
+    // What undoes a multiplication by an odd number: each step doubles the bits that are right.
+    let inverse =
+        |n: u64| (0..6).fold(n, |x, _| x.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(x))));
+    let undo_shift = |k: u64| k ^ (k >> 33);
+    let undo_mix = |k: u64| {
+        let k = undo_shift(k).wrapping_mul(inverse(0xc4ce_b9fe_1a85_ec53));
+        undo_shift(undo_shift(k).wrapping_mul(inverse(0xff51_afd7_ed55_8ccd)))
+    };
+    // The last steps of Murmur3 first, down to its only block.
+    let (first, second) = (token.0.cast_unsigned(), number);
+    let mixed = second.wrapping_sub(first);
+    let (h1, h2) = (undo_mix(first.wrapping_sub(mixed)), undo_mix(mixed));
+    let (h2, h1) = (h2.wrapping_sub(h1), h1.wrapping_sub(h2.wrapping_sub(h1)));
+    let (h1, h2) = (h1 ^ 16, h2 ^ 16);
+    let (c1, c2) = (0x87c3_7b91_1142_53d5_u64, 0x4cf5_ad43_2745_937f_u64);
+    let undo_add = |h: u64, add: u64| h.wrapping_sub(add).wrapping_mul(inverse(5));
+    let k2 = undo_add(h2, 0x3849_5ab5).wrapping_sub(h1).rotate_right(31);
+    let k2 = k2.wrapping_mul(inverse(c1)).rotate_right(33).wrapping_mul(inverse(c2));
+    let k1 = undo_add(h1, 0x52dc_e729).rotate_right(27);
+    let k1 = k1.wrapping_mul(inverse(c2)).rotate_right(31).wrapping_mul(inverse(c1));
+    let key = [k1.to_le_bytes(), k2.to_le_bytes()].concat();
+    assert_eq!(codec::token_of(&key), token);
+    key
+}
+
 /// How the rows of a file come to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     OneByOne,
     Copied,
     Packed,
+    /// Partitions of one row are looked for ahead, and written many at once.
+    Whole,
+    PackedWhole,
 }
 
 struct Place<'p> {
@@ -198,16 +237,40 @@ impl Place<'_> {
         self.finish(writer).await
     }
 
-    /// Writes rows many at once where they are of the usual form; how many rows were.
+    /// Writes rows many at once where they are of the usual form; how many rows were. `wholes`: partitions of one row
+    /// too, and how many of these.
     async fn write_packed(
         &self,
         items: &[Owned],
+        wholes: bool,
         change: impl Fn(&mut WriterOptions),
     ) -> (SstableReader, u64) {
         let mut writer = self.create(change).await;
-        let (mut at, mut packed) = (0, 0);
+        let (mut at, mut packed, mut whole) = (0, 0, 0);
         let mut waiting = None;
         while let Some(item) = items.get(at) {
+            if let (Owned::Partition(..), true, Some(most)) = (item, wholes, writer.whole_max()) {
+                let (schema, mut next) = (writer.schema(), at);
+                let count = writer.whole_partitions(None, || {
+                    let [Owned::Partition(key, deletion), row, Owned::End] =
+                        items.get(next..next + 3)?
+                    else {
+                        return None;
+                    };
+                    let Owned::Row(clustering, row) = row else { return None };
+                    let row = PackedRow::new(&schema, clustering, RowRef::trusted(row))?;
+                    let is_small = key.len() + row.length_max() <= most;
+                    next += 3;
+                    (deletion.is_live() && is_small).then(|| (codec::hash_key(key), &key[..], row))
+                });
+                let count = count.unwrap();
+                writer.write_full().await.unwrap();
+                whole += count as u64;
+                at += 3 * count;
+                if count > 0 {
+                    continue;
+                }
+            }
             let rows = items[at..].iter().map_while(|item| match item {
                 Owned::Row(clustering, row) => Some((&clustering[..], RowRef::trusted(row))),
                 _ => None,
@@ -231,7 +294,7 @@ impl Place<'_> {
             }
             at += 1;
         }
-        (self.finish(writer).await, packed)
+        (self.finish(writer).await, if wholes { whole } else { packed })
     }
 
     /// Copies a file's rows where that is possible; how many.
@@ -262,6 +325,77 @@ impl Place<'_> {
             }
         }
         (self.finish(writer).await, rows)
+    }
+
+    /// Copies partitions of one row as they are found ahead, and all else item by item; how many. Now and then the
+    /// cursor goes on by itself, and comes back where it can.
+    async fn copy_ahead(
+        &self,
+        from: &SstableReader,
+        draw: &mut Draw,
+        change: impl Fn(&mut WriterOptions),
+    ) -> (SstableReader, u64) {
+        let mut writer = self.create(change).await;
+        let all = Rc::new(Slices::all());
+        let mut cursor = from.range_cursor(0, data::command::KeyRange::all(), all, None);
+        let copier = writer.copier(from.meta()).unwrap();
+        let (mut partitions, mut ahead) = (0, Lookahead::default());
+        let (mut is_between, mut at_start) = (true, false);
+        loop {
+            if is_between && draw.below(8) > 0 {
+                if at_start {
+                    at_start = !cursor.step_back();
+                }
+                cursor.look_ahead(Some(&copier), &mut ahead);
+                assert!(!at_start || ahead.is_empty());
+                let mut next = 0;
+                let most = writer.whole_max().unwrap_or(0).min([usize::MAX, 100][draw.below(2)]);
+                let limit = [usize::MAX, 3][draw.below(2)];
+                let count = writer.whole_partitions(None, || {
+                    let (hash, key, row) =
+                        ahead.partition(next, &copier).filter(|_| next < limit)?;
+                    next += 1;
+                    (key.len() + row.length <= most).then_some((hash, key, row))
+                });
+                let count = count.unwrap();
+                writer.write_full().await.unwrap();
+                assert!(at_start || cursor.is_at(&ahead, 0));
+                cursor.pass_ahead(&ahead, count);
+                assert!(at_start || cursor.is_at(&ahead, count));
+                partitions += count as u64;
+                match ahead.follows() {
+                    Follows::Block(block) if count == ahead.len() && draw.below(3) > 0 => {
+                        cursor.feed(block, from.load_block(block).await.unwrap());
+                        continue;
+                    }
+                    Follows::End if count == ahead.len() => {
+                        assert!(matches!(cursor.advance(), Ok(Advance::End)));
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            // It stood there when it was not taken.
+            if !std::mem::take(&mut at_start) {
+                match cursor.advance().unwrap() {
+                    Advance::Item => {}
+                    Advance::End => break,
+                    Advance::NeedBlock(request) => {
+                        let chunk = from.load_block(request.block).await.unwrap();
+                        cursor.feed(request.block, chunk);
+                        continue;
+                    }
+                }
+                at_start = is_between && draw.below(2) == 0;
+                if at_start {
+                    continue;
+                }
+            }
+            is_between = matches!(cursor.item(), Item::PartitionEnd);
+            writer.put(cursor.item()).unwrap();
+            writer.write_full().await.unwrap();
+        }
+        (self.finish(writer).await, partitions)
     }
 
     async fn files(&self, reader: &SstableReader) -> Vec<(Component, Vec<u8>)> {
@@ -302,6 +436,7 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
     run(|rt| async move {
         let fs = rt.fs();
         let mut counts = [0, 0, 0];
+        let mut wholes = [0, 0];
         for seed in 0..24u64 {
             let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
             let table = table(seed % 3 != 0, seed % 6 == 1);
@@ -328,8 +463,8 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
                 options.encoding_stats.min_timestamp = TimestampMicros(NOW + 3);
                 options.version = Version::Nb;
             };
-            let directories =
-                ["source", "single", "copied", "packed"].map(|name| format!("{name}{seed}"));
+            let directories = ["source", "single", "copied", "packed", "whole", "packed-whole"];
+            let directories = directories.map(|name| format!("{name}{seed}"));
             let places: Vec<Place<'_>> = directories
                 .iter()
                 .map(|directory| Place {
@@ -347,12 +482,18 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
             let expect = place(1).files(&single).await;
             let (copied, rows) = place(2).copy(&source, change).await;
             counts[0] += rows;
-            let (packed, rows) = place(3).write_packed(&items, change).await;
+            let (packed, rows) = place(3).write_packed(&items, false, change).await;
             counts[1] += rows;
+            let (whole, partitions) = place(4).copy_ahead(&source, &mut draw, change).await;
+            wholes[0] += partitions;
+            let (packed_whole, rows) = place(5).write_packed(&items, true, change).await;
+            wholes[1] += rows;
             for (way, place, reader) in [
                 (Way::OneByOne, place(1), single),
                 (Way::Copied, place(2), copied),
                 (Way::Packed, place(3), packed),
+                (Way::Whole, place(4), whole),
+                (Way::PackedWhole, place(5), packed_whole),
             ] {
                 for (file, expect) in place.files(&reader).await.iter().zip(&expect) {
                     assert!(file == expect, "seed {seed}, {way:?}: {:?} differs", expect.0);
@@ -363,6 +504,7 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
             }
         }
         assert!(counts[..2].iter().all(|rows| *rows > 10_000), "{counts:?}");
+        assert!(wholes.iter().all(|wholes| *wholes > 1_000), "{wholes:?}");
         assert!(counts[2] > 1_000, "{counts:?}: large ones");
     });
 }

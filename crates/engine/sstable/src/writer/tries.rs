@@ -162,7 +162,6 @@ impl TrieIndex {
         self.blocks = 0;
         self.open = None;
         let hash = facts.hash;
-        let [.., low] = hash.bloom.base.to_be_bytes();
         self.form.clear();
         // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
         let mut differs = 0;
@@ -177,14 +176,40 @@ impl TrieIndex {
                 differs = byte_order::shared_of_tokens(self.waiting_token, hash.token) + 1;
             }
         }
-        self.add_waiting(differs, index);
-        self.needed = differs;
-        self.waiting = Some(encode_target(low, target));
+        self.waiting_for(hash, target, differs, index);
         self.waiting_key.clear();
         self.waiting_key.extend_from_slice(facts.key);
+        Ok(())
+    }
+
+    /// A partition of that token was the last one.
+    #[inline]
+    pub(super) fn is_of_last(&self, token: Token) -> bool {
+        self.waiting.is_some() && self.waiting_token == token
+    }
+
+    /// Ends a partition of one block whose token neither the one before nor the next one has: its key is not needed.
+    #[inline]
+    pub(super) fn partition_of_token(&mut self, hash: KeyHash, start: u64, index: &mut Output) {
+        stdx::debug_invariant!(!self.is_of_last(hash.token), "trie of partitions: a key is needed");
+        let mut differs = 0;
+        if self.waiting.is_some() {
+            differs = byte_order::shared_of_tokens(self.waiting_token, hash.token) + 1;
+        }
+        self.form.clear();
+        byte_order::partition_token(hash.token, &mut self.form);
+        self.waiting_for(hash, Target::Data(start), differs, index);
+    }
+
+    /// The partition at hand, with its form, waits for the next one, and the one before waits no more.
+    #[inline]
+    fn waiting_for(&mut self, hash: KeyHash, target: Target, differs: usize, index: &mut Output) {
+        self.add_waiting(differs, index);
+        self.needed = differs;
+        let [.., low] = hash.bloom.base.to_be_bytes();
+        self.waiting = Some(encode_target(low, target));
         self.waiting_token = hash.token;
         std::mem::swap(&mut self.waiting_form, &mut self.form);
-        Ok(())
     }
 
     fn add_waiting(&mut self, differs: usize, index: &mut Output) {

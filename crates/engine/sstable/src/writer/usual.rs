@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-use codec::KeyHash;
 use data::{DeletionTime, RowRef};
 use sst_format::clustering::{Prefix, PrefixKind};
 use sst_format::row::is_partition_end;
@@ -98,25 +97,6 @@ impl SstableWriter {
         Ok(copied)
     }
 
-    /// Copies a partition of one row, of which [`SstableWriter::may_be_large`] says no. Pre: as of
-    /// [`SstableWriter::partition_of`]; the file has no static columns.
-    ///
-    /// # Errors
-    /// `Unwritable`.
-    pub fn copy_partition(
-        &mut self,
-        (hash, key): (KeyHash, &[u8]),
-        copier: &RowCopier,
-        row: &RawRow<'_>,
-    ) -> Result<()> {
-        self.partition_of(hash, key, DeletionTime::LIVE)?;
-        self.end_header()?;
-        self.usual_row(row)?;
-        set(&mut self.partition.last, row);
-        self.stats.usual_rows(&UsualRows::one(row.timestamp()), copier.columns() as u64);
-        self.partition_end()
-    }
-
     /// Writes rows of the usual form, in order, down to one of another form, or until
     /// [`SstableWriter::write_full`] has something to do: how many. When the first one
     /// is, `begin` says which partition is to be begun before it.
@@ -183,7 +163,7 @@ impl SstableWriter {
 }
 
 #[inline]
-fn set<R: UsualRow>(target: &mut Prefix, row: &R) {
+pub(super) fn set<R: UsualRow>(target: &mut Prefix, row: &R) {
     target.kind = PrefixKind::Clustering;
     target.values.clear();
     row.put_clustering(&mut target.values);

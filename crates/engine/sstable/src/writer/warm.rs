@@ -27,6 +27,11 @@ impl WarmChunks {
         self.has_been |= is_on;
     }
 
+    /// Whether something of the partition that comes is wanted.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_on || self.is_partition
+    }
+
     /// Whether the index of the partition that ends is wanted.
     pub(super) fn partition_end(&mut self) -> bool {
         std::mem::replace(&mut self.is_partition, self.is_on)

@@ -403,16 +403,23 @@ impl MemtableScan {
     /// nothing else; [`MemtableScan::pass_plain`] passes over it. Not for scans of a part of the rows.
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<(&[u8], EntryRef<'_>)> {
+        self.current.as_ref()?;
+        self.next_plains().next()
+    }
+
+    /// The same of as many partitions as are there at once; [`MemtableScan::pass_plains`] passes over them. At first
+    /// none is current.
+    #[inline]
+    pub(crate) fn next_plains(&mut self) -> impl Iterator<Item = (&[u8], EntryRef<'_>)> {
         stdx::debug_invariant!(self.slices.is_all(), "a memtable scan: not of all rows");
-        if self.at_end || !self.current.as_ref().is_some_and(PartitionCursor::is_over) {
-            return None;
-        }
-        self.look_ahead()?;
-        let next = self.ahead.front().filter(|next| self.is_inside(next))?;
-        match next {
+        let is_over = !self.at_end && self.current.as_ref().is_none_or(PartitionCursor::is_over);
+        let is_there = is_over && self.look_ahead().is_some();
+        let scan = &*self;
+        let inside = scan.ahead.iter().take_while(move |next| is_there && scan.is_inside(next));
+        inside.map_while(|next| match next {
             Partition::Plain(_, plain) => Some((plain.key(), plain.entry())),
             Partition::Version(_) => None,
-        }
+        })
     }
 
     /// Whether it shows all rows of its partitions.
@@ -424,6 +431,12 @@ impl MemtableScan {
     #[inline]
     pub(crate) fn pass_plain(&mut self) {
         self.ahead.pop_front();
+    }
+
+    /// See [`MemtableScan::next_plains`].
+    #[inline]
+    pub(crate) fn pass_plains(&mut self, count: usize) {
+        self.ahead.drain(..count.min(self.ahead.len()));
     }
 
     /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.

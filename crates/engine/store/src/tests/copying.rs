@@ -116,9 +116,10 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
             let keys = [few, 30, 2_000][draw.below(3)];
             // Rows of all files lie in each other, or behind each other, or in part.
             let (count, shift) = [(9, 0), (300, 300), (300, 200)][draw.below(3)];
-            for file in 0..3 {
+            let files = [3, 12][draw.below(2)];
+            for file in 0..files {
                 let span = (has_clustering, (file * shift, count));
-                for _ in 0..600 {
+                for _ in 0..1_800 / files {
                     write(&store, &draw_write(&mut draw, span, keys)).await.unwrap();
                 }
                 store.flush(None).await.unwrap();
