@@ -109,15 +109,16 @@ pub(crate) struct Ahead {
     at: usize,
     /// The merge has moved inputs since.
     is_moved: bool,
-    /// So many times it is not looked ahead, and how many times it was not after the last attempt that found none.
+    /// So many times it is not looked ahead, and how many times after the next attempt that finds none: none after the
+    /// first one.
     pause: u32,
-    last_pause: u32,
+    next_pause: u32,
 }
 
 impl Ahead {
     pub(crate) fn new(merge: &impl Merging) -> Ahead {
         let inputs = merge.inputs().map(|_| Input::default()).collect();
-        Ahead { inputs, order: Vec::new(), at: 0, is_moved: true, pause: 0, last_pause: 0 }
+        Ahead { inputs, order: Vec::new(), at: 0, is_moved: true, pause: 0, next_pause: 0 }
     }
 
     /// Copies partitions as far as they are in memory: how many, and the block in which the next one is, if it is one.
@@ -144,14 +145,14 @@ impl Ahead {
                 Gathered::Some => {}
                 Gathered::Needs(request) => return Ok((0, Some(request))),
                 Gathered::None => {
-                    self.last_pause = (self.last_pause * 2).clamp(1, PAUSE_MAX);
-                    self.pause = self.last_pause;
+                    self.pause = self.next_pause;
+                    self.next_pause = (self.next_pause * 2).clamp(1, PAUSE_MAX);
                     self.give_back(merge);
                     return Ok((0, None));
                 }
             }
         }
-        self.last_pause = 0;
+        self.next_pause = 0;
         let taken = match warmth.is_any_cached() {
             true => self.copy_one(copiers, outputs, warmth, counts)?,
             false => {

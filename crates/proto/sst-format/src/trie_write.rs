@@ -81,30 +81,49 @@ struct Open {
     next: u8,
     payload: Payload,
     below: Below,
-    /// Where in [`TrieWriter::complete`] what is below it begins.
+    /// Where in [`TrieWriter::complete`] what is below it begins, and in [`TrieWriter::payloads`].
     start: usize,
+    payloads: usize,
 }
 
-/// A complete node.
-#[derive(Debug)]
+/// A complete node. A large trie has many of them until its root is complete: they are small.
+#[derive(Clone, Copy, Debug)]
 struct Node {
+    /// Where it lies in the file, with all below it. Of one that waits: where its payload begins in
+    /// [`TrieWriter::payloads`].
+    place: u64,
+    children: u16,
+    /// How many nodes before it are below it. Each takes a byte at least.
+    size: u16,
+    /// Most bytes that it takes with them; no more than a page has. [`WRITTEN`]: it is in the file.
+    bytes_max: u16,
     /// By what it is reached.
     byte: u8,
-    payload: Payload,
-    state: NodeState,
+    /// Bytes of its payload; its flags come before them.
+    payload: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum NodeState {
-    /// In the file, with all below it: where it lies.
-    Written(u64),
-    Waiting {
-        children: u16,
-        /// How many nodes before it are below it. Each takes a byte at least.
-        size: u16,
-        /// Most bytes that it takes with them; no more than a page has.
-        bytes_max: u16,
-    },
+const WRITTEN: u16 = 0;
+const _: () = assert!(size_of::<Node>() <= 16);
+
+impl Node {
+    fn written(byte: u8, place: u64) -> Node {
+        Node { place, children: 0, size: 0, bytes_max: WRITTEN, byte, payload: 0 }
+    }
+
+    #[inline]
+    fn is_written(&self) -> bool {
+        self.bytes_max == WRITTEN
+    }
+
+    /// Flags and bytes of the payload of one that waits.
+    #[inline]
+    fn payload<'p>(&self, payloads: &'p [u8]) -> (u8, &'p [u8]) {
+        let start = usize::try_from(self.place).unwrap_or(usize::MAX);
+        let all = payloads.get(start..).unwrap_or(&[]);
+        let (flags, rest) = all.split_first().unwrap_or((&0, &[]));
+        (*flags, rest.get(..usize::from(self.payload)).unwrap_or(&[]))
+    }
 }
 
 /// A branch of complete nodes, and where its uppermost lies once it is written.
@@ -159,6 +178,8 @@ pub struct TrieWriter {
     /// Complete nodes that wait to be written, or to be passed by: each behind all that are below it, so
     /// that they are written as they lie.
     complete: Vec<Node>,
+    /// Of those that wait, in the same order: flags and bytes of their payloads.
+    payloads: Vec<u8>,
     key: Vec<u8>,
     places: u64,
     /// Of nodes whose parent is being written: by what they are reached and where they lie.
@@ -175,6 +196,7 @@ impl TrieWriter {
     pub fn clear(&mut self) {
         self.path.clear();
         self.complete.clear();
+        self.payloads.clear();
         self.key.clear();
         self.places = 0;
     }
@@ -212,9 +234,9 @@ impl TrieWriter {
     }
 
     fn open(&mut self) {
-        let start = self.complete.len();
-        let payload = Payload::NONE;
-        self.path.push(Open { next: 0, payload, below: Below::default(), start });
+        let (start, payloads) = (self.complete.len(), self.payloads.len());
+        let (payload, below) = (Payload::NONE, Below::default());
+        self.path.push(Open { next: 0, payload, below, start, payloads });
     }
 
     /// Completes the nodes below that depth.
@@ -247,25 +269,38 @@ impl TrieWriter {
         let (payload, mut below) = (node.payload, node.below);
         let mut own = own_bytes_max(below, &payload);
         if own.saturating_add(below.bytes_max) > PAGE {
-            self.write_children(node.start, at, out);
+            self.write_children(node, at, out);
             (below.bytes_max, below.is_far) = (0, below.children > 0);
             own = own_bytes_max(below, &payload);
         }
         let bytes_max = own.saturating_add(below.bytes_max);
         let size = self.complete.len().saturating_sub(node.start);
         let narrow = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
-        let state = NodeState::Waiting {
+        self.complete.push(Node {
+            place: self.payloads.len() as u64,
             children: narrow(below.children),
             size: narrow(size),
             bytes_max: narrow(bytes_max),
-        };
-        self.complete.push(Node { byte, payload, state });
+            byte,
+            payload: payload.length,
+        });
+        self.payloads.push(payload.flags);
+        // The first nine have nearly all of them, and to append as many always needs no loop.
+        match (payload.bytes.first_chunk::<9>(), payload.length) {
+            (Some(bytes), 0..=9) => {
+                let end = self.payloads.len().saturating_add(usize::from(payload.length));
+                self.payloads.extend_from_slice(bytes);
+                self.payloads.truncate(end);
+            }
+            _ => self.payloads.extend_from_slice(payload.bytes()),
+        }
         (own, bytes_max)
     }
 
-    /// Writes the branches from `start` on, each of which remains as a node that is written. The largest that fits
-    /// into the rest of the page is the next, so that little of pages is left empty.
-    fn write_children(&mut self, start: usize, at: u64, out: &mut Vec<u8>) {
+    /// Writes the branches below a node, each of which remains as a node that is written. The largest that fits into the
+    /// rest of the page is the next, so that little of pages is left empty.
+    fn write_children(&mut self, node: &Open, at: u64, out: &mut Vec<u8>) {
+        let start = node.start;
         let mut branches = std::mem::take(&mut self.branches);
         let mut waiting = std::mem::take(&mut self.waiting);
         branches.clear();
@@ -274,12 +309,12 @@ impl TrieWriter {
         while to > start {
             let upmost = to.saturating_sub(1);
             let mut branch = Branch { from: upmost, to, position: 0 };
-            match self.complete.get(upmost).map(|node| node.state) {
-                Some(NodeState::Waiting { size, bytes_max, .. }) => {
-                    branch.from = upmost.saturating_sub(usize::from(size));
-                    waiting.push((bytes_max, branches.len()));
+            match self.complete.get(upmost) {
+                Some(node) if node.is_written() => branch.position = node.place,
+                Some(Node { size, bytes_max, .. }) => {
+                    branch.from = upmost.saturating_sub(usize::from(*size));
+                    waiting.push((*bytes_max, branches.len()));
                 }
-                Some(NodeState::Written(position)) => branch.position = position,
                 None => {}
             }
             to = branch.from;
@@ -302,21 +337,21 @@ impl TrieWriter {
         for Branch { to, position, .. } in branches.iter().rev() {
             let byte = self.complete.get(to.saturating_sub(1)).map_or(0, |node| node.byte);
             if let Some(place) = self.complete.get_mut(kept) {
-                let state = NodeState::Written(*position);
-                *place = Node { byte, payload: Payload::NONE, state };
+                *place = Node::written(byte, *position);
             }
             kept = kept.saturating_add(1);
         }
         self.complete.truncate(kept);
+        self.payloads.truncate(node.payloads);
         (self.branches, self.waiting) = (branches, waiting);
     }
 
     /// Writes a branch, the nodes `from..to`, that fits into a page into this page or the next one: where
     /// its uppermost node lies.
     fn write_in_page(&mut self, from: usize, to: usize, at: u64, out: &mut Vec<u8>) -> u64 {
-        let bytes_max = match self.complete.get(to.saturating_sub(1)).map(|node| node.state) {
-            Some(NodeState::Waiting { bytes_max, .. }) => usize::from(bytes_max),
-            Some(NodeState::Written(position)) => return position,
+        let bytes_max = match self.complete.get(to.saturating_sub(1)) {
+            Some(node) if node.is_written() => return node.place,
+            Some(node) => usize::from(node.bytes_max),
             None => 0,
         };
         let used = used_of_page(at, out);
@@ -326,15 +361,16 @@ impl TrieWriter {
         self.children.clear();
         let mut position = 0;
         for node in self.complete.get(from..to).unwrap_or(&[]) {
-            position = match node.state {
-                NodeState::Written(position) => position,
-                NodeState::Waiting { children, .. } => {
+            position = match node.is_written() {
+                true => node.place,
+                false => {
                     // Those below it were the last to be written.
-                    let first = self.children.len().saturating_sub(usize::from(children));
+                    let first = self.children.len().saturating_sub(usize::from(node.children));
                     let position = at.saturating_add(out.len() as u64);
                     let below = self.children.get(first..).unwrap_or(&[]);
-                    put_node(position, below, node.payload.flags & 15, &mut self.distances, out);
-                    out.put_bytes(node.payload.bytes());
+                    let (flags, payload) = node.payload(&self.payloads);
+                    put_node(position, below, flags & 15, &mut self.distances, out);
+                    out.put_bytes(payload);
                     self.children.truncate(first);
                     position
                 }
