@@ -52,6 +52,8 @@ pub trait Writer {
     fn put_bool(&mut self, value: bool);
     /// The bytes as they are.
     fn put_bytes(&mut self, bytes: &[u8]);
+    /// The first so many of the bytes, or all. Few of many are copied without a loop.
+    fn put_first(&mut self, bytes: &[u8], count: usize);
     /// Cassandra's unsigned vint.
     fn put_vint_unsigned(&mut self, value: u64);
     /// Cassandra's zigzagged vint.
@@ -86,6 +88,9 @@ macro_rules! puts {
     )*};
 }
 
+/// Bytes that [`Writer::put_first`] copies at once.
+const FEW: usize = 32;
+
 impl Writer for Vec<u8> {
     #[inline]
     fn put_u8(&mut self, value: u8) {
@@ -119,14 +124,29 @@ impl Writer for Vec<u8> {
     }
 
     #[inline]
+    fn put_first(&mut self, bytes: &[u8], count: usize) {
+        match bytes.first_chunk::<FEW>() {
+            Some(few) if count <= FEW => {
+                let end = self.len().saturating_add(count);
+                self.extend_from_slice(few);
+                self.truncate(end);
+            }
+            _ => self.extend_from_slice(bytes.get(..count).unwrap_or(bytes)),
+        }
+    }
+
+    #[inline]
     fn put_vint_unsigned(&mut self, value: u64) {
         if value < 0x80 {
             #[expect(clippy::cast_possible_truncation, reason = "below 128")]
             self.push(value as u8);
             return;
         }
+        // All of them, and those too many taken back: no copy of a length that is not known.
         let (bytes, len) = vint::encode(value);
-        self.extend_from_slice(bytes.get(..len).unwrap_or(&bytes));
+        let end = self.len().saturating_add(len);
+        self.extend_from_slice(&bytes);
+        self.truncate(end);
     }
 
     #[inline]
@@ -207,6 +227,18 @@ mod tests {
         assert_eq!(out, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0xff, 0xff, 1]);
         out.patch_u32(3, 0xdead_beef);
         assert_eq!(out[3..7], [0xde, 0xad, 0xbe, 0xef]);
+    }
+
+    #[test]
+    fn the_first_bytes_are_those_asked_for_and_no_others() {
+        let all: Vec<u8> = (0..100).collect();
+        for length in 0..=100 {
+            for count in 0..=100 {
+                let mut out = vec![7];
+                out.put_first(&all[..length], count);
+                assert_eq!(out, [&[7], &all[..count.min(length)]].concat(), "{count} of {length}");
+            }
+        }
     }
 
     #[test]

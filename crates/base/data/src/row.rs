@@ -415,6 +415,15 @@ impl<'a> UsualCells<'a> {
         Some((ColumnId(u16::from(*id)), value))
     }
 
+    /// The same, where the value was seen to be there: its length, and the bytes that begin with it.
+    #[inline]
+    pub fn next_seen(&mut self) -> Option<(usize, &'a [u8])> {
+        let [_, _, length, tail @ ..] = self.rest else { return None };
+        let length = usize::from(*length);
+        self.rest = tail.get(length..)?;
+        Some((length, tail))
+    }
+
     /// Whether both have the same columns, and no cells of another form.
     #[inline]
     pub(crate) fn has_columns_of(mut self, mut other: UsualCells<'_>) -> bool {

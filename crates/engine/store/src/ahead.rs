@@ -7,7 +7,7 @@
 
 use data::BlockRequest;
 use sst_format::RowCopier;
-use sstable::{Follows, Lookahead, WHOLE_MAX};
+use sstable::{Follows, Lookahead};
 use stdx::Token;
 
 use crate::compaction::MergeCounts;
@@ -20,6 +20,9 @@ use crate::warm::Warmth;
 
 /// Most partitions that the merge goes through by itself before it is looked ahead again, where that has found none.
 const PAUSE_MAX: u32 = 64;
+
+/// So many partitions before one is copied its bytes are asked for.
+const PREFETCHED: usize = 16;
 
 /// What is known of the partitions that follow in an input.
 #[derive(Default)]
@@ -160,7 +163,7 @@ impl Ahead {
                 self.copy(copiers, outputs, counts, usize::MAX)?
             }
         };
-        if taken == 0 && !outputs.is_full() {
+        if taken == 0 {
             self.give_back(merge);
         }
         #[cfg(test)]
@@ -193,13 +196,15 @@ impl Ahead {
         let Some((bytes_max, last)) = outputs.wholes() else { return Ok(0) };
         let (inputs, order, first) = (&self.inputs, &self.order, self.at);
         let (mut at, mut left) = (first, most);
-        // They lie in the blocks of all inputs. Loads that do not depend on each other overlap.
-        let coming = order.iter().skip(first).take(most.min(WHOLE_MAX));
-        let touched = coming.filter_map(|next| {
-            let found = &inputs.get(next.input())?.found;
-            Some(found.touch(next.index()))
-        });
-        std::hint::black_box(touched.fold(0, u8::wrapping_add));
+        // They lie in the blocks of all inputs: more than fits into the nearest caches.
+        let prefetch = |place: usize| {
+            if let Some(next) = order.get(place)
+                && let Some(input) = inputs.get(next.input())
+            {
+                input.found.prefetch(next.index());
+            }
+        };
+        (first..first + most.min(PREFETCHED)).for_each(prefetch);
         // What is asked for is written.
         let taken = outputs.whole_partitions(|| {
             left = left.checked_sub(1)?;
@@ -211,6 +216,7 @@ impl Ahead {
                 return None;
             }
             counts.add(versions.len());
+            (at + PREFETCHED..at + PREFETCHED + versions.len()).for_each(prefetch);
             at += versions.len();
             Some((hash, key, row))
         })?;

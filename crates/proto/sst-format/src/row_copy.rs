@@ -346,16 +346,16 @@ impl UsualRow for PackedRow<'_> {
         put_times(previous, delta, self.cells_length, out);
         let mut cells = self.cells.clone();
         for column in &self.schema.regulars.columns {
-            let Some((_, value)) = cells.next_usual() else { return };
-            match (column.fixed, u8::try_from(value.len())) {
+            let Some((length, value)) = cells.next_seen() else { return };
+            match (column.fixed, u8::try_from(length)) {
                 (_, Ok(0)) => out.put_u8(EMPTY_CELL),
-                (None, Ok(length)) => {
-                    out.put_bytes(&[CELL_USE_ROW_TIMESTAMP, length]);
-                    out.put_bytes(value);
+                (None, Ok(short)) => {
+                    out.put_bytes(&[CELL_USE_ROW_TIMESTAMP, short]);
+                    out.put_first(value, length);
                 }
                 _ => {
                     out.put_u8(CELL_USE_ROW_TIMESTAMP);
-                    out.put_bytes(value);
+                    out.put_first(value, length);
                 }
             }
         }

@@ -20,10 +20,12 @@ pub mod file;
 pub mod fs;
 pub mod net;
 pub mod pool;
+mod prefetch;
 pub mod shard;
 mod uring;
 
 pub use buf::{ALIGN, Buf};
 pub use file::{File, OpenOptions};
 pub use net::{Conn, Listener, MovedConn};
+pub use prefetch::prefetch;
 pub use shard::{Env, IoBackend, NativeOptions, Threads, start};

@@ -34,7 +34,7 @@ pub use machine::{Machine, Main, NodeSpec, Running, Stopper};
 pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
 pub use net::{Conn, ListenOptions, Listener, MovedConn};
 pub use rt_native::counting::{Counting, held_bytes};
-pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions};
+pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};
 pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
 pub use timer::Elapsed;
 

@@ -121,12 +121,12 @@ impl Lookahead {
         Some((place, run.get(place.at as usize..)?))
     }
 
-    /// Loads the bytes of one of them into the processor's cache: a byte of each line of it, of the first eight.
+    /// Asks the processor to load the bytes of one of them.
     #[inline]
-    pub fn touch(&self, index: usize) -> u8 {
-        let bytes = self.bytes_of(index).and_then(|(place, bytes)| bytes.get(..place.length()));
-        let lines = bytes.unwrap_or(&[]).iter().step_by(64).take(8);
-        lines.fold(0, |sum, byte| sum.wrapping_add(*byte))
+    pub fn prefetch(&self, index: usize) {
+        if let Some((place, bytes)) = self.bytes_of(index) {
+            rt::prefetch(bytes.get(..place.length()).unwrap_or(&[]));
+        }
     }
 
     /// Hash and bytes of a key.

@@ -335,6 +335,8 @@ impl Cursor for PartitionCursor {
 /// Partitions that a scan takes from the memtable at once: enough that their waits for memory
 /// overlap, and few to hold while a write wants them.
 const AHEAD_MAX: usize = 32;
+/// So many partitions before a scan comes to one it has it loaded.
+const PREFETCHED: usize = 16;
 
 /// Partitions of a memtable within a range.
 pub(crate) struct MemtableScan {
@@ -378,7 +380,16 @@ impl MemtableScan {
     /// The next partition, whether inside or not.
     fn next_partition(&mut self) -> Option<Partition> {
         self.look_ahead()?;
+        self.prefetch(PREFETCHED);
         self.ahead.pop_front()
+    }
+
+    /// Has a partition loaded that comes so many behind the next one.
+    #[inline]
+    fn prefetch(&self, behind: usize) {
+        if let Some(partition) = self.ahead.get(behind) {
+            partition.prefetch();
+        }
     }
 
     /// Takes the next partitions from the memtable when those before are used up; `None`: there are no more.
@@ -390,10 +401,8 @@ impl MemtableScan {
             self.from =
                 RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             if self.ahead.len() > 1 {
-                // They lie all over the memory. Loads that do not depend on each other overlap; the
-                // scan then finds them in the processor's cache.
-                let touched = self.ahead.iter().map(|v| v.touch());
-                std::hint::black_box(touched.fold(0, u8::wrapping_add));
+                // They lie all over the memory. Those behind these are asked for as these are taken.
+                self.ahead.iter().take(PREFETCHED).for_each(Partition::prefetch);
             }
         }
         Some(())
@@ -415,10 +424,14 @@ impl MemtableScan {
         let is_over = !self.at_end && self.current.as_ref().is_none_or(PartitionCursor::is_over);
         let is_there = is_over && self.look_ahead().is_some();
         let scan = &*self;
-        let inside = scan.ahead.iter().take_while(move |next| is_there && scan.is_inside(next));
-        inside.map_while(|next| match next {
-            Partition::Plain(_, plain) => Some((plain.key(), plain.entry())),
-            Partition::Version(_) => None,
+        let ahead = scan.ahead.iter().zip(PREFETCHED..);
+        let inside = ahead.take_while(move |(next, _)| is_there && scan.is_inside(next));
+        inside.map_while(|(next, behind)| {
+            scan.prefetch(behind);
+            match next {
+                Partition::Plain(_, plain) => Some((plain.key(), plain.entry())),
+                Partition::Version(_) => None,
+            }
         })
     }
 

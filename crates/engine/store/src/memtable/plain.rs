@@ -74,10 +74,10 @@ impl Plain {
         split(self.place.of(&self.segment)).1
     }
 
-    /// Loads it.
+    /// Asks the processor to load it.
     #[inline]
-    pub(super) fn touch(&self) -> u8 {
-        entry::touch(self.place.of(&self.segment))
+    pub(super) fn prefetch(&self) {
+        rt::prefetch(self.place.of(&self.segment));
     }
 }
 
