@@ -3,6 +3,7 @@
 #   run.sh [--faults all] [--seconds N] [--choice zipfian] [--nodes 6 --dcs 2]...   all options: run.sh --help
 # Everything that is installed or written goes below target/bank (or $BANK_WORK). $HELENUS_BIN names
 # the program; without it the release build is brought up to date.
+# With PREPARE_ONLY set it only fetches and builds what it needs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -16,6 +17,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.installed"; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
   cp "$here/requirements.txt" "$venv/requirements.installed"
 fi
+[ -z "${PREPARE_ONLY:-}" ] || exit 0
 if [ -z "${HELENUS_BIN:-}" ]; then
   cargo build --release --quiet --manifest-path "$root/Cargo.toml" --package helenus
   HELENUS_BIN=$root/target/release/helenus

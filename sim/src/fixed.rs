@@ -1,9 +1,10 @@
 //! `sim` without a seed: fixed and kept seeds, dealt out to as many processes as there are cores.
 
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 
 use rt::held_bytes;
 
+use crate::dealing::{Worker, deal};
 use crate::report::Report;
 use crate::soak::OneRun;
 
@@ -30,47 +31,26 @@ pub fn of_scenario(entry: usize, seeds: u64, kept: &[(&'static str, u64)]) -> Ve
     fixed.chain(kept).collect()
 }
 
-/// The part of the jobs that is one worker's of so many.
-pub fn share(jobs: Vec<Job>, worker: usize, of: usize) -> Vec<Job> {
-    jobs.into_iter().enumerate().filter(|(n, _)| n % of.max(1) == worker).map(|(_, j)| j).collect()
+/// The order in which jobs are begun: those that run twice before the others, so that what is left for
+/// the end is short.
+fn order(jobs: &[Job]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|at| jobs.get(*at).is_some_and(|job| !job.is_twice));
+    order
 }
 
-/// Has workers carry out so many jobs; what they print goes where this process prints.
-pub fn deal_out(jobs: usize) -> ExitCode {
+/// Has workers, each this program with `word`, carry out the jobs; what they print goes where this
+/// process prints. `show` names a job of which no worker told how it went.
+pub fn deal_out(jobs: &[Job], word: &str, show: impl Fn(&Job) -> String) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers: Vec<Result<Child, String>> = (0..cores).map(|n| start(n, cores)).collect();
-    let mut failed = 0;
-    for (n, worker) in workers.into_iter().enumerate() {
-        let ended = worker.and_then(|mut child| child.wait().map_err(|e| e.to_string()));
-        match ended.map(|status| (status.code(), status)) {
-            // Its code is the number of its failures.
-            Ok((Some(code @ 0..=FAILURES_MAX), _)) => failed += code as usize,
-            Ok((_, status)) => {
-                failed += 1;
-                println!("FAIL worker {n} of {cores} ended with {status}");
-            }
-            Err(error) => {
-                failed += 1;
-                println!("FAIL worker {n} of {cores}: {error}");
-            }
-        }
-    }
-    println!("{} passed, {failed} failed, in {cores} processes", jobs.saturating_sub(failed));
+    let names: Vec<String> = jobs.iter().map(show).collect();
+    let report = |at: Option<usize>, error: &str| match at.and_then(|at| names.get(at)) {
+        Some(name) => println!("FAIL {name}: {error}"),
+        None => println!("FAIL {error}"),
+    };
+    let failed = deal(&order(jobs), cores, || Worker::start(word), report);
+    println!("{} passed, {failed} failed, in {cores} processes", jobs.len().saturating_sub(failed));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Largest number of failures that the code of a process tells: a panic's is 101.
-const FAILURES_MAX: i32 = 100;
-
-/// The code that a worker with so many failures ends with.
-pub fn code(failed: usize) -> ExitCode {
-    ExitCode::from(failed.min(FAILURES_MAX as usize) as u8)
-}
-
-fn start(worker: usize, of: usize) -> Result<Child, String> {
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    let words = ["fixed-part".to_owned(), worker.to_string(), of.to_string()];
-    Command::new(own).args(words).spawn().map_err(|e| e.to_string())
 }
 
 /// Bytes that a second run of a seed may leave: its report.
@@ -104,13 +84,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_share_all_jobs_and_none_twice() {
+    fn all_jobs_are_dealt_out_and_those_that_run_twice_first() {
         let jobs = of_scenario(3, 4, &[("kept", 77)]);
         let twice: Vec<bool> = jobs.iter().map(|job| job.is_twice).collect();
         assert_eq!(twice, [true, true, false, false, true]);
-        let mut both = [share(jobs.clone(), 0, 2), share(jobs.clone(), 1, 2)].concat();
-        both.sort_by_key(|job| job.seed);
-        assert_eq!(both, jobs);
+        assert_eq!(order(&jobs), [0, 1, 4, 2, 3]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod cluster;
 mod counts;
 mod damaged_start;
 mod datacenters;
+mod dealing;
 mod durability;
 mod export;
 mod fixed;
@@ -138,35 +139,55 @@ fn fixed_jobs(entries: &[Entry]) -> Vec<Job> {
     entries.iter().enumerate().flat_map(of_entry).collect()
 }
 
-/// Carries jobs out one after the other; how many failed.
-fn carry_out(entries: &[Entry], jobs: &[Job], is_verbose: bool) -> usize {
-    let mut failed = 0;
-    for job in jobs {
-        let Some(entry) = entries.get(job.entry) else { continue };
-        let (name, seed, kept) = (&entry.name, job.seed, job.kept);
-        let plan = (entry.plan)(seed);
-        match fixed::run(&entry.run, seed, job.is_twice) {
-            Ok(report) => {
-                println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);
-                // What one seed reached is of interest when it was asked for.
-                if is_verbose && !report.faults.is_empty() {
-                    println!("     faults: {:?}", report.faults);
-                    println!("     reached: {}", report.probes);
-                    println!(
-                        "     trace: {:016x}, {}000 steps",
-                        report.trace,
-                        report.checkpoints.len()
-                    );
-                }
+/// How a job is called, with the choices of its seed.
+fn shown(entries: &[Entry], job: &Job) -> String {
+    let Some(entry) = entries.get(job.entry) else { return String::new() };
+    let name = format!("{} {} {}", entry.name, job.seed, (entry.plan)(job.seed));
+    if job.kept.is_empty() { name } else { format!("{name} {}", job.kept) }
+}
+
+/// Carries a job out; whether it passed.
+fn carry_out(entries: &[Entry], job: &Job, is_verbose: bool) -> bool {
+    let Some(entry) = entries.get(job.entry) else { return false };
+    let (name, seed, kept) = (&entry.name, job.seed, job.kept);
+    match fixed::run(&entry.run, seed, job.is_twice) {
+        Ok(report) => {
+            let plan = (entry.plan)(seed);
+            println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);
+            // What one seed reached is of interest when it was asked for.
+            if is_verbose && !report.faults.is_empty() {
+                println!("     faults: {:?}", report.faults);
+                println!("     reached: {}", report.probes);
+                println!(
+                    "     trace: {:016x}, {}000 steps",
+                    report.trace,
+                    report.checkpoints.len()
+                );
             }
-            Err(error) => {
-                failed += 1;
-                println!("FAIL {name} {seed} {plan} {kept}: {error}");
-                println!("     again: cargo run -p sim -- {name} {seed}");
-            }
+            true
+        }
+        Err(error) => {
+            println!("FAIL {}: {error}", shown(entries, job));
+            println!("     again: cargo run -p sim -- {name} {seed}");
+            false
         }
     }
-    failed
+}
+
+/// Carries out the jobs of `sim` without arguments whose numbers a process of [`fixed::deal_out`] gives.
+fn carry_out_dealt(entries: &[Entry]) -> ExitCode {
+    let jobs = fixed_jobs(entries);
+    let one = |at: usize| match jobs.get(at) {
+        Some(job) => carry_out(entries, job, false),
+        None => false,
+    };
+    match dealing::serve(std::io::stdin().lock(), std::io::stdout(), one) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// The seeds that are kept because they found something: name, scenario, seed. Those that are open
@@ -182,6 +203,9 @@ fn kept_seeds() -> Vec<(&'static str, &'static str, u64)> {
     };
     lines.filter_map(seed).collect()
 }
+
+/// The word that makes a process of `sim` one that is given jobs.
+const FIXED_PART: &str = "fixed-part";
 
 fn usage(entries: &[Entry]) -> ExitCode {
     let names: Vec<&str> = entries.iter().map(|e| e.name.as_str()).collect();
@@ -247,15 +271,15 @@ fn main() -> ExitCode {
         return export::run(directory);
     }
     match arguments.as_slice() {
-        [] => fixed::deal_out(fixed_jobs(&entries).len()),
-        [first, worker, of] if first == "fixed-part" => {
-            let (Ok(worker), Ok(of)) = (worker.parse(), of.parse()) else { return usage(&entries) };
-            let jobs = fixed::share(fixed_jobs(&entries), worker, of);
-            fixed::code(carry_out(&entries, &jobs, false))
+        [] => {
+            let show = |job: &Job| shown(&entries, job);
+            fixed::deal_out(&fixed_jobs(&entries), FIXED_PART, show)
         }
+        [first] if first == FIXED_PART => carry_out_dealt(&entries),
         [name, words @ ..] => {
             let Some(jobs) = chosen(&entries, name, words) else { return usage(&entries) };
-            let failed = carry_out(&entries, &jobs, words.len() == 1);
+            let is_verbose = words.len() == 1;
+            let failed = jobs.iter().filter(|job| !carry_out(&entries, job, is_verbose)).count();
             println!("{} passed, {failed} failed", jobs.len() - failed);
             if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }

@@ -6,6 +6,7 @@
 # Needs python3 with venv, and 127.0.0.1 to 127.0.0.6 with the ports 7000, 9042, 10000 and 19042
 # free; for drivers under faults also Go, a JDK with Maven, and Rust. Ends with "N passed, N failed"; exit
 # status 0 only when nothing failed.
+# With PREPARE_ONLY set it only fetches and builds what it needs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=$(cd "$here/../.." && pwd)/target
@@ -40,6 +41,10 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.installed"; then
   python3 -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
   cp "$here/requirements.txt" "$venv/requirements.installed"
+fi
+if [ -n "${PREPARE_ONLY:-}" ]; then
+  build_loads
+  exit 0
 fi
 helenus=${1:-${HELENUS_BIN:-$target/debug/helenus}}
 [ -x "$helenus" ] || { echo "$helenus is not there; build it with: cargo build" >&2; exit 2; }

@@ -225,6 +225,7 @@ def compare_partitions(report, cassandra, directory):
             difference(out.strip(), mine[0].strip(), ("cassandra", "helenus"))
             or errors * (status != 0) or mine[2],
         )
+    cassandra.end_tools()
 
 
 def compare_changes(report, directory):
@@ -255,6 +256,7 @@ def compare_changes(report, directory):
     out, status, errors = cassandra.tool("StandaloneVerifier", "-f", "-e", workload.KEYSPACE, table)
     bad = status != 0 or "rror" in out + errors
     report.check(f"sstableverify {table}, scrubbed", out + errors if bad else "")
+    cassandra.end_tools()
 
 
 def done(name, report, *arguments):
@@ -322,6 +324,7 @@ def compare_tools(report, cassandra, directory, tables=12, third=None):
         expected = sum(1 for t, _ in found if t == table)
         bad = status != 0 or "rror" in out + errors or count != expected
         report.check(f"sstableverify {table}", f"{count} of {expected} files\n{out}{errors}" if bad else "")
+    cassandra.end_tools()
 
 
 # Twenty years, as long as there may be: behind 2038 until the program is very old.
@@ -587,6 +590,8 @@ def main():
     report = Report()
     for number in numbers:
         report.part(number, PARTS[number], work)
+    while CassandraFiles.shared:
+        CassandraFiles.shared.popitem()[1].end()
     print(f"{report.passed} passed, {report.failed} failed")
     sys.exit(report.failed != 0)
 

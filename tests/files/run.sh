@@ -5,6 +5,7 @@
 #   CASSANDRA_LIB  jars of Cassandra; default: fetched with Maven below target/tests/cassandra/lib
 # Needs python3 with venv, Maven (unless the jars are there), a JDK 17, ports 19610 to 19629 of
 # 127.0.0.1. Ends with "N passed, N failed"; exit status 0 only when nothing failed.
+# With PREPARE_ONLY set it only fetches and builds what it needs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=$(cd "$here/../.." && pwd)/target
@@ -40,6 +41,10 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.installed"; then
   cp "$here/requirements.txt" "$venv/requirements.installed"
 fi
 
+rm -rf "$work/classes"
+"$JAVA17_HOME/bin/javac" -Xlint:all,-removal -Werror --release 17 -encoding UTF-8 -d "$work/classes" "$here"/java/*.java
+
+[ -z "${PREPARE_ONLY:-}" ] || exit 0
 export HELENUS_BIN=${HELENUS_BIN:-$target/debug/helenus}
 [ -x "$HELENUS_BIN" ] || { echo "$HELENUS_BIN is not there; build it with: cargo build" >&2; exit 2; }
 exec "$venv/bin/python" -B "$here/files.py" "$work" "$@"

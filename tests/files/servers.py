@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from pathlib import Path
@@ -124,6 +125,44 @@ def sstable_tool(*arguments):
     return done.stdout, done.returncode, done.stderr
 
 
+class Tools:
+    """A Java machine that runs tools of Cassandra one after the other: java/Tools.java. Its start takes longer
+    than most of what they do."""
+
+    def __init__(self, command):
+        work = Path(__file__).resolve().parents[2] / "target/tests/files"
+        self.log = work / "tools.log"
+        at = command.index("-cp")
+        classes = f"{work}/classes:{command[at + 1]}"
+        command = [command[0], "-Djava.security.manager=allow", *command[1:at], "-cp", classes, *command[at + 2:]]
+        with open(self.log, "ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            )
+
+    def run(self, main, *arguments):
+        """Output, exit status and errors of one."""
+        lines = [main, str(len(arguments)), *arguments]
+        if any("\n" in line for line in lines):
+            raise ValueError(f"an argument of several lines: {lines}")
+        self.process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self.process.stdin.flush()
+        (status,) = struct.unpack(">i", self.read(4))
+        out, errors = (self.read(*struct.unpack(">i", self.read(4))).decode() for _ in range(2))
+        return out, status, errors
+
+    def read(self, length):
+        got = self.process.stdout.read(length)
+        if len(got) < length:
+            raise RuntimeError(f"the tools ended with {self.process.wait()}; see {self.log}")
+        return got
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
 class CassandraFiles:
     """Configuration and tools of Cassandra for a directory."""
 
@@ -131,7 +170,16 @@ class CassandraFiles:
     STORAGE_PORT = 19621
     JMX_PORT = 19622
 
+    # Tools that keep nothing in their Java machine from which a later run could differ. Those in the first set
+    # ask the configuration for versions and forms, not for directories: one machine is enough for each pair.
+    ANYWHERE = {"SSTableExport", "SSTableMetadataViewer"}
+    # Of these each has a machine for itself and its directory.
+    REPEATED = {"SSTablePartitions", "StandaloneVerifier", "NodeTool"}
+    shared = {}
+
     def __init__(self, directory, compatibility="CASSANDRA_4", form="big"):
+        self.own = {}
+        self.written = (compatibility, form)
         self.directory = Path(directory).resolve()
         self.lib = Path(os.environ["CASSANDRA_LIB"]).resolve()
         self.java = Path(os.environ["JAVA17_HOME"]) / "bin/java"
@@ -190,9 +238,6 @@ sstable:
         if tool:
             flags += ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                       f"-Dlogback.configurationFile={self.conf}/logback-tools.xml"]
-            jars = sorted(str(jar) for jar in self.lib.glob("*.jar"))
-            flags += self.archive()
-            return [str(self.java), *flags, "-cp", ":".join(jars), main, *arguments]
         else:
             flags += [
                 f"-javaagent:{jamm}",
@@ -205,18 +250,24 @@ sstable:
             ]
         return [str(self.java), *flags, "-cp", f"{self.conf}:{self.lib}/*", main, *arguments]
 
-    def archive(self):
-        """Options that let a tool load its classes from an archive, which the first one writes: a
-        third of its time. Machines for which it does not fit pass it over."""
-        file = Path(__file__).resolve().parents[2] / "target/tests/files/tools.jsa"
-        return [f"-XX:SharedArchiveFile={file}" if file.exists() else f"-XX:ArchiveClassesAtExit={file}",
-                "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-
     def tool(self, name, *arguments):
         """Output, exit status and errors of a class of org.apache.cassandra.tools."""
-        command = self.command(f"org.apache.cassandra.tools.{name}", "512M", *arguments)
+        main = f"org.apache.cassandra.tools.{name}"
+        if name in self.ANYWHERE | self.REPEATED:
+            machines, key = (self.shared, self.written) if name in self.ANYWHERE else (self.own, name)
+            machine = machines.pop(key, None) or Tools(self.command("Tools", "512M"))
+            result = machine.run(main, *arguments)
+            # One that broke is not used again.
+            machines[key] = machine
+            return result
+        command = self.command(main, "512M", *arguments)
         done = subprocess.run(command, capture_output=True, text=True)
         return done.stdout, done.returncode, done.stderr
+
+    def end_tools(self):
+        """Ends the Java machines of tools of this directory."""
+        while self.own:
+            self.own.popitem()[1].end()
 
 
 class Cassandra(Process):
@@ -226,6 +277,10 @@ class Cassandra(Process):
             "org.apache.cassandra.service.CassandraDaemon", "1G", tool=False
         )
         super().__init__(command, f"{self.files.directory}.log")
+
+    def __exit__(self, *_):
+        self.files.end_tools()
+        super().__exit__()
 
     def connect(self):
         deadline = time.monotonic() + 300

@@ -16,14 +16,26 @@ pub struct Step {
     /// What it is for.
     pub what: &'static str,
     action: Action,
-    /// The step beside which it runs when all do, in a process of its own: both leave one of the two
-    /// processors idle for most of their time. Their ports and directories are apart.
+    /// The step with which it begins when all are run, in a process of its own that carries out all such
+    /// steps one after the other. They and those that run meanwhile leave one of the two processors idle
+    /// for most of their time. Their ports and directories are apart.
     beside: Option<&'static str>,
+    /// The step that begins only when it has ended; else nothing but the end of all waits for it.
+    before: Option<&'static str>,
 }
 
 impl Step {
+    const fn new(name: &'static str, what: &'static str, action: Action) -> Self {
+        Step { name, what, action, beside: None, before: None }
+    }
+
     const fn beside(mut self, step: &'static str) -> Self {
         self.beside = Some(step);
+        self
+    }
+
+    const fn before(mut self, step: &'static str) -> Self {
+        self.before = Some(step);
         self
     }
 }
@@ -40,20 +52,18 @@ enum Action {
     RunWithBinary(&'static [&'static str]),
     /// Every `<directory>/<name>/run.sh`, each a step of its own with a server of its own.
     Scripts(&'static str),
+    /// What scripts of later steps fetch and build before they run, `run.sh` of these directories and of those
+    /// in them.
+    Prepare(&'static [&'static str]),
 }
 
 const fn step(name: &'static str, what: &'static str, words: &'static [&'static str]) -> Step {
-    Step { name, what, action: Action::Run(words), beside: None }
+    Step::new(name, what, Action::Run(words))
 }
 
 const FORMAT: Step =
     step("format", "rustfmt changes nothing", &["cargo", "fmt", "--all", "--check"]);
-const TIDY: Step = Step {
-    name: "tidy",
-    what: "layers, permissions, licences, names, links",
-    action: Action::Tidy,
-    beside: None,
-};
+const TIDY: Step = Step::new("tidy", "layers, permissions, licences, names, links", Action::Tidy);
 const LINTS: Step = step(
     "lints",
     "clippy without a warning",
@@ -71,26 +81,45 @@ const BUILD: Step = step(
     "the binaries that every later step uses",
     &["cargo", "build", "--quiet", "--workspace", "--bins", "--tests"],
 );
-const CONFORMANCE: Step = Step {
-    name: "conformance",
-    what: "statements and their results as a real Cassandra gave them",
-    action: Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
-    beside: None,
-};
+const CONFORMANCE: Step = Step::new(
+    "conformance",
+    "statements and their results as a real Cassandra gave them",
+    Action::RunWithServer(&["target/debug/conformance", "conformance/cases"]),
+);
 const SIMULATOR: Step =
     step("simulator", "fixed seeds, some twice with the same trace", &["target/debug/sim"]);
 
 /// Before a commit.
 pub const CHECK: &[Step] = &[FORMAT, TIDY, LINTS, UNIT, BUILD, SIMULATOR, CONFORMANCE];
 
-/// The one test command. One profile (dev) builds everything once.
+/// The one test command. One profile (dev) builds everything once. Beside the compiler, which keeps the
+/// processors busy, runs what waits for downloads; later two rows of steps that mostly wait.
 pub const TEST: &[Step] = &[
     FORMAT,
     TIDY,
+    Step::new(
+        "prepare",
+        "drivers, suites and jars that later steps use are fetched and built",
+        Action::Prepare(&[
+            "tests/drivers",
+            "tests/files",
+            "tests/cluster",
+            "tests/porcupine",
+            "examples/flights",
+            "examples/bank",
+        ]),
+    )
+    .beside("lints")
+    .before("porcupine"),
     LINTS,
     UNIT,
     BUILD,
     SIMULATOR,
+    step(
+        "porcupine",
+        "histories of simulated runs, judged by the Go library porcupine too",
+        &["bash", "tests/porcupine/run.sh"],
+    ),
     // A step of its own: the product is built without the feature. Only `udf`, `cql-plan` and what is below
     // them are built again.
     step(
@@ -111,53 +140,40 @@ pub const TEST: &[Step] = &[
             "lua::",
             "user::",
         ],
-    ),
-    step(
-        "porcupine",
-        "histories of simulated runs, judged by the Go library porcupine too",
-        &["bash", "tests/porcupine/run.sh"],
-    ),
+    )
+    .beside("drivers"),
     step(
         "instructions",
         "instructions and allocations per request against the stored figures",
         &["cargo", "xtask", "perf", "instructions"],
     )
     .beside("drivers"),
-    CONFORMANCE,
-    Step {
-        name: "invert",
-        what: "random operations whose every answer is known, between flushes and compactions",
-        action: Action::RunWithServer(&["target/debug/invert", "--rounds", "60"]),
-        beside: None,
-    },
-    Step {
-        name: "drivers",
-        what: "real drivers and tools: every tests/drivers/<name>/run.sh",
-        action: Action::Scripts("tests/drivers"),
-        beside: None,
-    },
-    Step {
-        name: "roles",
-        what: "logins and permissions: recorded cases, and a driver as limited roles",
-        action: Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
-        beside: Some("files"),
-    },
-    Step {
-        name: "cluster",
-        what: "real nodes that die, stop, lose each other and are replaced under four real drivers",
-        action: Action::RunWithBinary(&["bash", "tests/cluster/run.sh"]),
-        beside: Some("files"),
-    },
-    Step {
-        name: "files",
-        what: "a real Cassandra's tools and server on our files, and the reverse",
-        action: Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
-        beside: None,
-    },
-    Step {
-        name: "flights",
-        what: "real data loaded while the server is killed: every acknowledged row is there",
-        action: Action::RunWithBinary(&[
+    Step::new(
+        "drivers",
+        "real drivers and tools: every tests/drivers/<name>/run.sh",
+        Action::Scripts("tests/drivers"),
+    ),
+    Step::new(
+        "roles",
+        "logins and permissions: recorded cases, and a driver as limited roles",
+        Action::RunWithBinary(&["bash", "tests/roles/run.sh"]),
+    )
+    .beside("drivers"),
+    Step::new(
+        "cluster",
+        "real nodes that die, stop, lose each other and are replaced under four real drivers",
+        Action::RunWithBinary(&["bash", "tests/cluster/run.sh"]),
+    )
+    .beside("drivers"),
+    Step::new(
+        "files",
+        "a real Cassandra's tools and server on our files, and the reverse",
+        Action::RunWithBinary(&["bash", "tests/files/run.sh"]),
+    ),
+    Step::new(
+        "flights",
+        "real data loaded while the server is killed: every acknowledged row is there",
+        Action::RunWithBinary(&[
             "bash",
             "examples/flights/run.sh",
             "--rows",
@@ -165,12 +181,12 @@ pub const TEST: &[Step] = &[
             "--chaos",
             "1",
         ]),
-        beside: Some("files"),
-    },
-    Step {
-        name: "bank",
-        what: "transfers of lightweight transactions while nodes fail: no money is made or lost",
-        action: Action::RunWithBinary(&[
+    )
+    .beside("drivers"),
+    Step::new(
+        "bank",
+        "transfers of lightweight transactions while nodes fail: no money is made or lost",
+        Action::RunWithBinary(&[
             "bash",
             "examples/bank/run.sh",
             "--seconds",
@@ -182,14 +198,20 @@ pub const TEST: &[Step] = &[
             "--seed",
             "1",
         ]),
-        beside: Some("files"),
-    },
-    Step {
-        name: "bank-mistakes",
-        what: "clients of the bank that leave a step out: its check finds each",
-        action: Action::RunWithBinary(&["bash", "examples/bank/run.sh", "--self-test"]),
-        beside: Some("files"),
-    },
+    )
+    .beside("drivers"),
+    Step::new(
+        "bank-mistakes",
+        "clients of the bank that leave a step out: its check finds each",
+        Action::RunWithBinary(&["bash", "examples/bank/run.sh", "--self-test"]),
+    )
+    .beside("drivers"),
+    CONFORMANCE,
+    Step::new(
+        "invert",
+        "random operations whose every answer is known, between flushes and compactions",
+        Action::RunWithServer(&["target/debug/invert", "--rounds", "60"]),
+    ),
 ];
 
 /// Port of the servers that steps start; neither the default nor a driver's.
@@ -231,6 +253,8 @@ fn with_server(root: &Path, name: &str, words: &[&str]) -> Result<bool> {
 /// Steps that run beside another one: this program again, which prints into a file.
 struct Beside {
     steps: Vec<&'static str>,
+    /// The steps that wait for it.
+    before: Vec<&'static str>,
     /// `None` once it has been waited for.
     process: Option<Child>,
     output: PathBuf,
@@ -245,8 +269,9 @@ impl Beside {
         steps: &'static [Step],
         step: &str,
     ) -> Result<Option<Beside>> {
-        let steps: Vec<&str> =
-            steps.iter().filter(|s| s.beside == Some(step)).map(|s| s.name).collect();
+        let of_it = steps.iter().filter(|s| s.beside == Some(step));
+        let before: Vec<&str> = of_it.clone().filter_map(|s| s.before).collect();
+        let steps: Vec<&str> = of_it.map(|s| s.name).collect();
         if steps.is_empty() {
             return Ok(None);
         }
@@ -267,7 +292,7 @@ impl Beside {
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()?;
-        Ok(Some(Beside { steps, process: Some(process), output, rows }))
+        Ok(Some(Beside { steps, before, process: Some(process), output, rows }))
     }
 
     /// Waits for their end, prints what they printed and adds their rows; one that left no row has failed.
@@ -312,13 +337,16 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
     }
     let started = Instant::now();
     let mut table: Vec<Row> = Vec::new();
-    let mut beside = Vec::new();
+    let mut beside: Vec<Beside> = Vec::new();
     // Where it is now: a step may build it anew.
     let program = std::env::current_exe()?;
     for step in steps {
         if names.is_empty() {
             if step.beside.is_some() {
                 continue;
+            }
+            for ended in beside.extract_if(.., |other| other.before.contains(&step.name)) {
+                ended.wait(&mut table)?;
             }
             beside.extend(Beside::start(root, &program, steps, step.name)?);
         }
@@ -340,6 +368,9 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
                 timed(&mut table, step.name, || with_server(root, step.name, words));
             }
             Action::Tidy => timed(&mut table, step.name, || tidy::run(root)),
+            Action::Prepare(directories) => {
+                timed(&mut table, step.name, || prepare(root, directories));
+            }
             Action::Scripts(directory) => {
                 for script in scripts(root, directory)? {
                     if scripts_of.is_empty() || scripts_of.contains(&script.as_str()) {
@@ -446,11 +477,39 @@ fn command_with(root: &Path, words: &[&str], environment: &[(&str, &str)]) -> Re
     let program = if *program == "cargo" { env!("CARGO") } else { program };
     let mut command = Command::new(program);
     command.args(arguments).envs(environment.iter().copied()).current_dir(root);
-    // Where everything is built once, what the next build would gain costs a tenth of this one.
-    if std::env::var_os("CI").is_some() && std::env::var_os("CARGO_INCREMENTAL").is_none() {
-        command.env("CARGO_INCREMENTAL", "0");
+    // Where everything is built once, what the next build would gain costs a tenth of this one, and the
+    // lines in backtraces an eighth.
+    if std::env::var_os("CI").is_some() {
+        for (name, value) in [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "false")] {
+            if std::env::var_os(name).is_none() {
+                command.env(name, value);
+            }
+        }
     }
     Ok(command.status()?.success())
+}
+
+/// Tells a `run.sh` to fetch and build what it needs, and to run nothing.
+const PREPARE_ONLY: &str = "PREPARE_ONLY";
+
+/// Has scripts fetch and build what they need, one after the other; goes on when one cannot.
+fn prepare(root: &Path, directories: &[&str]) -> Result<bool> {
+    let mut passed = true;
+    for directory in directories {
+        let mut found: Vec<String> =
+            scripts(root, directory)?.iter().map(|name| format!("{directory}/{name}")).collect();
+        if root.join(directory).join("run.sh").is_file() {
+            found.push((*directory).to_owned());
+        }
+        for script in found {
+            let path = format!("{script}/run.sh");
+            if !command_with(root, &["bash", &path], &[(PREPARE_ONLY, "1")])? {
+                println!("{path} could not get what it needs");
+                passed = false;
+            }
+        }
+    }
+    Ok(passed)
 }
 
 /// Names of the directories that have a `run.sh`, sorted.
@@ -488,7 +547,11 @@ mod tests {
             let Some(other) = step.beside else { continue };
             let of_other = TEST.iter().find(|s| s.name == other);
             assert!(of_other.is_some_and(|s| s.beside.is_none()), "{}", step.name);
+            let Some(later) = step.before else { continue };
+            let place = |name| TEST.iter().position(|s| s.name == name && s.beside.is_none());
+            assert!(place(other) < place(later), "{}", step.name);
         }
+        assert!(TEST.iter().all(|s| s.beside.is_some() || s.before.is_none()));
         assert!(CHECK.iter().all(|s| s.beside.is_none()));
     }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a corpus of statements through Cassandra's cqlsh and `helenus cqlsh` against
 # $HELENUS_HOST:$HELENUS_PORT and compares what they print; prints "N passed, N failed".
+# With PREPARE_ONLY set it only fetches and builds what it needs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -13,6 +14,7 @@ if ! cmp -s "$here/../cqlsh/requirements.txt" "$stamp"; then
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/../cqlsh/requirements.txt"
   cp "$here/../cqlsh/requirements.txt" "$stamp"
 fi
+[ -z "${PREPARE_ONLY:-}" ] || exit 0
 echo "helenus cqlsh beside cqlsh:"
 export CQLSH="$venv/bin/cqlsh"
 export HELENUS_CQLSH="${HELENUS_CQLSH:-${HELENUS_BIN:-$root/target/debug/helenus} cqlsh}"
