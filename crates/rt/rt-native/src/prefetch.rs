@@ -13,12 +13,12 @@ pub fn prefetch(bytes: &[u8]) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the instruction is part of every x86-64, reads nothing that a program can see, and faults for no
-            // address; this one is of a slice besides.
             #[expect(
                 unsafe_code,
                 reason = "an instruction without a safe wrapper; listed in UNSAFE.md"
             )]
+            // SAFETY: the instruction is part of every x86-64, reads nothing that a program can see, and faults for no
+            // address; this one is of a slice besides.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
             }
