@@ -508,3 +508,82 @@ fn copied_and_packed_rows_give_the_files_of_rows_one_by_one() {
         assert!(counts[2] > 1_000, "{counts:?}: large ones");
     });
 }
+
+/// Partitions of one row of the usual form, some of which have one token.
+fn whole_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
+    let mut keys: Vec<Vec<u8>> = (0..60u32).map(|n| n.to_be_bytes().to_vec()).collect();
+    for n in 0..40 {
+        let token = codec::token_of(&keys[draw.below(60)]);
+        keys.push(key_of_token(token, n));
+    }
+    keys.sort_by_key(|key| (codec::token_of(key), key.clone()));
+    let ids: Vec<ColumnId> = table.regulars().iter().map(|c| c.id).collect();
+    let mut items = Vec::new();
+    for key in keys {
+        let name = match table.clustering().is_empty() {
+            true => Vec::new(),
+            false => {
+                let value = (draw.below(1_000_000) as u32).to_be_bytes();
+                ClusteringBuf::from_components([value.as_slice()]).0
+            }
+        };
+        let at = TimestampMicros(NOW + draw.below(1 << 20) as i64);
+        let mut row = Vec::new();
+        let mut builder = RowBuilder::new(&mut row, Liveness::new(at), DeletionTime::LIVE, at);
+        for (n, id) in ids.iter().enumerate() {
+            let value = vec![b'v'; if n == 0 { draw.below(60) } else { 4 }];
+            builder.cell(*id, &CellRef::live(at, &value));
+        }
+        builder.finish();
+        items.extend([
+            Owned::Partition(key, DeletionTime::LIVE),
+            Owned::Row(name, row),
+            Owned::End,
+        ]);
+    }
+    items
+}
+
+#[test]
+fn whole_partitions_alone_and_those_of_one_token_give_the_same_files() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let mut counts = [0, 0];
+        for (seed, version) in (0..12).zip(WriterOptions::VERSIONS.into_iter().cycle()) {
+            let mut draw = Draw(0x9e37_79b9_7f4a_7c15 + seed);
+            let table = table(seed % 3 == 0, false);
+            let items = whole_items(&mut draw, &table);
+            let change = move |options: &mut WriterOptions| options.version = version;
+            let mut files: Vec<Vec<(Component, Vec<u8>)>> = Vec::new();
+            for way in ["one by one", "packed", "ahead"] {
+                let directory = format!("{way}{seed}");
+                let (table, large) = (&table, RefCell::default());
+                let place = Place { fs: &fs, directory: &directory, table, large };
+                let reader = match way {
+                    "packed" => {
+                        let (reader, count) = place.write_packed(&items, true, change).await;
+                        counts[0] += count;
+                        reader
+                    }
+                    "ahead" => {
+                        let source = place.write(&items, change).await;
+                        let directory = format!("{directory}-copied");
+                        let place = Place { directory: &directory, ..place };
+                        let (reader, count) = place.copy_ahead(&source, &mut draw, change).await;
+                        counts[1] += count;
+                        files.push(place.files(&reader).await);
+                        continue;
+                    }
+                    _ => place.write(&items, change).await,
+                };
+                files.push(place.files(&reader).await);
+            }
+            let [single, packed, ahead] = files.as_slice() else { panic!("three ways") };
+            for ((single, packed), ahead) in single.iter().zip(packed).zip(ahead) {
+                assert!(single == packed, "seed {seed}, {version}: {:?} of packed ones", single.0);
+                assert!(single == ahead, "seed {seed}, {version}: {:?} of copied ones", single.0);
+            }
+        }
+        assert!(counts[0] == 1_200 && counts[1] > 600, "{counts:?}");
+    });
+}
