@@ -167,6 +167,7 @@ impl SstableWriter {
         if self.schema.clustering.is_empty() && !partitions.is_empty() {
             self.stats.covered(&self.comparator, BoundRef::BOTTOM, BoundRef::TOP);
         }
+        let mut done = Ok(());
         if let (Some(tries), Some((end, others))) = (&mut self.tries, partitions.split_last()) {
             for partition in others {
                 tries.partition_of_token(partition.hash, partition.start, &mut self.index);
@@ -178,18 +179,10 @@ impl SstableWriter {
                 deletion: DeletionTime::LIVE,
                 rows_end: end.start + end.bytes - 1,
             };
-            let done = tries.partition(&facts, &mut self.index);
-            done.map_err(|error| super::SstableError::Unwritable {
-                file: format!(
-                    "{}/{}",
-                    self.directory,
-                    self.descriptor.file_name(super::Component::Data)
-                ),
-                error,
-            })?;
+            done = tries.partition(&facts, &mut self.index);
         }
         partitions.clear();
         *rows = UsualRows::NONE;
-        Ok(())
+        done.map_err(|error| self.unwritable(error))
     }
 }
