@@ -4,6 +4,11 @@
 //! The rows are written in parts, each flushed by itself, a part of them again; then one compaction
 //! merges all files. Both write the same version of SSTables (`da`) with LZ4.
 //!
+//! Flushes are judged by the CPU of the second half of them all together: in the first half Cassandra's
+//! compiler is at work, and its cheapest single flush is one beside which nothing was collected, though
+//! what it leaves behind has to be. Latencies are those of pairs of runs, without and with compactions, the
+//! servers in turn, and their medians are judged: a machine that stands still meets one run of many.
+//!
 //! IO requests: of the machine's disks, with page caches dropped before (by root) and everything synced
 //! behind it, so honest only while nothing else runs; and read and write calls of the process. Helenus
 //! goes past the page cache and asks for 256 KiB at once, so the disk sees what it asks for; its ring of
@@ -24,7 +29,7 @@ use super::cassandra;
 use super::cql::Client;
 use super::load::{Figures, Latte, Length};
 use super::process::{self, Kind, Server, Target, helenus_data};
-use super::report::{Report, Verdict, lowest, median, rounded};
+use super::report::{Report, Verdict, highest, lowest, median, rounded};
 use super::settings::Settings;
 use super::throughput::WORKLOADS;
 
@@ -65,14 +70,15 @@ struct Found {
     majors: Vec<Cost>,
     /// Of all components after the compaction.
     bytes: u64,
-    /// Latencies without and with compactions.
-    quiet: Option<Figures>,
-    busy: Option<Figures>,
+    /// Latencies without and with compactions, run by run.
+    quiet: Vec<Figures>,
+    busy: Vec<Figures>,
     /// Compactions meanwhile.
     meanwhile: u32,
 }
 
 type CostsOf = fn(&Found) -> &Vec<Cost>;
+type RunsOf = fn(&Found) -> &Vec<Figures>;
 
 struct Bench<'a> {
     root: &'a Path,
@@ -107,13 +113,17 @@ pub fn run(
             server.pause()?;
         }
     }
-    for (kind, server) in &mut servers {
-        server.resume()?;
-        let seen = found.entry(*kind).or_default();
-        bench.latencies(*kind, server, seen)?;
-        println!("{} without compactions: {:?}", kind.name(), seen.quiet);
-        println!("{} with {}: {:?}", kind.name(), seen.meanwhile, seen.busy);
-        server.pause()?;
+    for pair in 0..settings.equal_repeat {
+        for (kind, server) in &mut servers {
+            server.resume()?;
+            let seen = found.entry(*kind).or_default();
+            let warm = if pair == 0 { settings.warm } else { settings.warm.div_ceil(4) };
+            bench.latencies(*kind, server, warm, seen)?;
+            let told = format!("{}/{} {:11}", pair + 1, settings.equal_repeat, kind.name());
+            println!("{told} without compactions: {:?}", seen.quiet.last());
+            println!("{told} with {} so far: {:?}", seen.meanwhile, seen.busy.last());
+            server.pause()?;
+        }
     }
     tell(&found, settings, report);
     super::end(servers)
@@ -195,16 +205,17 @@ impl Bench<'_> {
         Ok(newest.context("no directory of the table")?.1)
     }
 
-    fn latencies(&self, kind: Kind, server: &Server, seen: &mut Found) -> Result<()> {
+    /// One run without and one with compactions.
+    fn latencies(&self, kind: Kind, server: &Server, warm: u64, seen: &mut Found) -> Result<()> {
         let mixed = WORKLOADS.iter().find(|w| w.name == "mixed").context("no such workload")?;
-        let Settings { rows, seconds, warm, .. } = *self.settings;
+        let Settings { rows, seconds, .. } = *self.settings;
         self.nodetool(kind, &["setcompactionthroughput", "64"])?;
         let offered =
             |seconds| self.latte.run(mixed, server, rows, Length::Seconds(seconds), Some(RATE));
         offered(warm.max(1))?;
-        seen.quiet = Some(offered(seconds)?);
+        seen.quiet.push(offered(seconds)?);
         let (is_over, count) = (AtomicBool::new(false), AtomicU32::new(0));
-        seen.busy = std::thread::scope(|scope| {
+        let busy = std::thread::scope(|scope| {
             let compacting = scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
                     self.nodetool(kind, &["compact", "perf", "standard1"])?;
@@ -218,9 +229,10 @@ impl Bench<'_> {
                 Ok(result) => result?,
                 Err(_) => bail!("the thread of compactions ended"),
             }
-            figures.map(Some)
+            figures
         })?;
-        seen.meanwhile = count.into_inner();
+        seen.busy.push(busy);
+        seen.meanwhile += count.into_inner();
         Ok(())
     }
 }
@@ -289,6 +301,12 @@ fn bytes_below(directory: &Path) -> Result<u64> {
     Ok(sum)
 }
 
+/// CPU of a flush when compilers are done: of the second half of all, the mean.
+fn mean_of_second_half(costs: &[Cost]) -> f64 {
+    let half = costs.get(costs.len() / 2..).unwrap_or_default();
+    half.iter().map(|c| c.cpu).sum::<f64>() / half.len() as f64
+}
+
 fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report) {
     let part = PART_ROWS.min(settings.rows);
     let parts = settings.rows / part;
@@ -303,8 +321,12 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
     for (what, count, which) in kinds {
         let (ours, theirs) = (costs(Kind::Helenus, which), costs(Kind::Cassandra, which));
         let mb = count as f64 * ROW_BYTES / 1e6;
-        let our_cpu = median(ours.iter().map(|c| c.cpu));
-        let their_cpu = lowest(theirs.iter().map(|c| c.cpu));
+        // Of the one compaction of each repetition Cassandra's cheapest is the one whose code was compiled.
+        let [our_cpu, their_cpu] = if what == "flush" {
+            [&ours, &theirs].map(|costs| mean_of_second_half(costs))
+        } else {
+            [median(ours.iter().map(|c| c.cpu)), lowest(theirs.iter().map(|c| c.cpu))]
+        };
         let io = |costs: &[Cost], i: usize| median(costs.iter().map(|c| c.requests[i] as f64));
         let called = |costs: &[Cost], i: usize| median(costs.iter().map(|c| c.calls[i] as f64));
         let clock = |costs: &[Cost]| median(costs.iter().map(|c| c.seconds));
@@ -327,6 +349,16 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
             row.to_vec()
         };
         rows.push(line("CPU-s", our_cpu, their_cpu, &word[0]));
+        if what == "flush" {
+            let all = |costs: &[Cost]| -> Vec<f64> { costs.iter().map(|c| c.cpu).collect() };
+            let (ours, theirs) = (all(&ours), all(&theirs));
+            let sum = |cpu: &[f64]| cpu.iter().sum::<f64>() / cpu.len() as f64;
+            rows.push(line("CPU-s, all of them", sum(&ours), sum(&theirs), ""));
+            let (ours, theirs) = (ours.into_iter(), theirs.into_iter());
+            let medians = [median(ours.clone()), median(theirs.clone())];
+            rows.push(line("CPU-s, median", medians[0], medians[1], ""));
+            rows.push(line("CPU-s, lowest", lowest(ours), lowest(theirs), ""));
+        }
         rows.push(line("1 / MB per CPU-s", our_cpu / mb, their_cpu / mb, ""));
         rows.push(line("seconds", clock(&ours), clock(&theirs), ""));
         rows.push(line("reads of the disk", io(&ours, 0), io(&theirs, 0), ""));
@@ -346,9 +378,11 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
         String::new()
     });
     rows.push(size);
-    let p99 = |figures: Option<&Figures>| figures.map_or(f64::NAN, |f| f.p99_ms);
-    let quiet = [ours, theirs].map(|f| p99(f.and_then(|f| f.quiet.as_ref())));
-    let busy = [ours, theirs].map(|f| p99(f.and_then(|f| f.busy.as_ref())));
+    let (quiet_runs, busy_runs): (RunsOf, RunsOf) = (|f| &f.quiet, |f| &f.busy);
+    let p99 = |of: RunsOf| {
+        [ours, theirs].map(|f| median(f.into_iter().flat_map(of).map(|figures| figures.p99_ms)))
+    };
+    let (quiet, busy) = (p99(quiet_runs), p99(busy_runs));
     let name = "p99 while compactions run over p99 without";
     let word = report.judge(Verdict::at_most(name, busy[0] / quiet[0], P99_GOAL, "times"));
     for (name, [a, b], word) in [
@@ -356,6 +390,14 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
         ("p99 ms while they run", busy, word),
     ] {
         rows.push(vec![name.to_owned(), rounded(a), rounded(b), rounded(b / a), word]);
+    }
+    for (name, of) in [("without compactions", quiet_runs), ("while they run", busy_runs)] {
+        let span = [ours, theirs].map(|f| {
+            let runs = || f.into_iter().flat_map(of).map(|figures| figures.p99_ms);
+            format!("{} to {}", rounded(lowest(runs())), rounded(highest(runs())))
+        });
+        let [a, b] = span;
+        rows.push(vec![format!("p99 ms {name}, of all runs"), a, b, String::new(), String::new()]);
     }
     let title =
         format!("Flushes of {part} rows, a compaction of {merged}, 50/50 mix at {RATE} op/s");
