@@ -20,7 +20,7 @@ use data::MutationRef;
 use rt::Rt;
 use schema::{Schema, Table};
 use stdx::{HostId, TimestampMicros, Uuid};
-use store::{Store, StoreOptions, Version};
+use store::{FlushCompression, Store, StoreOptions, Version};
 
 use lines::{Input, document};
 
@@ -186,6 +186,8 @@ async fn write_with_log(
         cql_plan::describe::schema_text,
     );
     of_store.sstable_version = version;
+    // Nothing compacts these files before they are loaded, and nobody waits for a flush.
+    of_store.flush_compression = FlushCompression::Table;
     of_store.memtable_bytes_max = usize::try_from(bytes.saturating_mul(8)).unwrap_or(usize::MAX);
     let uncompacted = without_compaction(schema, table)?;
     let opened = Store::open(rt.clone(), of_store, uncompacted).await;
