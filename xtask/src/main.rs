@@ -28,7 +28,8 @@ cargo xtask COMMAND
   fuzz NAME [SECONDS]   runs one under libFuzzer (needs a nightly toolchain)
   perf compare [--only null,load,equal,start,scans,compaction] [--rows 500000] [--seconds 15] [--warm 20]
                [--repeat 3] [--equal-repeat 5] [--start-repeat 5] [--memory 1G]
-               [--restart-mb 1024] [--replay-mb 256] [--without-cassandra]
+               [--restart-mb 1024] [--replay-mb 256] [--compacted standard1|series]
+               [--without-cassandra]
                     a null server, Helenus and a real Cassandra in turn on this machine: their
                     ratios and the goals (docs/dev/performance.md)
   perf copy [--rows 500000] [--rounds 3]

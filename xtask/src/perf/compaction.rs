@@ -2,7 +2,7 @@
 //! large the result is, and latencies while compactions run.
 //!
 //! The rows are written in parts, each flushed by itself, a part of them again; then one compaction
-//! merges all files. Both write the same version of SSTables (`da`) with LZ4.
+//! merges all files. They are those of standard1, or of a time series, of which no latencies are measured. Both write the same version of SSTables (`da`) with LZ4.
 //!
 //! Flushes are judged by the CPU of the second half of them all together: in the first half Cassandra's
 //! compiler is at work, and its cheapest single flush is one beside which nothing was collected, though
@@ -30,13 +30,11 @@ use super::cql::Client;
 use super::load::{Figures, Latte, Length};
 use super::process::{self, Kind, Server, Target, helenus_data};
 use super::report::{Report, Verdict, highest, lowest, median, rounded};
-use super::settings::Settings;
+use super::settings::{Rows, Settings};
 use super::throughput::WORKLOADS;
 
 /// Rows of one flush, so few that no memtable is flushed before.
 const PART_ROWS: u64 = 200_000;
-/// Their own bytes, uncompressed: key and five values.
-const ROW_BYTES: f64 = 168.0;
 /// Cassandra's CPU over ours is to be at least this.
 const CPU_GOAL: f64 = 6.0;
 /// Our IO requests over Cassandra's.
@@ -46,8 +44,7 @@ const P99_GOAL: f64 = 1.5;
 /// Operations per second that are offered meanwhile.
 const RATE: u32 = 2_000;
 /// Nothing is compacted unasked.
-const OPTIONS: &str = "ALTER TABLE perf.standard1 WITH compaction = \
-    {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 32, 'max_threshold': 64, 'enabled': false} \
+const OPTIONS: &str = "WITH compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 32, 'max_threshold': 64, 'enabled': false} \
     AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 16}";
 
 /// What one command took.
@@ -75,6 +72,32 @@ struct Found {
     busy: Vec<Figures>,
     /// Compactions meanwhile.
     meanwhile: u32,
+}
+
+impl Rows {
+    /// The table's name, which is that of its script.
+    fn table(self) -> &'static str {
+        match self {
+            Rows::Standard1 => "standard1",
+            Rows::Series => "series",
+        }
+    }
+
+    /// Name of the workload that writes them.
+    fn insert(self) -> &'static str {
+        match self {
+            Rows::Standard1 => "insert",
+            Rows::Series => "series-insert",
+        }
+    }
+
+    /// Bytes of key and values of one, uncompressed.
+    fn bytes(self) -> f64 {
+        match self {
+            Rows::Standard1 => 168.0,
+            Rows::Series => 40.0,
+        }
+    }
 }
 
 type CostsOf = fn(&Found) -> &Vec<Cost>;
@@ -105,7 +128,7 @@ pub fn run(
             let seen = found.entry(*kind).or_default();
             let told = format!("{}/{} {name:11}", round + 1, settings.repeat);
             bench.fill(*kind, server, seen).with_context(|| format!("{name}: rows"))?;
-            let major = bench.cost(*kind, server, &["compact", "perf", "standard1"])?;
+            let major = bench.cost(*kind, server, &["compact", "perf", bench.table_name()])?;
             println!("{told} flush {:?}", seen.flushes.last());
             println!("{told} compaction {major:?}");
             seen.majors.push(major);
@@ -113,7 +136,9 @@ pub fn run(
             server.pause()?;
         }
     }
-    for pair in 0..settings.equal_repeat {
+    // The mix is of standard1.
+    let pairs = if settings.compacted == Rows::Standard1 { settings.equal_repeat } else { 0 };
+    for pair in 0..pairs {
         for (kind, server) in &mut servers {
             server.resume()?;
             let seen = found.entry(*kind).or_default();
@@ -149,6 +174,10 @@ impl Bench<'_> {
         Ok(servers)
     }
 
+    fn table_name(&self) -> &'static str {
+        self.settings.compacted.table()
+    }
+
     fn nodetool(&self, kind: Kind, words: &[&str]) -> Result<()> {
         if kind == Kind::Cassandra {
             return cassandra::nodetool(self.home, words).map(drop);
@@ -174,17 +203,21 @@ impl Bench<'_> {
     /// Makes the table anew, from files that overlap by a quarter.
     fn fill(&self, kind: Kind, server: &Server, seen: &mut Found) -> Result<()> {
         let find = |name| WORKLOADS.iter().find(|w| w.name == name).context("no such workload");
-        let insert = find("insert")?;
+        let (compacted, table) = (self.settings.compacted, self.table_name());
+        let insert = find(compacted.insert())?;
         self.latte.schema(insert, server)?;
-        Client::connect(server.address(), std::time::Duration::from_secs(60))?.query(OPTIONS)?;
+        let mut client = Client::connect(server.address(), std::time::Duration::from_secs(60))?;
+        client.query(&format!("ALTER TABLE perf.{table} {OPTIONS}"))?;
         self.nodetool(kind, &["setcompactionthroughput", "0"])?;
         let part = PART_ROWS.min(self.settings.rows);
         let parts = self.settings.rows / part;
         // The last ones come again.
         for n in (0..parts).chain(0..parts.div_ceil(4)) {
             let length = Length::Count(part);
-            self.latte.run_from(insert, server, n * part, part, length, None)?;
-            seen.flushes.push(self.cost(kind, server, &["flush", "perf", "standard1"])?);
+            // Rows of a series are dealt out among as many partitions as there are in the end.
+            let rows = if compacted == Rows::Series { self.settings.rows } else { part };
+            self.latte.run_from(insert, server, n * part, rows, length, None)?;
+            seen.flushes.push(self.cost(kind, server, &["flush", "perf", table])?);
         }
         Ok(())
     }
@@ -295,7 +328,10 @@ fn settled_bytes_below(directory: &Path) -> Result<u64> {
 fn bytes_below(directory: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in crate::disk::read_dir(directory)? {
-        let meta = entry?.metadata()?;
+        let meta = match entry?.metadata() {
+            Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => continue,
+            meta => meta?,
+        };
         sum += if meta.is_file() { meta.len() } else { 0 };
     }
     Ok(sum)
@@ -320,7 +356,7 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
         [("flush", part, |f| &f.flushes), ("compaction", merged, |f| &f.majors)];
     for (what, count, which) in kinds {
         let (ours, theirs) = (costs(Kind::Helenus, which), costs(Kind::Cassandra, which));
-        let mb = count as f64 * ROW_BYTES / 1e6;
+        let mb = count as f64 * settings.compacted.bytes() / 1e6;
         // Of the one compaction of each repetition Cassandra's cheapest is the one whose code was compiled.
         let [our_cpu, their_cpu] = if what == "flush" {
             [&ours, &theirs].map(|costs| mean_of_second_half(costs))
@@ -378,9 +414,23 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
         String::new()
     });
     rows.push(size);
+    if settings.compacted == Rows::Standard1 {
+        tell_latencies([ours, theirs], report, &mut rows);
+    }
+    let title = format!(
+        "Flushes of {part} rows of {}, a compaction of {merged}, 50/50 mix at {RATE} op/s",
+        settings.compacted.table()
+    );
+    report.table(&title, &["what", "helenus", "cassandra", "ratio", "goal"], &rows);
+    let named: BTreeMap<&str, &Found> = found.iter().map(|(k, f)| (k.name(), f)).collect();
+    report.keep("compaction", json!(named));
+}
+
+/// Rows of the table: p99 of all runs, of ours and theirs.
+fn tell_latencies(found: [Option<&Found>; 2], report: &mut Report, rows: &mut Vec<Vec<String>>) {
     let (quiet_runs, busy_runs): (RunsOf, RunsOf) = (|f| &f.quiet, |f| &f.busy);
     let p99 = |of: RunsOf| {
-        [ours, theirs].map(|f| median(f.into_iter().flat_map(of).map(|figures| figures.p99_ms)))
+        found.map(|f| median(f.into_iter().flat_map(of).map(|figures| figures.p99_ms)))
     };
     let (quiet, busy) = (p99(quiet_runs), p99(busy_runs));
     let name = "p99 while compactions run over p99 without";
@@ -392,16 +442,10 @@ fn tell(found: &BTreeMap<Kind, Found>, settings: &Settings, report: &mut Report)
         rows.push(vec![name.to_owned(), rounded(a), rounded(b), rounded(b / a), word]);
     }
     for (name, of) in [("without compactions", quiet_runs), ("while they run", busy_runs)] {
-        let span = [ours, theirs].map(|f| {
+        let [a, b] = found.map(|f| {
             let runs = || f.into_iter().flat_map(of).map(|figures| figures.p99_ms);
             format!("{} to {}", rounded(lowest(runs())), rounded(highest(runs())))
         });
-        let [a, b] = span;
         rows.push(vec![format!("p99 ms {name}, of all runs"), a, b, String::new(), String::new()]);
     }
-    let title =
-        format!("Flushes of {part} rows, a compaction of {merged}, 50/50 mix at {RATE} op/s");
-    report.table(&title, &["what", "helenus", "cassandra", "ratio", "goal"], &rows);
-    let named: BTreeMap<&str, &Found> = found.iter().map(|(k, f)| (k.name(), f)).collect();
-    report.keep("compaction", json!(named));
 }

@@ -20,6 +20,15 @@ pub enum Section {
     Compaction,
 }
 
+/// What is flushed and compacted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Rows {
+    /// Of standard1, each a partition: a key and five values of 32 bytes.
+    Standard1,
+    /// A time series: 1,000 rows of 40 bytes in a partition, some of them in each file.
+    Series,
+}
+
 /// Settings of one comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
@@ -43,6 +52,8 @@ pub struct Settings {
     pub replay_mb: u64,
     /// Whether Cassandra takes part.
     pub cassandra: bool,
+    /// What the section "compaction" writes.
+    pub compacted: Rows,
     /// What is done.
     pub sections: Vec<Section>,
 }
@@ -61,6 +72,7 @@ impl Settings {
             restart_mb: 1024,
             replay_mb: 256,
             cassandra: true,
+            compacted: Rows::Standard1,
             sections: vec![
                 Section::Null,
                 Section::Load,
@@ -92,6 +104,7 @@ impl Settings {
                 "--restart-mb" => s.restart_mb = number()?,
                 "--replay-mb" => s.replay_mb = number()?,
                 "--memory" => s.memory = (*value).to_owned(),
+                "--compacted" => s.compacted = compacted(value)?,
                 "--only" => s.sections = value.split(',').map(section).collect::<Result<_>>()?,
                 _ => bail!("unknown option {word}; see cargo xtask help"),
             }
@@ -103,6 +116,14 @@ impl Settings {
     pub fn has(&self, section: Section) -> bool {
         self.sections.contains(&section)
     }
+}
+
+fn compacted(name: &str) -> Result<Rows> {
+    Ok(match name {
+        "standard1" => Rows::Standard1,
+        "series" => Rows::Series,
+        _ => bail!("--compacted takes standard1 or series, not \"{name}\""),
+    })
 }
 
 fn section(name: &str) -> Result<Section> {
