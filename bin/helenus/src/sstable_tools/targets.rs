@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use sstable::{Component, Descriptor};
+use stdx::Generation;
 
 use crate::exit;
 
@@ -148,6 +149,13 @@ pub(super) fn find(paths: &[String], search: Search) -> Result<Found, Vec<String
             continue;
         };
         if absolute.is_dir() {
+            // A snapshot that is named itself is meant.
+            let place = Target::new(&absolute, Descriptor::nb(Generation(0)));
+            let search = Search {
+                snapshots: search.snapshots || place.snapshot.is_some(),
+                backups: search.backups || place.backup.is_some(),
+                ..search
+            };
             if let Err(error) = find_in(&absolute, search, &mut found) {
                 wrong.push(format!("Argument '{path}': {error}"));
             }
@@ -276,6 +284,9 @@ mod tests {
         assert_eq!(count(&temporary, Search { recursive: true, ..plain }), Ok(1));
         assert_eq!(count(&temporary, Search { recursive: true, backups: true, ..plain }), Ok(2));
         assert_eq!(count(&temporary, all), Ok(3));
+        assert_eq!(count(&table.join("snapshots/a"), plain), Ok(1), "it is named itself");
+        assert_eq!(count(&table.join("backups"), plain), Ok(1));
+        assert_eq!(count(&table.join("snapshots"), plain), Ok(0));
         let file = table.join("nb-2-big-Index.db");
         assert_eq!(count(&file, plain), Ok(1));
         assert!(count(&table.join("nb-9-big-Data.db"), plain).is_err());
