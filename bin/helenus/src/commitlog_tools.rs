@@ -177,7 +177,7 @@ impl Dump {
         } else {
             let mut line = format!("{:>10} {:>8}", found.offset, found.bytes);
             for (name, value) in &fields {
-                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let value = word(value);
                 match *name {
                     "type" | "table" => line.push_str(&format!(" {value}")),
                     _ => line.push_str(&format!(" {name}={value}")),
@@ -330,6 +330,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
+/// A value of a line: what would end the word or the line stands in quotes, as in JSON.
+fn word(value: &Value) -> String {
+    let is_word =
+        |text: &str| !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '"');
+    match value.as_str() {
+        Some(text) if is_word(text) => text.to_owned(),
+        _ => value.to_string(),
+    }
+}
+
 /// Version and compressor.
 fn version(header: &SegmentHeader) -> String {
     match (header.sealed, header.compression) {
@@ -462,6 +472,19 @@ mod tests {
         assert_eq!(code, Ok(exit::OK));
         let end = lines.last().unwrap();
         assert_eq!((&end["state"], &end["place"]), (&json!("unsynced tail"), &json!(at)));
+    }
+
+    #[test]
+    fn a_key_neither_ends_its_word_nor_its_line() {
+        for (value, text) in [
+            (json!("k:0"), "k:0"),
+            (json!(""), ""),
+            (json!(7), "7"),
+            (json!("a b"), "\"a b\""),
+            (json!("\n\t\"é"), "\"\\n\\t\\\"é\""),
+        ] {
+            assert_eq!(word(&value), text);
+        }
     }
 
     #[test]

@@ -17,13 +17,17 @@ mod schema_file;
 mod targets;
 mod write;
 
+use std::cell::Cell;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use clap::Subcommand;
 use rt::{Machine, NativeOptions, NodeSpec, Rt};
-use sstable::{Descriptor, SstableError, SstableReader, Version, WriterOptions, offline};
-use stdx::Generation;
+use sstable::{
+    Component, Descriptor, SstableError, SstableReader, Version, WriterOptions, offline,
+};
+use stdx::{DeletionSeconds, Generation};
 
 use crate::exit;
 
@@ -50,7 +54,7 @@ pub enum Command {
         /// Print a line of JSON for each partition
         #[arg(short)]
         lines: bool,
-        /// Any component of an SSTable, such as nb-1-big-Data.db
+        /// Any component of an SSTable, such as nb-1-big-Data.db, or a directory of a table
         #[arg(value_name = "FILE")]
         files: Vec<String>,
     },
@@ -85,13 +89,13 @@ pub enum Command {
             value_parser = unit_named
         )]
         timestamp_unit: offline::TimestampUnit,
-        /// Any component of an SSTable, such as nb-1-big-Data.db
+        /// Any component of an SSTable, such as nb-1-big-Data.db, or a directory of a table
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
     /// Read every byte and compare checksums, order, index and Bloom filter; changes nothing
     Verify {
-        /// Any component of an SSTable, such as nb-1-big-Data.db
+        /// Any component of an SSTable, such as nb-1-big-Data.db, or a directory of a table
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
@@ -106,7 +110,7 @@ pub enum Command {
         /// Number of the first new file; the others count up. By default each keeps its own
         #[arg(long, value_name = "NUMBER")]
         generation: Option<u64>,
-        /// Any component of an SSTable, such as nb-1-big-Data.db
+        /// Any component of an SSTable, such as nb-1-big-Data.db, or a directory of a table
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
     },
@@ -215,8 +219,47 @@ fn locate(path: &str) -> Option<(String, Descriptor)> {
         Some((directory, name)) => (directory, name),
         None => (".", path),
     };
-    let (descriptor, _) = Descriptor::parse(name)?;
+    let (descriptor, _) = Descriptor::parse_any(name)?;
     Some((directory.to_owned(), descriptor))
+}
+
+/// A path to be told of, and the file set of it.
+type Named = (String, String, Descriptor);
+
+/// The file sets that files, and directories of them, stand for, in the order of the paths; and the exit code of what lies
+/// in directories and cannot be read. The error is the exit code; why is told.
+fn worked_on(paths: &[String]) -> Result<(Vec<Named>, u8), u8> {
+    let (mut named, mut worst) = (Vec::new(), exit::OK);
+    for path in paths {
+        if !std::path::Path::new(path).is_dir() {
+            let (directory, descriptor) = locate(path).ok_or_else(|| {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                match targets::foreign(name) {
+                    Some(why) => complain_line!("helenus sstable: {path} is {why}"),
+                    None => complain_line!(
+                        "helenus sstable: \"{path}\" is not a component of an SSTable; expects a \
+                         name such as nb-1-big-Data.db"
+                    ),
+                }
+                exit::USAGE
+            })?;
+            named.push((path.clone(), directory, descriptor));
+            continue;
+        }
+        let found = targets::find(std::slice::from_ref(path), targets::Search::default());
+        let (found, code) = found.map_err(|lines| wrong_paths(&lines))?.told();
+        worst = worst.max(code);
+        if found.is_empty() && code == exit::OK {
+            complain_line!("helenus sstable: no SSTables in {path}");
+            worst = worst.max(exit::FAILED);
+        }
+        let directory = path.trim_end_matches('/');
+        for target in found {
+            let data = format!("{directory}/{}", target.set.file_name(Component::Data));
+            named.push((data, target.directory, target.set));
+        }
+    }
+    Ok((named, worst))
 }
 
 /// Runs the tool; the exit code: of several files the worst.
@@ -236,20 +279,11 @@ pub fn main(mut command: Command) -> u8 {
         );
         return exit::USAGE;
     }
-    let mut targets = Vec::new();
-    for path in command.files() {
-        match locate(path) {
-            Some((directory, descriptor)) => targets.push((path.clone(), directory, descriptor)),
-            None => {
-                complain_line!(
-                    "helenus sstable: \"{path}\" is not a component of an SSTable; expects a name \
-                     such as nb-1-big-Data.db"
-                );
-                return exit::USAGE;
-            }
-        }
-    }
-    let code = Arc::new(Mutex::new(exit::OK));
+    let (targets, of_others) = match worked_on(command.files()) {
+        Ok(found) => found,
+        Err(code) => return code,
+    };
+    let code = Arc::new(Mutex::new(of_others));
     let of_main = code.clone();
     let machine = Machine::native(NativeOptions::default());
     let spec = NodeSpec { name: "sstable".to_owned(), shards: 1, work_dir: String::new() };
@@ -258,7 +292,7 @@ pub fn main(mut command: Command) -> u8 {
         Arc::new(move |rt| {
             let (command, targets, code) = (command.clone(), targets.clone(), of_main.clone());
             Box::pin(async move {
-                let mut worst = command.run(&rt).await.unwrap_or(exit::OK);
+                let mut worst = command.run(&rt).await.unwrap_or(of_others);
                 for (number, (path, directory, descriptor)) in (0u64..).zip(targets) {
                     let target = Target { path: &path, directory: &directory, descriptor, number };
                     let result = run(&rt, &command, &target).await;
@@ -333,9 +367,12 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
     let now = rt.wall().seconds();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
+    // Nobody reads any more, or the disk behind a redirection is full.
+    let is_broken = Cell::new(false);
     let mut print = |text: &str| {
         if written.is_ok() {
             written = out.write_all(text.as_bytes());
+            is_broken.set(written.is_err());
         }
     };
     match command {
@@ -364,7 +401,11 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
             };
             let mut progress = out::Progress::beside_output(&format!("dump {path}"));
             let mut at = |done, total| progress.at(done, total);
-            let to = offline::DumpTo { out: &mut print, at: &mut at };
+            let mut to_end = |text: &str| {
+                print(text);
+                if is_broken.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let to = offline::DumpTo { out: &mut to_end, at: &mut at };
             offline::dump_with(&reader, now, &options, to).await?;
         }
         Command::Metadata { gc_grace_seconds, scan, colors, unicode, timestamp_unit, .. } => {
@@ -390,10 +431,21 @@ async fn run(rt: &Rt, command: &Command, target: &Target<'_>) -> Result<(), Fail
                 "{path}: ok, {} partitions, {} rows, {} range tombstone markers, {} bytes\n",
                 seen.partitions, seen.rows, seen.markers, seen.bytes
             ));
+            let unknown = offline::unknown_components(&rt.fs(), &reader).await?;
+            if !unknown.is_empty() {
+                print(&format!("{path}: not known and passed over: {}\n", unknown.join(", ")));
+            }
         }
         Command::Upgrade { format, output, generation, .. } => {
             let version = written_version(format).unwrap_or(Version::Nb);
             let generation = generation.map(|first| Generation(first.saturating_add(number)));
+            if reader.meta().has_late_times() && !version.has_uint_times() {
+                complain_line!(
+                    "helenus sstable: {path}: times after {} become that in version {version}; oa and da \
+                     keep them",
+                    offline::micros_text(DeletionSeconds::MAX_SIGNED.0.saturating_mul(1_000_000))
+                );
+            }
             rt.fs().create_dir_all(output).await.map_err(SstableError::from)?;
             let mut progress = out::Progress::new(&format!("upgrade {path}"));
             let fs = rt.fs();
@@ -503,5 +555,46 @@ mod tests {
             files: vec!["nb-7-big-Data.db".to_owned()],
         };
         assert_eq!(main(upgrade), exit::USAGE);
+    }
+
+    #[test]
+    fn a_directory_stands_for_its_sstables_and_what_is_not_read_is_no_usage_error() {
+        let work = std::env::temp_dir().join(format!("helenus-worked-{}", std::process::id()));
+        let path = |name: &str| work.join(name).to_string_lossy().into_owned();
+        std::fs::create_dir_all(work.join("empty")).unwrap();
+        for name in ["nb-2-big-Data.db", "nb-2-big-Index.db", "oa-1-big-Data.db"] {
+            std::fs::write(path(name), b"").unwrap();
+        }
+        let (named, code) =
+            worked_on(&[path("nb-9-big-Data.db"), format!("{}/", path(""))]).unwrap();
+        let names: Vec<&str> =
+            named.iter().map(|(path, ..)| path.rsplit('/').next().unwrap()).collect();
+        assert_eq!(names, ["nb-9-big-Data.db", "oa-1-big-Data.db", "nb-2-big-Data.db"]);
+        assert_eq!(code, exit::OK);
+        assert_eq!(
+            worked_on(&[path("empty")]).map(|(named, code)| (named.len(), code)),
+            Ok((0, exit::FAILED))
+        );
+        std::fs::write(path("la-3-big-Data.db"), b"").unwrap();
+        let (named, code) = worked_on(&[path("")]).unwrap();
+        assert_eq!((named.len(), code), (2, exit::DAMAGED));
+        assert_eq!(worked_on(&[path("la-3-big-Data.db")]).map(drop), Err(exit::USAGE));
+        std::fs::remove_dir_all(&work).unwrap();
+    }
+
+    #[test]
+    fn keys_of_one_value_may_begin_with_a_hyphen() {
+        use clap::Parser;
+
+        #[derive(Parser)]
+        struct Line {
+            #[command(subcommand)]
+            command: Command,
+        }
+        for line in ["partitions -k -1 -x -2:a f", "export -k -1:a -k -x f", "dump f -k -1 -k=-1:a"]
+        {
+            let words = ["sstable"].into_iter().chain(line.split(' '));
+            assert!(Line::try_parse_from(words).is_ok(), "{line}");
+        }
     }
 }

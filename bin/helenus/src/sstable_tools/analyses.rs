@@ -11,8 +11,9 @@ use sstable::offline::{
     key_text, micros_text,
 };
 use sstable::{Component, SstableReader};
+use stdx::DeletionSeconds;
 
-use super::out::{Out, Progress, Table, fixed3, memory};
+use super::out::{Out, Progress, Table, fixed3, key_cell, memory};
 use super::targets::{Search, Target, find};
 use super::{Failure, report};
 use crate::exit;
@@ -53,6 +54,9 @@ pub struct Analysis {
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
+    /// Seconds after which tombstones count as droppable
+    #[arg(long, short, default_value_t = GC_GRACE_SECONDS, value_name = "SECONDS")]
+    gc_grace_seconds: u32,
     /// Print JSON, a line for each table
     #[arg(long)]
     json: bool,
@@ -81,8 +85,8 @@ struct Group {
 async fn groups(rt: &Rt, paths: &Paths) -> Result<(Vec<Group>, u8), u8> {
     let search =
         Search { recursive: paths.recursive, snapshots: paths.snapshots, backups: paths.backups };
-    let targets = match find(&paths.paths, search) {
-        Ok(targets) => targets,
+    let (targets, mut worst) = match find(&paths.paths, search) {
+        Ok(found) => found.told(),
         Err(lines) => return Err(super::wrong_paths(&lines)),
     };
     let mut by_table: BTreeMap<String, Vec<Target>> = BTreeMap::new();
@@ -101,7 +105,7 @@ async fn groups(rt: &Rt, paths: &Paths) -> Result<(Vec<Group>, u8), u8> {
         }
         by_table.entry(name).or_default().push(target);
     }
-    let (mut out, mut worst) = (Vec::new(), exit::OK);
+    let mut out = Vec::new();
     for (name, targets) in by_table {
         // The id told tables apart that had the same name one after the other.
         let named = targets.first().and_then(|t| t.table_id.as_ref());
@@ -345,7 +349,7 @@ fn stats_text(group: &Group, found: &TableAnalysis, detail: Detail, out: &mut Ou
         };
         for partition in list {
             let stats = &partition.stats;
-            let mut row = vec![key_of(group, partition), memory(stats.size)];
+            let mut row = vec![key_cell(&key_of(group, partition)), memory(stats.size)];
             if with_rows {
                 let numbers = [
                     stats.rows,
@@ -483,7 +487,7 @@ pub(super) async fn purge(rt: &Rt, options: &Analysis) -> u8 {
         for p in &found.leaders {
             let sizes = [memory(p.size), memory(p.freed())];
             let [size, freed] = sizes;
-            table.row(vec![p.key.clone(), size, freed, p.files.to_string()]);
+            table.row(vec![key_cell(&p.key), size, freed, p.files.to_string()]);
         }
         if !table.is_empty() {
             out.line("\nLargest reclaimable partitions:");
@@ -505,6 +509,7 @@ pub(super) async fn summary(rt: &Rt, options: &Summary) -> u8 {
         .filter_map(|group| Some((group, offline::summarise(&group.readers)?)))
         .collect();
     found.sort_by_key(|(_, summary)| Reverse(summary.max_timestamp));
+    let gc_before = clock(rt, options.gc_grace_seconds).gc_before;
     let mut out = Out::new();
     let mut tables = Table::new(&[
         "Table",
@@ -525,7 +530,7 @@ pub(super) async fn summary(rt: &Rt, options: &Summary) -> u8 {
                 "size": summary.data_bytes, "estimated_partitions": summary.partitions,
                 "min_timestamp": summary.min_timestamp, "max_timestamp": summary.max_timestamp,
                 "last_repaired": summary.last_repaired, "repaired_disk_size": summary.repaired_bytes,
-                "files": files.iter().map(|r| summary_json(r)).collect::<Vec<_>>(),
+                "files": files.iter().map(|r| summary_json(r, gc_before)).collect::<Vec<_>>(),
             });
             out.line(&object.to_string());
             continue;
@@ -547,7 +552,7 @@ pub(super) async fn summary(rt: &Rt, options: &Summary) -> u8 {
     }
     for (group, _) in found.iter().filter(|_| !options.json) {
         out.line(&format!("\n{}:", group.name));
-        out.print(&summary_files(group).text());
+        out.print(&summary_files(group, gc_before).text());
     }
     worst.max(super::finish(out))
 }
@@ -556,7 +561,7 @@ fn repaired(millis: i64) -> String {
     if millis == 0 { "never".to_owned() } else { time(millis.saturating_mul(1000)) }
 }
 
-fn summary_json(reader: &SstableReader) -> Value {
+fn summary_json(reader: &SstableReader, gc_before: DeletionSeconds) -> Value {
     let meta = reader.meta();
     let stats = &meta.statistics().stats;
     json!({
@@ -567,10 +572,11 @@ fn summary_json(reader: &SstableReader) -> Value {
         "average_partition_size": stats.partition_sizes.mean(),
         "max_partition_size": stats.partition_sizes.max(),
         "rows": stats.total_rows, "repaired_at": stats.repaired_at,
+        "droppable_ratio": offline::droppable_ratio(stats, gc_before.0),
     })
 }
 
-fn summary_files(group: &Group) -> Table {
+fn summary_files(group: &Group, gc_before: DeletionSeconds) -> Table {
     let mut table = Table::new(&[
         "SSTable",
         "Disk size",
@@ -584,6 +590,7 @@ fn summary_files(group: &Group) -> Table {
         "(max size)",
         "Cells (avg)",
         "(max)",
+        "Droppable",
         "<Repaired at",
     ]);
     let mut files: Vec<&SstableReader> = group.readers.iter().collect();
@@ -605,6 +612,7 @@ fn summary_files(group: &Group) -> Table {
             memory(stats.partition_sizes.max()),
             stats.cells_per_partition.mean().to_string(),
             stats.cells_per_partition.max().to_string(),
+            format!("{:.2}", offline::droppable_ratio(stats, gc_before.0)),
             repaired(stats.repaired_at),
         ]);
     }
@@ -613,12 +621,12 @@ fn summary_files(group: &Group) -> Table {
 
 /// Runs `expiredblockers`. Source: `tools.SSTableExpiredBlockers`.
 pub(super) async fn expired_blockers(rt: &Rt, options: &ExpiredBlockers) -> u8 {
-    let targets = match find(&options.directories, Search::default()) {
-        Ok(targets) => targets,
+    let (targets, mut worst) = match find(&options.directories, Search::default()) {
+        Ok(found) => found.told(),
         Err(lines) => return super::wrong_paths(&lines),
     };
     let mut out = Out::new();
-    let (mut names, mut files, mut worst) = (Vec::new(), Vec::new(), exit::OK);
+    let (mut names, mut files) = (Vec::new(), Vec::new());
     for target in &targets {
         let data = target.file(Component::Data);
         match SstableReader::open(&rt.fs(), &target.directory, target.set, None).await {

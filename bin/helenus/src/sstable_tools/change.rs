@@ -10,7 +10,7 @@ use sstable::repair_state::{RepairState, write_level, write_repair_state};
 use sstable::{Component, SstableError, SstableReader, Written};
 
 use super::out::{Out, Progress, fixed3};
-use super::targets::{Search, Target, find};
+use super::targets::{Found, Search, Target, find};
 use super::{Failure, report};
 use crate::exit;
 
@@ -105,8 +105,8 @@ type Locked = (BTreeMap<String, Vec<Target>>, Vec<FileLock>);
 
 /// What the paths name, locked. The error is the exit code; why is told already.
 async fn found(rt: &Rt, paths: &[String]) -> Result<Locked, u8> {
-    let targets = find(paths, Search::default()).map_err(|lines| super::wrong_paths(&lines))?;
-    locked(rt, targets).await
+    let found = find(paths, Search::default()).map_err(|lines| super::wrong_paths(&lines))?;
+    locked(rt, found.all()?).await
 }
 
 async fn locked(rt: &Rt, targets: Vec<Target>) -> Result<Locked, u8> {
@@ -187,9 +187,10 @@ fn modified_millis(path: &str) -> i64 {
 /// Runs `levels`.
 pub(super) async fn levels(rt: &Rt, options: &Levels) -> u8 {
     let (Levels::Reset { directories, .. } | Levels::Relevel { directories, .. }) = options;
-    let targets = match find(directories, Search::default()) {
+    let found = find(directories, Search::default());
+    let targets = match found.map_err(|lines| super::wrong_paths(&lines)).and_then(Found::all) {
         Ok(targets) => targets,
-        Err(lines) => return super::wrong_paths(&lines),
+        Err(code) => return code,
     };
     let mut out = Out::new();
     if targets.is_empty() {

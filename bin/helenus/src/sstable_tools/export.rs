@@ -12,13 +12,13 @@ use data::command::KeyRange;
 use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use rt::Rt;
 use schema::{ColumnKind, Schema, Table};
-use sstable::{SstableReader, offline};
+use sstable::{Component, SstableError, SstableReader, offline};
 use stdx::{TimestampMicros, Token, WallMicros};
 use types::CqlType;
 
 use super::out::{Out, Progress};
 use super::parquet::{Decimals, FileWriter};
-use super::targets::{Search, find};
+use super::targets::{Found, Search, Target, find};
 use super::{Failure, finish, report, schema_file, wrong_paths};
 use crate::exit;
 
@@ -60,7 +60,7 @@ pub struct Export {
     #[arg(long, value_name = "KEYSPACE.TABLE")]
     table: Option<String>,
     /// Partition key to export; may be given several times
-    #[arg(short, value_name = "KEY")]
+    #[arg(short, value_name = "KEY", allow_hyphen_values = true)]
     key: Vec<String>,
     /// Directory of a table, or files of SSTables
     #[arg(required = true, value_name = "PATH")]
@@ -81,9 +81,10 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         return usage("Parquet is not printed on a terminal: say --output FILE");
     }
     let search = Search { snapshots: true, backups: true, ..Search::default() };
-    let targets = match find(&options.paths, search) {
+    let found = find(&options.paths, search);
+    let targets = match found.map_err(|lines| wrong_paths(&lines)).and_then(Found::all) {
         Ok(targets) => targets,
-        Err(lines) => return wrong_paths(&lines),
+        Err(code) => return code,
     };
     let beside = || targets.first().and_then(|target| schema_file::beside(&target.directory));
     let Some(path) = options.schema.clone().or_else(beside) else {
@@ -98,13 +99,12 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         Ok(found) => found,
         Err(text) => return usage(&text),
     };
-    let mut readers = Vec::new();
-    for target in &targets {
-        let fs = rt.fs();
-        match SstableReader::open(&fs, &target.directory, target.set, Some(&table)).await {
-            Ok(reader) => readers.push(reader),
-            Err(error) => return report(&target.file(sstable::Component::Data), &error.into()),
-        }
+    let readers = match open(rt, &targets, &table).await {
+        Ok(readers) => readers,
+        Err(code) => return code,
+    };
+    if readers.is_empty() {
+        complain_line!("helenus sstable: no SSTables in {}, so no rows", options.paths.join(" "));
     }
     let to: Box<dyn Write + Send> = match &options.output {
         Some(path) => match File::create_new(path) {
@@ -126,6 +126,28 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         complain_line!("helenus sstable: {path} is left in part: {error}");
     }
     code
+}
+
+/// Opens the files, each of which must be of the table. The error is the exit code; why is told.
+async fn open(rt: &Rt, targets: &[Target], table: &Table) -> Result<Vec<SstableReader>, u8> {
+    let mut readers = Vec::new();
+    for target in targets {
+        let data = target.file(Component::Data);
+        let failed = |error: SstableError| report(&data, &error.into());
+        let (fs, directory) = (rt.fs(), &target.directory);
+        let plain = SstableReader::open(&fs, directory, target.set, None).await.map_err(failed)?;
+        // With other types every value would be something else, or nothing.
+        if let Err(error) = plain.meta().statistics().header.check_types(table) {
+            let name = schema_file::name_of(table);
+            return Err(report(&data, &Failure::Key(format!("not a file of {name}: {error}"))));
+        }
+        let opened = SstableReader::open_to_look(&fs, directory, target.set, table).await;
+        readers.push(opened.map_err(failed)?);
+    }
+    if let Err(error) = offline::check_order(&readers) {
+        return Err(report(&schema_file::name_of(table), &error.into()));
+    }
+    Ok(readers)
 }
 
 /// Writes the rows; the text that is not flushed yet, if it is text.
@@ -378,14 +400,14 @@ impl<'t> Rows<'t> {
             match (form, value) {
                 (RowForm::Csv, None) => parts.push(String::new()),
                 (RowForm::Csv, Some(value)) => {
-                    parts.push(csv_value(&json_value(&column.ty, value)))
+                    parts.push(csv_value(&column.ty.to_exact_json(value)))
                 }
                 (_, None) => {}
                 (_, Some(value)) => {
                     let mut part = String::new();
                     types::format::push_json_string(&mut part, &json_name(&column.name));
                     part.push_str(": ");
-                    part.push_str(&json_value(&column.ty, value));
+                    part.push_str(&column.ty.to_exact_json(value));
                     parts.push(part);
                 }
             }
@@ -402,19 +424,6 @@ pub(super) fn json_name(name: &str) -> String {
     let plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let plain = plain && !name.starts_with(|c: char| c.is_ascii_digit());
     if plain { name.to_owned() } else { format!("\"{name}\"") }
-}
-
-/// A value as JSON. Numbers that JSON does not have, and decimals, which `INSERT JSON` takes through
-/// a double, are strings, which are read back too.
-fn json_value(ty: &CqlType, value: &[u8]) -> String {
-    let json = ty.to_json(value);
-    if matches!(ty, CqlType::Decimal) && json != "null" && !json.starts_with('"') {
-        return format!("\"{json}\"");
-    }
-    if json == "null" && matches!(ty, CqlType::Float | CqlType::Double) && !value.is_empty() {
-        return format!("\"{}\"", ty.format_plain(value));
-    }
-    json
 }
 
 /// A value of a line of CSV: JSON, without quotes around strings.

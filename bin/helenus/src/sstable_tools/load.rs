@@ -27,7 +27,7 @@ use self::partitions::Mutations;
 use self::senders::Senders;
 use super::export::usage;
 use super::out::memory;
-use super::targets::{Search, Target, find};
+use super::targets::{Found, Search, Target, find};
 use super::{Failure, report, wrong_paths};
 use crate::exit;
 use crate::http::{Api, HttpError};
@@ -85,9 +85,10 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
         Err(text) => return usage(&text),
     };
     let search = Search { snapshots: true, backups: true, ..Search::default() };
-    let targets = match find(std::slice::from_ref(&options.directory), search) {
+    let found = find(std::slice::from_ref(&options.directory), search);
+    let targets = match found.map_err(|lines| wrong_paths(&lines)).and_then(Found::all) {
         Ok(targets) => targets,
-        Err(lines) => return wrong_paths(&lines),
+        Err(code) => return code,
     };
     if targets.is_empty() {
         return usage(&format!("there are no SSTables in {}", options.directory));

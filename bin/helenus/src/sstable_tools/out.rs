@@ -48,7 +48,7 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new(what: &str) -> Progress {
-        Progress { what: what.to_owned(), shown: None, is_wanted: std::io::stderr().is_terminal() }
+        Progress { what: shortened(what), shown: None, is_wanted: std::io::stderr().is_terminal() }
     }
 
     /// The same of a tool whose output goes to the terminal that it would be seen on, if nowhere else.
@@ -75,9 +75,26 @@ impl Drop for Progress {
     fn drop(&mut self) {
         if self.shown.is_some() {
             // Nothing of it stays on the line.
-            complain!("\r{:width$}\r", "", width = self.what.len() + 6);
+            complain!("\r{:width$}\r", "", width = self.what.chars().count() + 6);
         }
     }
+}
+
+/// What is being done and its end, which tells files apart: with what follows on one line of a terminal, as
+/// the next state is written over it.
+fn shortened(what: &str) -> String {
+    /// Of the 80 columns that a terminal has at least.
+    const CHARS_MAX: usize = 70;
+    let count = what.chars().count();
+    if count <= CHARS_MAX {
+        return what.to_owned();
+    }
+    let (verb, rest) =
+        what.split_once(' ').filter(|(verb, _)| verb.len() < 20).unwrap_or(("", what));
+    let kept = CHARS_MAX.saturating_sub(verb.len() + 2);
+    let skip = rest.chars().count().saturating_sub(kept);
+    let end: String = rest.chars().skip(skip).collect();
+    format!("{verb} …{end}").trim_start().to_owned()
 }
 
 /// Bytes as Cassandra's tools print them (`FBUtilities.prettyPrintMemory`).
@@ -110,6 +127,24 @@ pub(super) fn fixed3(value: f64) -> String {
 /// Lower-case hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// A partition key in a table of text: on one line, and no longer than tells it apart, as a key may have
+/// 64 KiB, which every row would be as wide as.
+pub(super) fn key_cell(key: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    let mut out = String::new();
+    for c in key.chars().take(CHARS_MAX) {
+        match c.is_control() {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    let count = key.chars().count();
+    if count > CHARS_MAX {
+        out.push_str(&format!("… ({count} characters)"));
+    }
+    out
 }
 
 /// Rows under a heading: the first column and those whose heading begins with `<` to the left, the
@@ -181,6 +216,25 @@ mod tests {
             ("0.063".into(), "0.001".into(), "10.000".into())
         );
         assert_eq!((fixed3(-1.25), fixed3(2.0)), ("-1.250".into(), "2.000".into()));
+    }
+
+    #[test]
+    fn progress_fits_on_a_line() {
+        assert_eq!(shortened("verify nb-1-big-Data.db"), "verify nb-1-big-Data.db");
+        let long = format!("verify /data/{}/nb-1-big-Data.db", "ä".repeat(90));
+        let short = shortened(&long);
+        assert_eq!(short.chars().count(), 70, "{short}");
+        assert!(short.starts_with("verify …ä") && short.ends_with("ä/nb-1-big-Data.db"), "{short}");
+        assert_eq!(shortened(&"x".repeat(90)).chars().count(), 69);
+    }
+
+    #[test]
+    fn keys_in_tables_stay_on_a_line_and_are_not_wider_than_it() {
+        assert_eq!(key_cell("a:ü 1"), "a:ü 1");
+        assert_eq!(key_cell("a\n\tb\u{1b}"), "a\\n\\tb\\u{1b}");
+        let (long, longer) = ("ü".repeat(64), "ü".repeat(65));
+        assert_eq!(key_cell(&long), long);
+        assert_eq!(key_cell(&longer), format!("{long}… (65 characters)"));
     }
 
     #[test]

@@ -11,15 +11,14 @@ use stdx::DeletionSeconds;
 use super::out::{Out, Progress, hex, memory};
 use super::targets::{Search, Target, find};
 use super::{Failure, report};
-use crate::exit;
 
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Partition key to look at; may be given several times
-    #[arg(long, short, value_name = "KEY")]
+    #[arg(long, short, value_name = "KEY", allow_hyphen_values = true)]
     key: Vec<String>,
     /// Partition key to leave out; may be given several times
-    #[arg(long, short = 'x', value_name = "KEY")]
+    #[arg(long, short = 'x', value_name = "KEY", allow_hyphen_values = true)]
     exclude_key: Vec<String>,
     /// Look into directories below, too
     #[arg(long, short)]
@@ -77,8 +76,8 @@ pub(super) async fn run(rt: &Rt, options: &Options) -> u8 {
         snapshots: options.snapshots,
         backups: options.backups,
     };
-    let targets = match find(&options.paths, search) {
-        Ok(targets) => targets,
+    let (targets, mut worst) = match find(&options.paths, search) {
+        Ok(found) => found.told(),
         Err(lines) => return super::wrong_paths(&lines),
     };
     let mut out = Out::new();
@@ -89,7 +88,6 @@ pub(super) async fn run(rt: &Rt, options: &Options) -> u8 {
              cellTtlExpired,directory,keyspace,table,index,snapshot,backup,generation,format,version",
         );
     }
-    let mut worst = exit::OK;
     for target in targets {
         if let Err(error) = file(rt, options, &target, &mut out).await {
             worst = worst.max(report(&target.file(Component::Data), &Failure::File(error)));

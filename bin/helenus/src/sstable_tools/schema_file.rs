@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cql_plan::ddl::{DdlContext, DdlPlan};
-use cql_syntax::ast::StatementKind;
+use cql_syntax::ast::{AlterTableChange, StatementKind};
 use schema::{Schema, Table};
 use stdx::{Uuid, WallMicros};
 
@@ -25,16 +25,40 @@ pub(super) fn read(path: &str) -> Result<Arc<Schema>, String> {
     of_text(&text).map_err(|e| format!("{path}: {e}"))
 }
 
-/// As [`read`], of a text.
+/// As [`read`], of a text: tables and types as their statements leave them. Passed over is what says nothing
+/// of what is in files: keyspaces, indexes, views, functions, roles, and most properties of tables, of which
+/// other versions have other ones.
 ///
 /// # Errors
 /// A text that names the statement.
 pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
     let mut schema = Schema::default();
     let mut last = 0_u128;
-    for statement in cql_syntax::split_statements(text) {
-        let parsed = cql_syntax::parse(statement).map_err(|e| format!("{e} in {statement}"))?;
-        if let Some(keyspace) = keyspace_of(&parsed.kind)
+    let mut in_use: Option<String> = None;
+    for statement in cql_syntax::split_statements(text.trim_start_matches('\u{feff}')) {
+        let mut kind = parsed(statement)?;
+        let keyspace = match &mut kind {
+            StatementKind::Use(used) => {
+                in_use = Some(used.keyspace.text.clone());
+                continue;
+            }
+            StatementKind::CreateTable(create) => {
+                create.options.properties.retain(|p| OF_FILES.contains(&p.name.text.as_str()));
+                &create.table.keyspace
+            }
+            StatementKind::AlterTable(alter) => match alter.change {
+                AlterTableChange::With(_) => continue,
+                _ => &alter.table.keyspace,
+            },
+            StatementKind::CreateType(create) => &create.name.keyspace,
+            StatementKind::AlterType(alter) => &alter.name.keyspace,
+            StatementKind::DropTable(drop) => &drop.table.keyspace,
+            StatementKind::DropType(drop) => &drop.name.keyspace,
+            kind if is_of_others(kind) => continue,
+            _ => return Err(format!("not a statement about tables and types: {statement}")),
+        };
+        let keyspace = keyspace.as_ref().map(|name| name.text.clone()).or_else(|| in_use.clone());
+        if let Some(keyspace) = keyspace
             && schema.keyspace(&keyspace).is_none()
         {
             let quoted = types::name::quote_identifier(&keyspace);
@@ -42,26 +66,68 @@ pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
                 "CREATE KEYSPACE {quoted} WITH replication = \
                  {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
             );
-            apply(&mut schema, &create, &mut last)?;
+            apply(&mut schema, &parsed(&create)?, (&create, None), &mut last)?;
         }
-        apply(&mut schema, statement, &mut last)?;
+        apply(&mut schema, &kind, (statement, in_use.as_deref()), &mut last)?;
     }
     Ok(Arc::new(schema))
 }
 
-/// The keyspace that a statement needs.
-fn keyspace_of(kind: &StatementKind) -> Option<String> {
-    match kind {
-        StatementKind::CreateTable(create) => create.table.keyspace.as_ref(),
-        StatementKind::CreateType(create) => create.name.keyspace.as_ref(),
-        _ => None,
-    }
-    .map(|keyspace| keyspace.text.clone())
+/// The properties of tables that files, or what is in them, depend on.
+const OF_FILES: [&str; 6] = [
+    "id",
+    "bloom_filter_fp_chance",
+    "compression",
+    "default_time_to_live",
+    "max_index_interval",
+    "min_index_interval",
+];
+
+/// Whether a statement is about other things than tables and types.
+fn is_of_others(kind: &StatementKind) -> bool {
+    use StatementKind::*;
+    matches!(
+        kind,
+        CreateKeyspace(_)
+            | AlterKeyspace(_)
+            | CreateIndex(_)
+            | DropIndex(_)
+            | CreateView(_)
+            | AlterView(_)
+            | DropView(_)
+            | CreateTrigger(_)
+            | DropTrigger(_)
+            | CreateFunction(_)
+            | DropFunction(_)
+            | CreateAggregate(_)
+            | DropAggregate(_)
+            | CreateRole(_)
+            | AlterRole(_)
+            | DropRole(_)
+            | CreateUser(_)
+            | AlterUser(_)
+            | DropUser(_)
+            | GrantPermissions(_)
+            | RevokePermissions(_)
+            | GrantRole(_)
+            | RevokeRole(_)
+            | AddIdentity(_)
+            | DropIdentity(_)
+    )
 }
 
-fn apply(schema: &mut Schema, statement: &str, last: &mut u128) -> Result<(), String> {
+fn parsed(statement: &str) -> Result<StatementKind, String> {
     let parsed = cql_syntax::parse(statement).map_err(|e| format!("{e} in {statement}"))?;
-    let Some(plan) = DdlPlan::new(&parsed.kind, None) else {
+    Ok(parsed.kind)
+}
+
+fn apply(
+    schema: &mut Schema,
+    kind: &StatementKind,
+    (statement, in_use): (&str, Option<&str>),
+    last: &mut u128,
+) -> Result<(), String> {
+    let Some(plan) = DdlPlan::new(kind, in_use) else {
         return Err(format!("not a statement about the schema: {statement}"));
     };
     let mut context = DdlContext {
@@ -120,4 +186,49 @@ pub(super) fn quoted_name(table: &Table) -> String {
 pub(super) fn beside(directory: &str) -> Option<String> {
     let path = Path::new(directory).join("schema.cql");
     path.is_file().then(|| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_of_other_versions_say_what_the_tables_are() {
+        // Cassandra 3, with options that are gone; Scylla; an index, a view, a function, roles.
+        let text = "\u{feff}CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc9': '3'};
+            USE ks;
+            CREATE TYPE \"Pair\" (a int, b text);
+            CREATE TABLE IF NOT EXISTS ks.t (k text, c int, old text, p frozen<\"Pair\">, PRIMARY KEY (k, c))
+              WITH ID = 5bc52802-de25-35ed-aeab-188eecebb090 AND CLUSTERING ORDER BY (c DESC)
+              AND dclocal_read_repair_chance = 0.1 AND read_repair_chance = 0.0 AND cdc = false
+              AND nodesync = {'enabled': 'true'} AND paxos_grace_seconds=864000
+              AND compaction = {'class': 'com.example.Own'} AND memtable = 'own' AND speculative_retry = '99.0PERCENTILE'
+              AND default_time_to_live = 60 AND compression = {'class': 'org.apache.cassandra.io.compress.ZstdCompressor'};
+            ALTER TABLE ks.t DROP old USING TIMESTAMP 5;
+            ALTER TABLE t WITH comment = 'x';
+            ALTER TABLE t ADD v int;
+            CREATE CUSTOM INDEX i ON ks.t (v) USING 'StorageAttachedIndex';
+            CREATE MATERIALIZED VIEW ks.mv AS SELECT k, c FROM ks.t WHERE k IS NOT NULL AND c IS NOT NULL
+              PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k ASC);
+            CREATE FUNCTION ks.f (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE java AS $$ return x; $$;
+            CREATE AGGREGATE ks.g(int) SFUNC f STYPE int;
+            CREATE TRIGGER tr ON ks.t USING 'org.example.Trigger';
+            CREATE ROLE r; GRANT SELECT ON ks.t TO r;";
+        let schema = of_text(text).unwrap();
+        let table = table(&schema, None).unwrap();
+        assert_eq!((&*table.keyspace, &*table.name), ("ks", "t"));
+        assert_eq!(table.id.0.to_string(), "5bc52802-de25-35ed-aeab-188eecebb090");
+        let names: Vec<&str> = table.columns.iter().map(|c| &*c.name).collect();
+        assert_eq!(names, ["k", "c", "p", "v"]);
+        assert!(table.dropped.contains_key("old"));
+        assert_eq!(table.options.default_time_to_live, 60);
+        assert!(table.options.compression.values().any(|class| class.contains("Zstd")));
+        for wrong in [
+            "INSERT INTO ks.t (k) VALUES ('a')",
+            "CREATE TABLE t (k int PRIMARY KEY)",
+            "CREATE TABL",
+        ] {
+            assert!(of_text(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -4,6 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use sstable::{Component, Descriptor};
+use stdx::Generation;
+
+use crate::exit;
 
 /// A file set and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,35 +110,72 @@ pub(super) struct Search {
     pub(super) backups: bool,
 }
 
+/// What paths stand for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    targets: Vec<Target>,
+    /// SSTables in directories that cannot be read here, with why.
+    foreign: Vec<String>,
+}
+
+impl Found {
+    /// The file sets, for a tool to which the others must not be missing. The error is the exit code; why
+    /// is told.
+    pub(super) fn all(self) -> Result<Vec<Target>, u8> {
+        match self.told() {
+            (targets, exit::OK) => Ok(targets),
+            (_, code) => Err(code),
+        }
+    }
+
+    /// The file sets, and the exit code of those that are not among them; why is told.
+    pub(super) fn told(self) -> (Vec<Target>, u8) {
+        for line in &self.foreign {
+            complain_line!("helenus sstable: {line}");
+        }
+        (self.targets, if self.foreign.is_empty() { exit::OK } else { exit::DAMAGED })
+    }
+}
+
 /// The file sets of files (any component) and directories, in order, each once.
 ///
 /// # Errors
 /// Lines that say which arguments are wrong.
-pub(super) fn find(paths: &[String], search: Search) -> Result<Vec<Target>, Vec<String>> {
-    let (mut found, mut wrong) = (Vec::new(), Vec::new());
+pub(super) fn find(paths: &[String], search: Search) -> Result<Found, Vec<String>> {
+    let (mut found, mut wrong) = (Found::default(), Vec::new());
     for path in paths {
         let Ok(absolute) = std::fs::canonicalize(path) else {
             wrong.push(format!("Argument '{path}' does not resolve to a file or directory"));
             continue;
         };
         if absolute.is_dir() {
+            // A snapshot that is named itself is meant.
+            let place = Target::new(&absolute, Descriptor::nb(Generation(0)));
+            let search = Search {
+                snapshots: search.snapshots || place.snapshot.is_some(),
+                backups: search.backups || place.backup.is_some(),
+                ..search
+            };
             if let Err(error) = find_in(&absolute, search, &mut found) {
                 wrong.push(format!("Argument '{path}': {error}"));
             }
             continue;
         }
         let name = absolute.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match (Descriptor::parse(&name), absolute.parent()) {
-            (Some((set, _)), Some(directory)) => found.push(Target::new(directory, set)),
-            _ => wrong.push(format!("Argument '{path}' is not an sstable")),
+        match (Descriptor::parse_any(&name), absolute.parent()) {
+            (Some((set, _)), Some(directory)) => found.targets.push(Target::new(directory, set)),
+            _ => wrong.push(match foreign(&name) {
+                Some(why) => format!("Argument '{path}' is {why}"),
+                None => format!("Argument '{path}' is not an sstable"),
+            }),
         }
     }
-    found.sort();
-    found.dedup();
+    found.targets.sort();
+    found.targets.dedup();
     if wrong.is_empty() { Ok(found) } else { Err(wrong) }
 }
 
-fn find_in(directory: &Path, search: Search, found: &mut Vec<Target>) -> std::io::Result<()> {
+fn find_in(directory: &Path, search: Search, found: &mut Found) -> std::io::Result<()> {
     let mut below: Vec<PathBuf> = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -144,12 +184,22 @@ fn find_in(directory: &Path, search: Search, found: &mut Vec<Target>) -> std::io
             continue;
         }
         let name = entry.file_name().to_string_lossy().into_owned();
-        let Some((set, Component::Data)) = Descriptor::parse(&name) else { continue };
+        let set = match Descriptor::parse(&name) {
+            // A set that has lost its Data is told of where it is opened.
+            Some((set, Component::Data | Component::Toc)) => set,
+            Some(_) => continue,
+            None => {
+                if let Some(why) = foreign(&name) {
+                    found.foreign.push(format!("{} is {why}", entry.path().display()));
+                }
+                continue;
+            }
+        };
         let target = Target::new(directory, set);
         let is_wanted = (target.snapshot.is_none() || search.snapshots)
             && (target.backup.is_none() || search.backups);
         if is_wanted {
-            found.push(target);
+            found.targets.push(target);
         }
     }
     if search.recursive {
@@ -158,6 +208,34 @@ fn find_in(directory: &Path, search: Search, found: &mut Vec<Target>) -> std::io
         }
     }
     Ok(())
+}
+
+/// What a file is that has the name of an SSTable's Data, but of a version that is not read here. `None`: it
+/// has no such name.
+///
+/// Names are `<version>-<id>-<format>-Data.db`, before Cassandra 2.2 `[<keyspace>-<table>-]<version>-<id>-Data.db`.
+pub(super) fn foreign(name: &str) -> Option<String> {
+    let stem = name.strip_suffix("-Data.db")?;
+    if Descriptor::parse(name).is_some() {
+        return None;
+    }
+    let parts: Vec<&str> = stem.split('-').collect();
+    let is_number = |id: &&str| !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit());
+    let (version, format) = match parts.as_slice() {
+        [version, _, format] if !is_number(format) => (Some(*version), *format),
+        [.., version, id] if is_number(id) => (Some(*version), "big"),
+        _ => (None, ""),
+    };
+    let version = version.filter(|v| v.len() == 2 && v.bytes().all(|b| b.is_ascii_lowercase()));
+    Some(match version {
+        // Versions of BTI are counted by themselves.
+        Some(version) if version < "ma" && format == "big" => format!(
+            "an SSTable of version {version}, from before Cassandra 3.0; sstableupgrade of Cassandra 3 \
+             makes one of it that is read"
+        ),
+        Some(version) => format!("an SSTable of version {version} ({format}), which is not read"),
+        None => "named as no SSTable that is read".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -197,7 +275,7 @@ mod tests {
             std::fs::write(table.join(directory).join(name), b"").unwrap();
         }
         let count = |path: &Path, search| {
-            find(&[path.to_string_lossy().into_owned()], search).map(|found| found.len())
+            find(&[path.to_string_lossy().into_owned()], search).map(|found| found.targets.len())
         };
         let plain = Search::default();
         let all = Search { recursive: true, snapshots: true, backups: true };
@@ -206,9 +284,48 @@ mod tests {
         assert_eq!(count(&temporary, Search { recursive: true, ..plain }), Ok(1));
         assert_eq!(count(&temporary, Search { recursive: true, backups: true, ..plain }), Ok(2));
         assert_eq!(count(&temporary, all), Ok(3));
+        assert_eq!(count(&table.join("snapshots/a"), plain), Ok(1), "it is named itself");
+        assert_eq!(count(&table.join("backups"), plain), Ok(1));
+        assert_eq!(count(&table.join("snapshots"), plain), Ok(0));
         let file = table.join("nb-2-big-Index.db");
         assert_eq!(count(&file, plain), Ok(1));
         assert!(count(&table.join("nb-9-big-Data.db"), plain).is_err());
+        std::fs::remove_dir_all(&temporary).unwrap();
+    }
+
+    #[test]
+    fn sstables_that_are_not_read_are_told_of_and_not_passed_over() {
+        for (name, words) in [
+            ("ks-t-ic-0-Data.db", Some("of version ic, from before Cassandra 3.0")),
+            ("ks-my-t-jb-12-Data.db", Some("of version jb, from before")),
+            ("ka-1-Data.db", Some("of version ka, from before")),
+            ("la-1-big-Data.db", Some("of version la, from before")),
+            ("nc-1-big-Data.db", Some("of version nc (big), which is not read")),
+            ("ea-3gxy_0c1a_2rdl12ns5v5xyzabcd-bti-Data.db", Some("of version ea (bti), which")),
+            ("nb-1-bti-Data.db", Some("of version nb (bti), which")),
+            ("x-Data.db", Some("named as no SSTable")),
+            ("nb-1-big-Data.db", None),
+            ("la-1-big-Index.db", None),
+            ("manifest.json", None),
+        ] {
+            let told = foreign(name);
+            assert_eq!(told.is_some(), words.is_some(), "{name}: {told:?}");
+            assert!(words.is_none_or(|words| told.as_ref().unwrap().contains(words)), "{told:?}");
+        }
+        let temporary =
+            std::env::temp_dir().join(format!("helenus-foreign-{}", std::process::id()));
+        std::fs::create_dir_all(&temporary).unwrap();
+        let find_here = || find(&[temporary.to_string_lossy().into_owned()], Search::default());
+        for name in
+            ["nb-1-big-Data.db", "nb-1-big-TOC.txt", "nb-2-big-TOC.txt", "nb-3-big-Index.db"]
+        {
+            std::fs::write(temporary.join(name), b"").unwrap();
+        }
+        assert_eq!(find_here().unwrap().all().unwrap().len(), 2, "one has no Data");
+        std::fs::write(temporary.join("la-1-big-Data.db"), b"").unwrap();
+        let (targets, code) = find_here().unwrap().told();
+        assert_eq!((targets.len(), code), (2, exit::DAMAGED));
+        assert_eq!(find_here().unwrap().all(), Err(exit::DAMAGED));
         std::fs::remove_dir_all(&temporary).unwrap();
     }
 }

@@ -19,10 +19,11 @@ use cql_plan::plan::{BoundValue, ExecuteOptions, PlanContext, PlanKind, PlanLimi
 use data::MutationRef;
 use rt::Rt;
 use schema::{Schema, Table};
-use stdx::{HostId, TimestampMicros, Uuid};
+use stdx::{DeletionSeconds, HostId, TimestampMicros, Uuid};
 use store::{FlushCompression, Store, StoreOptions, Version};
 
 use lines::{Input, document};
+use times::Lives;
 
 use super::export::{RowForm, usage};
 use super::out::Progress;
@@ -223,6 +224,8 @@ struct Rows<'o> {
     schema_of_statics: Option<Arc<Schema>>,
     uuids: UuidSource,
     now: stdx::WallMicros,
+    /// Last second at which a value may expire in files of the version that is written.
+    expiry_max: DeletionSeconds,
 }
 
 /// How rows of the same columns are written.
@@ -242,7 +245,12 @@ impl<'o> Rows<'o> {
         let now = rt.wall();
         let schema_of_statics = statics::schema_of_statics(schema, table).map(Arc::new);
         let uuids = UuidSource::new(rt.random_u64());
-        let rows = Rows { options, schema, table, schema_of_statics, uuids, now };
+        let version = written_version(&options.sstable_version);
+        let expiry_max = match version.is_some_and(Version::has_uint_times) {
+            true => DeletionSeconds::MAX_UNSIGNED,
+            false => DeletionSeconds::MAX_SIGNED,
+        };
+        let rows = Rows { options, schema, table, schema_of_statics, uuids, now, expiry_max };
         // What cannot be written at all is refused before any file is read.
         rows.plan(schema, "JSON ?").map(|_| rows)
     }
@@ -259,7 +267,8 @@ impl<'o> Rows<'o> {
             text.push_str(&format!(" AND TTL {ttl}"));
         }
         let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
-        let (now, limits) = (self.now, PlanLimits::default());
+        let (now, expiry_max) = (self.now, self.expiry_max);
+        let limits = PlanLimits { expiry_max, ..PlanLimits::default() };
         let context = PlanContext { schema, keyspace: None, limits: &limits, now, functions: None };
         match cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?.kind {
             PlanKind::Modify(plan) => Ok(plan),
@@ -298,15 +307,15 @@ impl<'o> Rows<'o> {
                 _ => Vec::new(),
             };
             loop {
-                let at = input.line + 1;
-                let wrong = |text: String| format!("{path}, line {at}: {text}");
-                let json = match self.options.format {
+                let row = match self.options.format {
                     RowForm::Csv => {
-                        input.record().map_err(wrong)?.map(|cells| document(&columns, &cells))
+                        input.record().map(|cells| cells.map(|cells| document(&columns, &cells)))
                     }
-                    _ => input.text().map_err(wrong)?.map(Ok),
+                    _ => input.text().map(|text| text.map(Ok)),
                 };
-                let Some(json) = json else { break };
+                let at = input.begin;
+                let wrong = |text: String| format!("{path}, line {at}: {text}");
+                let Some(json) = row.map_err(wrong)? else { break };
                 let json = json.map_err(wrong)?;
                 if json.trim().is_empty() {
                     continue;
@@ -357,7 +366,10 @@ impl<'o> Rows<'o> {
             }
             let timed = match row.times.is_empty() {
                 true => None,
-                false => Some(row.times.applied(self.table, &mutation, self.now.seconds())?),
+                false => {
+                    let lives = Lives { now: self.now.seconds(), expiry_max: self.expiry_max };
+                    Some(row.times.applied(self.table, &mutation, lives)?)
+                }
             };
             if let Some(bytes) = &timed {
                 mutation = MutationRef::open(bytes).ok_or("a mutation that is none")?;

@@ -38,7 +38,17 @@ impl CqlType {
     /// The value as JSON (`toJSONString`), as SELECT JSON, `toJson` and sstabledump have it.
     pub fn to_json(&self, bytes: &[u8]) -> String {
         let mut out = String::new();
-        self.write_json(bytes, &mut out, 0);
+        self.write_json(bytes, &mut out, (JsonForm::Shown, 0));
+        out
+    }
+
+    /// The value as JSON from which `INSERT JSON` makes the same value again. Where
+    /// [`CqlType::to_json`] says less than there is, at any depth, this has a string that is read
+    /// back: decimals (a JSON number goes through a double), `NaN` and infinities (`null` there),
+    /// timestamps outside the years 1 to 9999 (milliseconds), the duration of nothing (`0s`).
+    pub fn to_exact_json(&self, bytes: &[u8]) -> String {
+        let mut out = String::new();
+        self.write_json(bytes, &mut out, (JsonForm::Exact, 0));
         out
     }
 
@@ -213,9 +223,9 @@ impl CqlType {
         out
     }
 
-    fn write_json(&self, bytes: &[u8], out: &mut String, depth: u32) {
+    fn write_json(&self, bytes: &[u8], out: &mut String, (form, depth): (JsonForm, u32)) {
         let start = out.len();
-        if depth > DEPTH_MAX || self.try_write_json(bytes, out, depth).is_none() {
+        if depth > DEPTH_MAX || self.try_write_json(bytes, out, (form, depth)).is_none() {
             out.truncate(start);
             out.push_str("\"0x");
             marshal::push_hex(out, bytes);
@@ -223,12 +233,21 @@ impl CqlType {
         }
     }
 
-    fn try_write_json(&self, bytes: &[u8], out: &mut String, depth: u32) -> Option<()> {
-        let depth = depth.saturating_add(1);
+    fn try_write_json(
+        &self,
+        bytes: &[u8],
+        out: &mut String,
+        (form, depth): (JsonForm, u32),
+    ) -> Option<()> {
+        let inner = (form, depth.saturating_add(1));
+        if let Some(text) = (form == JsonForm::Exact).then(|| self.exact_text(bytes)).flatten() {
+            push_json_string(out, &text);
+            return Some(());
+        }
         match self {
             CqlType::List { element, .. } | CqlType::Set { element, .. } => {
                 write_elements(bytes, out, ('[', ']'), |item, out| {
-                    element.write_json(item, out, depth);
+                    element.write_json(item, out, inner);
                 })
             }
             CqlType::Map { key, value, .. } => {
@@ -240,34 +259,34 @@ impl CqlType {
                     separate(out, &mut first);
                     // A JSON name is a string: other forms are put into one.
                     let mut name = String::new();
-                    key.write_json(k, &mut name, depth);
+                    key.write_json(k, &mut name, inner);
                     if name.starts_with('"') {
                         out.push_str(&name);
                     } else {
                         push_json_string(out, &name);
                     }
                     out.push_str(": ");
-                    value.write_json(v, out, depth);
+                    value.write_json(v, out, inner);
                 }
                 out.push('}');
                 Some(())
             }
             CqlType::Tuple(types) => {
                 out.push('[');
-                write_json_fields(bytes, out, types.iter().map(|ty| (ty, None)), depth)?;
+                write_json_fields(bytes, out, types.iter().map(|ty| (ty, None)), inner)?;
                 out.push(']');
                 Some(())
             }
             CqlType::Udt(udt) => {
                 out.push('{');
                 let types = udt.fields.iter().map(|(name, ty)| (ty, Some(name.as_str())));
-                write_json_fields(bytes, out, types, depth)?;
+                write_json_fields(bytes, out, types, inner)?;
                 out.push('}');
                 Some(())
             }
             CqlType::Vector { element, dimension } => {
                 write_vector(bytes, out, element, *dimension, |item, out| {
-                    element.write_json(item, out, depth);
+                    element.write_json(item, out, inner);
                 })
             }
             CqlType::Custom(_) => None,
@@ -305,6 +324,36 @@ impl CqlType {
             }
         }
     }
+
+    /// What stands in a string in [`JsonForm::Exact`] only, or as another text. `None`: the value is as it is
+    /// shown.
+    fn exact_text(&self, bytes: &[u8]) -> Option<String> {
+        match self {
+            CqlType::Decimal => self.simple_text(bytes),
+            CqlType::Float | CqlType::Double => {
+                let text = self.simple_text(bytes)?;
+                (text.ends_with("NaN") || text.ends_with("Infinity")).then_some(text)
+            }
+            CqlType::Timestamp => {
+                let millis = i64::from_be_bytes(bytes.try_into().ok()?);
+                (!temporal::is_four_digit_year(millis)).then(|| millis.to_string())
+            }
+            CqlType::Duration => {
+                let text = self.simple_text(bytes)?;
+                text.is_empty().then(|| "0s".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// For whom JSON is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JsonForm {
+    /// As Cassandra shows it.
+    Shown,
+    /// To be read back.
+    Exact,
 }
 
 fn separate(out: &mut String, first: &mut bool) {
@@ -390,7 +439,7 @@ fn write_json_fields<'t>(
     bytes: &[u8],
     out: &mut String,
     types: impl ExactSizeIterator<Item = (&'t CqlType, Option<&'t str>)>,
-    depth: u32,
+    form: (JsonForm, u32),
 ) -> Option<()> {
     let mut fields = Fields::new(bytes, types.len());
     let mut first = true;
@@ -407,7 +456,7 @@ fn write_json_fields<'t>(
             out.push_str(": ");
         }
         match field {
-            Some(field) => ty.write_json(field, out, depth),
+            Some(field) => ty.write_json(field, out, form),
             None => out.push_str("null"),
         }
     }
@@ -476,6 +525,40 @@ mod tests {
         check(CqlType::Inet, "::1", "'0:0:0:0:0:0:0:1'", "\"0:0:0:0:0:0:0:1\"");
         let id = "c4fb3e00-2f4a-11e0-8080-808080808080";
         check(CqlType::Timeuuid, id, id, &format!("\"{id}\""));
+    }
+
+    #[test]
+    fn exact_json_says_what_the_shown_one_leaves_out_at_any_depth() {
+        let check = |ty: CqlType, text: &str, json: &str| {
+            let bytes = ty.from_string(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(ty.to_exact_json(&bytes), json);
+            // Twice inside others: as the key of a map, and in a tuple.
+            let tuple = CqlType::tuple([ty.clone(), CqlType::Int]);
+            let inner = encode_tuple([Some(bytes.as_slice()), None]).expect("small");
+            assert_eq!(tuple.to_exact_json(&inner), format!("[{json}, null]"));
+            let map = CqlType::map(ty.clone(), tuple, true);
+            let bytes = encode_map([(bytes.as_slice(), inner.as_slice())]).expect("small");
+            let name = if json.starts_with('"') { json.to_owned() } else { format!("\"{json}\"") };
+            assert_eq!(map.to_exact_json(&bytes), format!("{{{name}: [{json}, null]}}"));
+        };
+        check(CqlType::Decimal, "1.50", "\"1.50\"");
+        check(CqlType::Decimal, "1E+400", "\"1E+400\"");
+        check(CqlType::Decimal, "", "\"\"");
+        check(CqlType::Double, "NaN", "\"NaN\"");
+        check(CqlType::Float, "-Infinity", "\"-Infinity\"");
+        check(CqlType::Double, "1.5", "1.5");
+        check(CqlType::Duration, "0s", "\"0s\"");
+        check(CqlType::Duration, "1d", "\"1d\"");
+        check(CqlType::Int, "-5", "-5");
+        // The last millisecond of the year 9999 and the first of the year 1, and those beyond.
+        let last = "9999-12-31 23:59:59.999Z";
+        check(CqlType::Timestamp, "253402300799999", &format!("\"{last}\""));
+        check(CqlType::Timestamp, "253402300800000", "\"253402300800000\"");
+        check(CqlType::Timestamp, "-62135596800000", "\"0001-01-01 00:00:00.000Z\"");
+        check(CqlType::Timestamp, "-62135596800001", "\"-62135596800001\"");
+        let vector = CqlType::vector(CqlType::Float, 2);
+        let bytes = encode_vector(&CqlType::Float, 2, [f32::NAN, 1.0].map(f32::to_be_bytes));
+        assert_eq!(vector.to_exact_json(&bytes.expect("small")), "[\"NaN\", 1.0]");
     }
 
     #[test]

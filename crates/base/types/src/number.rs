@@ -560,12 +560,21 @@ pub fn bigint_to_f32(value: &BigInt) -> f32 {
 /// `Double.toString`: shortest digits that read back, plain from 10^-3 to below 10^7, else
 /// scientific. Digits are those of JDK 19 and later; older ones print a digit more in rare cases.
 pub fn java_f64(value: f64) -> String {
-    java_float(value.is_nan(), value.is_infinite(), value.is_sign_negative(), &format!("{value:e}"))
+    let mut shortest = format!("{value:e}");
+    // Where one digit is enough, the nearest of those with two is shown: another one below 1e-322 only.
+    if value.is_subnormal() && !shortest.contains('.') {
+        shortest = format!("{value:.1e}");
+    }
+    java_float(value.is_nan(), value.is_infinite(), value.is_sign_negative(), &shortest)
 }
 
 /// `Float.toString`, by the rules of [`java_f64`].
 pub fn java_f32(value: f32) -> String {
-    java_float(value.is_nan(), value.is_infinite(), value.is_sign_negative(), &format!("{value:e}"))
+    let mut shortest = format!("{value:e}");
+    if value.is_subnormal() && !shortest.contains('.') {
+        shortest = format!("{value:.1e}");
+    }
+    java_float(value.is_nan(), value.is_infinite(), value.is_sign_negative(), &shortest)
 }
 
 fn java_float(nan: bool, infinite: bool, negative: bool, scientific: &str) -> String {
@@ -732,6 +741,12 @@ mod tests {
         check(f64::MAX, "1.7976931348623157E308");
         check(f64::INFINITY, "Infinity");
         check(f64::NEG_INFINITY, "-Infinity");
+        // The smallest ones, as Java 19 shows them (older ones: 1.0E-323).
+        let smallest = [1, 2, 3, 4, 9].map(|bits| java_f64(f64::from_bits(bits)));
+        assert_eq!(smallest, ["4.9E-324", "9.9E-324", "1.5E-323", "2.0E-323", "4.4E-323"]);
+        let smallest = [1, 2, 5, 7, 8].map(|bits| java_f32(f32::from_bits(bits)));
+        assert_eq!(smallest, ["1.4E-45", "2.8E-45", "7.0E-45", "9.8E-45", "1.1E-44"]);
+        assert_eq!(java_f64(-f64::from_bits(1)), "-4.9E-324");
         assert_eq!(java_f64(f64::NAN), "NaN");
         assert_eq!(java_f32(1.1), "1.1");
         assert_eq!(java_f32(16_777_216.0), "1.6777216E7");

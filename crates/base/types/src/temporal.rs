@@ -181,6 +181,13 @@ pub fn format_timestamp_json(millis: i64) -> String {
     format_millis(millis, ' ')
 }
 
+/// Whether the texts of a timestamp are read back as what they were made of: those before the year 1 have
+/// the year of their era only, those after 9999 a `+`, which is not read.
+pub fn is_four_digit_year(millis: i64) -> bool {
+    let (year, ..) = civil_from_days(millis.div_euclid(MILLIS_PER_DAY));
+    (1..=9999).contains(&year)
+}
+
 fn format_millis(millis: i64, separator: char) -> String {
     let (year, month, day) = civil_from_days(millis.div_euclid(MILLIS_PER_DAY));
     // The pattern letter is year of era: the year before 1 is again 1.

@@ -47,6 +47,20 @@ impl SstableReader {
         SstableReader::open_for(purpose, fs, directory, descriptor, table).await
     }
 
+    /// As [`SstableReader::open`] of a table, for an offline tool: what a node does not serve is opened, too,
+    /// such as files in the order of other partitioners.
+    ///
+    /// # Errors
+    /// Those of [`SstableReader::open`].
+    pub async fn open_to_look(
+        fs: &Fs,
+        directory: &str,
+        descriptor: Descriptor,
+        table: &Table,
+    ) -> Result<SstableReader> {
+        SstableReader::open_for(Purpose::Look, fs, directory, descriptor, Some(table)).await
+    }
+
     /// As [`SstableReader::open`]; what is only looked at may be what is not served.
     pub(crate) async fn open_for(
         purpose: Purpose,

@@ -28,6 +28,10 @@ impl SerializationHeader {
                 return differs(&column.name, &ty.to_string(), &column.ty.to_string());
             }
         }
+        if self.clustering_types.len() != table.clustering().len() {
+            let (file, own) = (self.clustering_types.len(), table.clustering().len());
+            return differs("clustering columns:", &file.to_string(), &own.to_string());
+        }
         for (column, (ty, reversed)) in table.clustering().iter().zip(&self.clustering_types) {
             let is_reversed = matches!(column.kind, ColumnKind::Clustering { reversed: true, .. });
             if !orders(&column.ty, ty) || is_reversed != *reversed {
@@ -158,6 +162,12 @@ mod tests {
                     assert!(result.as_ref().is_err_and(|e| e.contains(text)), "{result:?}, {text}")
                 }
             }
+        }
+        // With fewer columns or more it is another table, whatever the types of the first ones are.
+        for clustering_types in [vec![], vec![(Text, true), (Text, true)]] {
+            let file = SerializationHeader { clustering_types, ..header(Int, (Text, true), Text) };
+            let error = file.check_types(&table(Text)).unwrap_err().to_string();
+            assert!(error.contains("clustering columns: "), "{error}");
         }
         // Below the top the header does not say what is frozen.
         let nested = |frozen| CqlType::set(CqlType::list(Int, frozen), true);

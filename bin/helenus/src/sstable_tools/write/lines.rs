@@ -69,7 +69,9 @@ pub(super) fn document(
 pub(super) struct Input {
     input: Box<dyn BufRead>,
     /// Lines read.
-    pub(super) line: u64,
+    line: u64,
+    /// The line that the last row begins at.
+    pub(super) begin: u64,
     /// Bytes read, and of how many; 0 when that is not known.
     pub(super) bytes: u64,
     pub(super) length: u64,
@@ -88,7 +90,7 @@ impl Input {
                 Box::new(BufReader::with_capacity(1 << 20, file))
             }
         };
-        Ok(Input { input, line: 0, bytes: 0, length })
+        Ok(Input { input, line: 0, begin: 0, bytes: 0, length })
     }
 
     /// The next line with its end; `None`: there is none.
@@ -99,22 +101,37 @@ impl Input {
         if read > LINE_BYTES_MAX {
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
+        // What programs on Windows begin a text with.
+        if self.line == 0 && line.starts_with('\u{feff}') {
+            line.remove(0);
+        }
         self.line += 1;
         self.bytes += read as u64;
         Ok((read > 0).then_some(line))
     }
 
     pub(super) fn text(&mut self) -> Result<Option<String>, String> {
+        self.begin = self.line + 1;
         self.raw()
     }
 
-    /// The next record of CSV: cells in quotes may hold ends of lines and doubled quotes. `None` as
-    /// a cell: empty without quotes.
+    /// The next record of CSV: cells in quotes may hold ends of lines and doubled quotes; lines of nothing
+    /// are passed over. `None` as a cell: empty without quotes.
     pub(super) fn record(&mut self) -> Result<Option<Vec<Option<String>>>, String> {
-        let Some(mut text) = self.raw()? else { return Ok(None) };
+        let mut text = loop {
+            self.begin = self.line + 1;
+            match self.raw()? {
+                None => return Ok(None),
+                Some(line) if line.trim_end_matches(['\n', '\r']).is_empty() => {}
+                Some(line) => break line,
+            }
+        };
         // A quote in a cell is doubled, so a record has an even number of them.
-        while text.bytes().filter(|b| *b == b'"').count() % 2 == 1 {
+        let is_odd = |text: &str| text.bytes().filter(|b| *b == b'"').count() % 2 == 1;
+        let mut is_open = is_odd(&text);
+        while is_open {
             let Some(more) = self.raw()? else { return Err("a quote is not closed".to_owned()) };
+            is_open ^= is_odd(&more);
             text.push_str(&more);
             if text.len() > LINE_BYTES_MAX {
                 return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
@@ -171,13 +188,15 @@ mod tests {
 
     #[test]
     fn records_have_cells_in_quotes_over_several_lines_and_nulls() {
-        let input = "a,\"b\"\"\nc\",,\"\"\n1,2\r\n\"x";
+        let input = "\u{feff}a,\"b\"\"\n\nc\",,\"\"\n\r\n\n1,2\r\n\"x";
         let input = Box::new(std::io::Cursor::new(input));
-        let mut input = Input { input, line: 0, bytes: 0, length: 0 };
+        let mut input = Input { input, line: 0, begin: 0, bytes: 0, length: 0 };
         let text = |text: &str| Some(text.to_owned());
-        let first = vec![text("a"), text("b\"\nc"), None, text("")];
+        let first = vec![text("a"), text("b\"\n\nc"), None, text("")];
         assert_eq!(input.record(), Ok(Some(first)));
+        assert_eq!(input.begin, 1);
         assert_eq!(input.record(), Ok(Some(vec![text("1"), text("2")])));
+        assert_eq!(input.begin, 6);
         assert_eq!(input.record(), Err("a quote is not closed".to_owned()));
         assert_eq!(cells_of("").unwrap(), [None]);
         assert_eq!(cells_of(",").unwrap(), [None, None]);

@@ -62,3 +62,157 @@ fn rows_become_files_and_what_is_no_row_is_refused_with_nothing_written() {
     assert_eq!(written("column", "csv", "c,x\na,1\n").0, exit::FAILED);
     assert_eq!(written("parquet", "parquet", "PAR1"), (exit::FAILED, 0));
 }
+
+/// A directory below that of temporary files, removed at the end.
+struct Work(std::path::PathBuf);
+
+impl Work {
+    fn new(name: &str) -> Work {
+        let work = std::env::temp_dir().join(format!("helenus-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&work).unwrap();
+        Work(work)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+
+    fn put(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    /// Files of a table of `schema`, from lines of JSON; the directory.
+    fn written(&self, name: &str, schema: &str, words: &[&str], rows: &str) -> Result<String, u8> {
+        let (schema, output) = (self.put("of-write.cql", schema), self.path(name));
+        let rows = self.put("of-write.json", rows);
+        let all = ["write", "--schema", &schema, "--output", &output];
+        let all: Vec<&str> = all.iter().chain(words).copied().chain([rows.as_str()]).collect();
+        match tool(&all) {
+            exit::OK => Ok(self.path(&format!("{name}/ks/t-5bc52802de2535edaeab188eecebb090"))),
+            code => Err(code),
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a tool; its exit code.
+fn tool(words: &[&str]) -> u8 {
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: crate::sstable_tools::Command,
+    }
+    let words = ["sstable"].into_iter().chain(words.iter().copied());
+    crate::sstable_tools::main(Line::parse_from(words).command)
+}
+
+#[test]
+fn values_that_json_shows_less_of_come_back_byte_by_byte() {
+    let work = Work::new("exact");
+    let schema = "CREATE TYPE ks.n (d decimal, f float, v varint, ts timestamp, du duration);
+        CREATE TABLE ks.t (k int, c int, ts timestamp, du duration, dt date, de decimal, f float,
+          fl frozen<list<decimal>>, fs frozen<set<double>>, fm frozen<map<timestamp, frozen<n>>>, v vector<float, 2>,
+          tu tuple<decimal, double, duration>, fn frozen<n>, PRIMARY KEY (k, c))
+          WITH id = 5bc52802-de25-35ed-aeab-188eecebb090;";
+    let n = "{\"d\": \"1.10\", \"f\": \"NaN\", \"v\": 12345678901234567890123, \
+             \"ts\": \"-62135596800001\", \"du\": \"0s\"}";
+    let fm = format!("{{\"-62135596800001\": {n}, \"1970-01-01 00:00:00.001Z\": {n}}}");
+    let values = [
+        ("ts", "\"253402300800000\""),
+        ("ts", "\"9223372036854775807\""),
+        ("ts", "\"-9223372036854775808\""),
+        ("ts", "\"-62135596800001\""),
+        ("du", "\"0s\""),
+        ("dt", "\"4294967295\""),
+        ("dt", "\"0\""),
+        ("de", "\"1.500\""),
+        ("f", "\"-Infinity\""),
+        ("fl", "[\"1.10\", \"1E+20\", \"123456789012345678901234567890.12\"]"),
+        ("fs", "[\"NaN\", \"Infinity\", \"-Infinity\", -0.0, 0.0]"),
+        ("fm", fm.as_str()),
+        ("v", "[\"NaN\", \"-Infinity\"]"),
+        ("tu", "[\"0.000\", \"NaN\", \"0s\"]"),
+        ("fn", n),
+    ];
+    let line = |(c, (name, value)): (usize, &(&str, &str))| {
+        format!("{{\"k\": 1, \"c\": {c}, \"{name}\": {value}}}\n")
+    };
+    let rows: String = values.iter().enumerate().map(line).collect();
+    let data = |directory: &str| std::fs::read(format!("{directory}/nb-1-big-Data.db")).unwrap();
+    let times = ["--timestamp", "1000"];
+    let first = work.written("first", schema, &times, &rows).unwrap();
+    let of_schema = work.put("schema.cql", schema);
+    for format in ["json", "csv"] {
+        let rows = work.path(&format!("rows.{format}"));
+        let export =
+            ["export", "--schema", &of_schema, "--format", format, "--output", &rows, &first];
+        assert_eq!(tool(&export), exit::OK, "{format}");
+        let output = work.path(format);
+        let write =
+            ["write", "--schema", &of_schema, "--format", format, "--output", &output, &rows];
+        assert_eq!(tool(&[&write[..], &times].concat()), exit::OK, "{format}");
+        let again = format!("{output}/ks/t-5bc52802de2535edaeab188eecebb090");
+        assert!(data(&again) == data(&first), "{format}: {:?}", std::fs::read_to_string(&rows));
+    }
+}
+
+#[test]
+fn an_export_by_another_tables_columns_is_refused() {
+    let work = Work::new("columns");
+    let id = "WITH id = 5bc52802-de25-35ed-aeab-188eecebb090";
+    let columns = "k text, c int, v text, l list<text>, PRIMARY KEY (k, c)";
+    let rows = "{\"k\": \"a\", \"c\": 1, \"v\": \"x\", \"l\": [\"y\"]}\n";
+    let table = format!("CREATE TABLE ks.t ({columns}) {id}");
+    let directory = work.written("out", &table, &[], rows).unwrap();
+    let export = |columns: &str, order: &str| {
+        let schema = format!("CREATE TABLE ks.t ({columns}) {id}{order}");
+        tool(&["export", "--schema", &work.put("schema.cql", &schema), &directory])
+    };
+    assert_eq!(export(columns, ""), exit::OK);
+    assert_eq!(export(columns, " AND CLUSTERING ORDER BY (c DESC)"), exit::USAGE);
+    for (from, to) in [
+        ("k text", "k int"),
+        ("c int", "c bigint"),
+        ("v text", "v int"),
+        ("l list<text>", "l text"),
+        ("l list<text>", "l frozen<list<text>>"),
+        ("PRIMARY KEY (k, c)", "d int, PRIMARY KEY (k, c, d)"),
+    ] {
+        assert_eq!(export(&columns.replace(from, to), ""), exit::USAGE, "{to}");
+    }
+    // What the file has and the table does not would be missing.
+    assert_eq!(export(&columns.replace("v text, ", ""), ""), exit::DAMAGED);
+}
+
+#[test]
+fn lives_end_where_times_of_the_version_do() {
+    let work = Work::new("lives");
+    let schema = "CREATE TABLE ks.t (k int PRIMARY KEY, v int) WITH id = 5bc52802-de25-35ed-aeab-188eecebb090";
+    // Twenty years, the longest life there is.
+    let timed = "{\"k\": 1, \"v\": 2, \"ttl(v)\": 630720000}\n";
+    for (version, reaches) in [("me", false), ("nb", false), ("oa", true), ("da", true)] {
+        let of_option = ["--sstable-version", version, "--ttl", "630720000"];
+        let plain = work.written(version, schema, &of_option, "{\"k\": 1, \"v\": 2}\n");
+        assert_eq!(plain.is_ok(), reaches, "{version}");
+        let of_column = ["--sstable-version", version];
+        let name = format!("{version}-column");
+        assert_eq!(work.written(&name, schema, &of_column, timed).is_ok(), reaches, "{version}");
+        assert!(
+            work.written(
+                &format!("{name}-1"),
+                schema,
+                &of_column,
+                &timed.replace("630720000", "60")
+            )
+            .is_ok()
+        );
+    }
+}

@@ -61,6 +61,13 @@ pub(super) struct Times {
     of: BTreeMap<ColumnId, GivenTimes>,
 }
 
+/// From when on values live, and the last second at which one may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lives {
+    pub(super) now: DeletionSeconds,
+    pub(super) expiry_max: DeletionSeconds,
+}
+
 /// A column's name, the times when its values were written, and how long they live.
 type GivenTimes = (Arc<str>, Option<Given>, Option<Given>);
 
@@ -148,21 +155,22 @@ impl Times {
     /// The mutation with these times.
     ///
     /// # Errors
-    /// Times of a column that the row has no value of, or of another number of elements than it has.
+    /// Times of a column that the row has no value of, or of another number of elements than it has; a life
+    /// beyond what the files hold.
     pub(super) fn applied(
         &self,
         table: &Table,
         planned: &MutationRef<'_>,
-        now: DeletionSeconds,
+        lives: Lives,
     ) -> Result<Vec<u8>, String> {
         let mut seen = Vec::new();
         let mut static_row = Vec::new();
         if let Some(row) = planned.static_row {
-            static_row = self.row(table, &row, now, &mut seen)?;
+            static_row = self.row(table, &row, lives, &mut seen)?;
         }
         let mut rows = Vec::new();
         for (clustering, row) in planned.rows() {
-            rows.push((clustering, self.row(table, &row, now, &mut seen)?));
+            rows.push((clustering, self.row(table, &row, lives, &mut seen)?));
         }
         if let Some((_, (name, ..))) = self.of.iter().find(|(id, _)| !seen.contains(*id)) {
             return Err(format!("times of column {name}, which has no value"));
@@ -187,7 +195,7 @@ impl Times {
         &self,
         table: &Table,
         row: &RowRef<'_>,
-        now: DeletionSeconds,
+        lives: Lives,
         seen: &mut Vec<ColumnId>,
     ) -> Result<Vec<u8>, String> {
         let mut columns = Vec::new();
@@ -204,7 +212,7 @@ impl Times {
                 ColumnRef::Complex(complex) => complex.cells().collect(),
             };
             let cells = match &of {
-                Some(of) => of.timed(cells, is_udt, now)?,
+                Some(of) => of.timed(cells, is_udt, lives)?,
                 None => cells,
             };
             if of.is_some() {
@@ -267,7 +275,7 @@ impl OfColumn<'_> {
         &self,
         mut cells: Vec<(&'c [u8], CellRef<'c>)>,
         is_udt: bool,
-        now: DeletionSeconds,
+        lives: Lives,
     ) -> Result<Vec<(&'c [u8], CellRef<'c>)>, String> {
         let no_value = || format!("times of column {}, which has no value", self.name);
         if cells.iter().all(|(_, cell)| cell.is_tombstone()) {
@@ -298,7 +306,15 @@ impl OfColumn<'_> {
                 && !cell.is_tombstone()
             {
                 cell.ttl = TtlSeconds(i32::try_from(seconds).unwrap_or(TtlSeconds::MAX.0));
-                cell.local = DeletionSeconds(now.0.saturating_add(seconds));
+                cell.local = DeletionSeconds(lives.now.0.saturating_add(seconds));
+                if cell.local > lives.expiry_max {
+                    return Err(format!(
+                        "ttl({}): {seconds} seconds from now are after {}, the last second that files of \
+                         this version hold",
+                        self.name,
+                        sstable::offline::micros_text(lives.expiry_max.0.saturating_mul(1_000_000))
+                    ));
+                }
             }
         }
         Ok(cells)

@@ -357,7 +357,10 @@ impl Lanes {
 }
 
 /// Files can be merged only when all are in the same order.
-pub(super) fn check_order(readers: &[SstableReader]) -> Result<()> {
+///
+/// # Errors
+/// `Unsupported`: they are of several partitioners.
+pub fn check_order(readers: &[SstableReader]) -> Result<()> {
     let first = readers.first().map(|r| r.meta().statistics().partitioner);
     match readers.iter().find(|r| Some(r.meta().statistics().partitioner) != first) {
         None => Ok(()),
@@ -380,7 +383,7 @@ struct IndexSizes {
 
 impl IndexSizes {
     fn new(reader: &SstableReader) -> IndexSizes {
-        IndexSizes { walk: IndexWalk::new(reader), reader: reader.clone(), current: None }
+        IndexSizes { walk: IndexWalk::verified(reader), reader: reader.clone(), current: None }
     }
 
     async fn next(&mut self) -> Result<Option<PartitionStats>> {

@@ -5,8 +5,8 @@ use sst_format::component::unknown_in_toc;
 use sst_format::{Component, Descriptor};
 use stdx::{Generation, IoError, IoErrorKind};
 
-use crate::Result;
 use crate::reader::TOC_BYTES_MAX;
+use crate::{Result, SstableReader};
 
 /// Held by a running node in its work directory.
 const LOCK: &str = ".lock";
@@ -116,6 +116,16 @@ pub async fn next_generation(fs: &Fs, directory: &str) -> Result<Generation> {
         }
     }
     Ok(Generation(last.saturating_add(1)))
+}
+
+/// Components of a file that its TOC.txt lists and that are not known here, those of secondary indexes for
+/// example: nothing of them is read.
+///
+/// # Errors
+/// `Io`.
+pub async fn unknown_components(fs: &Fs, reader: &SstableReader) -> Result<Vec<String>> {
+    let listed = fs.read(&reader.meta().file(Component::Toc), TOC_BYTES_MAX).await?;
+    Ok(unknown_in_toc(&listed))
 }
 
 /// Links every component of a file set into `snapshots/<tag>` below its directory, those that are

@@ -1,5 +1,6 @@
 //! `sstabledump`. Source: `tools.JsonTransformer`.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use data::command::KeyRange;
@@ -51,14 +52,18 @@ pub async fn dump_json(
     now: DeletionSeconds,
     out: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let to = DumpTo { out, at: &mut |_, _| () };
+    let mut out = |text: &str| {
+        out(text);
+        ControlFlow::Continue(())
+    };
+    let to = DumpTo { out: &mut out, at: &mut |_, _| () };
     dump_with(reader, now, &DumpOptions::default(), to).await
 }
 
 /// Who gets a dump.
 pub struct DumpTo<'t> {
-    /// Gets the text piece by piece.
-    pub out: &'t mut dyn FnMut(&str),
+    /// Gets the text piece by piece; nothing more is read once it has enough.
+    pub out: &'t mut dyn FnMut(&str) -> ControlFlow<()>,
     /// Told again and again how many (uncompressed) bytes are done, and of how many.
     pub at: &'t mut dyn FnMut(u64, u64),
 }
@@ -112,21 +117,28 @@ pub async fn dump_with(
                         }
                         if options.form == DumpForm::Keys {
                             dump.key(key);
-                            out(&dump.json.take());
+                            if out(&dump.json.take()).is_break() {
+                                return Ok(());
+                            }
                             cursor.skip_partition();
                             continue;
                         }
                         if lines && internal.is_none() && !std::mem::take(&mut is_first) {
-                            out("\n");
+                            // Whether this one was too much the next piece tells.
+                            let _ = out("\n");
                         }
                     }
-                    if let Some(internal) = &mut internal {
-                        let (rows_start, start) = (cursor.rows_start(), cursor.item_start());
-                        out(&internal.item(cursor.item(), rows_start, start));
-                        continue;
+                    let (rows_start, start) = (cursor.rows_start(), cursor.item_start());
+                    let text = match &mut internal {
+                        Some(internal) => internal.item(cursor.item(), rows_start, start),
+                        None => {
+                            dump.item(cursor.item(), rows_start, start);
+                            dump.json.take()
+                        }
+                    };
+                    if out(&text).is_break() {
+                        return Ok(());
                     }
-                    dump.item(cursor.item(), cursor.rows_start(), cursor.item_start());
-                    out(&dump.json.take());
                 }
                 Advance::End => break,
             }
@@ -134,7 +146,7 @@ pub async fn dump_with(
     }
     if !lines {
         dump.json.end_array();
-        out(&dump.json.take());
+        let _ = out(&dump.json.take());
     }
     Ok(())
 }

@@ -273,7 +273,8 @@ fn covered(stats: &StatsMetadata, types: &[(CqlType, bool)]) -> String {
     format!("{open}{}, {}{close}", side(&stats.min_clustering), side(&stats.max_clustering))
 }
 
-pub(super) fn droppable_ratio(stats: &StatsMetadata, before: i64) -> f64 {
+/// Estimated share of cells that are tombstones, or expired, from before that second.
+pub fn droppable_ratio(stats: &StatsMetadata, before: i64) -> f64 {
     let cells = &stats.cells_per_partition;
     let estimated = cells.mean().saturating_mul(cells.count());
     if estimated == 0 {

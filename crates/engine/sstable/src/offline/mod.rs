@@ -21,16 +21,19 @@ mod upgrade;
 mod verify;
 
 pub use analysis::{
-    Distribution, FileTotals, PartitionTotals, TableAnalysis, TableSummary, analyse, gc_before,
-    summarise,
+    Distribution, FileTotals, PartitionTotals, TableAnalysis, TableSummary, analyse, check_order,
+    gc_before, summarise,
 };
-pub use directory::{Unfit, check_fit, lock_files, next_generation, snapshot, take_lock};
+pub use directory::{
+    Unfit, check_fit, lock_files, next_generation, snapshot, take_lock, unknown_components,
+};
 pub use dump::{DumpForm, DumpOptions, DumpTo, dump_json, dump_with, micros_text};
 pub use expired::{Expiry, expired_blockers};
 pub use keys::{key_of_text, key_text};
 pub use levels::relevel;
 pub use metadata::{
-    MetadataOptions, MetadataStyle, ScannedOverview, TimestampUnit, metadata_text, scan_overview,
+    MetadataOptions, MetadataStyle, ScannedOverview, TimestampUnit, droppable_ratio, metadata_text,
+    scan_overview,
 };
 pub use purge::{PurgeReport, Reclaimable, purge_preview};
 pub use scan::{Detail, PartitionScan, PartitionStats, ScanClock, range_of_key};

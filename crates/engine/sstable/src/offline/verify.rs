@@ -16,7 +16,7 @@ use sst_format::index::IndexEntry;
 use sst_format::partitions::{Footer, RowsEntry, Target, partition_payload, row_payload};
 use sst_format::trie::{Node, Path, Stop, follow};
 
-use crate::block::{FilePages, INDEX_BLOCK, ROWS_BLOCK, TriePages};
+use crate::block::{FilePages, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages};
 use crate::meta::index_component;
 use crate::reader::TOC_BYTES_MAX;
 use crate::sequential::SEQUENTIAL_BYTES;
@@ -273,6 +273,8 @@ impl Entries<'_> {
 /// Index entries in order.
 pub(super) struct IndexWalk {
     reader: SstableReader,
+    /// What is read is held against its checksums.
+    is_verified: bool,
     bytes: Vec<u8>,
     position: u64,
     next: u64,
@@ -283,11 +285,17 @@ impl IndexWalk {
     pub(super) fn new(reader: &SstableReader) -> Self {
         IndexWalk {
             reader: reader.clone(),
+            is_verified: false,
             bytes: Vec::new(),
             position: 0,
             next: 0,
             key: Vec::new(),
         }
+    }
+
+    /// One for a tool that verifies nothing else.
+    pub(super) fn verified(reader: &SstableReader) -> Self {
+        IndexWalk { is_verified: true, ..IndexWalk::new(reader) }
     }
 
     /// Whether the next entry is that partition's.
@@ -311,19 +319,36 @@ impl IndexWalk {
                 self.next += length;
                 return Ok(Some((&self.key, at)));
             }
-            // More bytes: from the entry on, one request.
-            let buf = self.reader.read_raw(Component::Index, self.next, SEQUENTIAL_BYTES).await?;
-            if buf.as_slice().len() <= bytes.len() {
+            // More bytes, from the entry on.
+            let more = self.read().await?;
+            if more.len() <= self.bytes.len().saturating_sub(skip) {
                 return Err(SstableError::Corrupt {
                     file: self.reader.meta().index_file().to_owned(),
                     offset: self.next,
                     what: "an index entry is cut short".to_owned(),
                 });
             }
-            self.bytes.clear();
-            self.bytes.extend_from_slice(buf.as_slice());
+            self.bytes = more;
             self.position = self.next;
         }
+    }
+
+    /// As many bytes from the next entry on as one request fetches.
+    async fn read(&self) -> Result<Vec<u8>> {
+        if !self.is_verified {
+            let read = self.reader.read_raw(Component::Index, self.next, SEQUENTIAL_BYTES);
+            return Ok(read.await?.as_slice().to_vec());
+        }
+        let mut bytes = Vec::new();
+        let mut at = self.next / INDEX_PAGE_BYTES * INDEX_PAGE_BYTES;
+        while at < self.reader.meta().index_length() && bytes.len() < SEQUENTIAL_BYTES {
+            let page = self.reader.load_block(INDEX_BLOCK | (at / INDEX_PAGE_BYTES)).await?;
+            bytes.extend_from_slice(page.bytes());
+            at += INDEX_PAGE_BYTES;
+        }
+        let skip = usize::try_from(self.next % INDEX_PAGE_BYTES).unwrap_or(usize::MAX);
+        bytes.drain(..skip.min(bytes.len()));
+        Ok(bytes)
     }
 }
 

@@ -112,6 +112,8 @@ fn two_versions_of_one_generation_are_refused_and_unknown_components_go_with_the
         let again = SstableReader::open(&fs, &directory, descriptor, None).await.unwrap();
         assert_eq!(crate::list_sstables(&fs, &directory).await.unwrap(), [(descriptor, true)]);
         verify(&again).await.unwrap();
+        let unknown = crate::offline::unknown_components(&fs, &again).await.unwrap();
+        assert_eq!(unknown, ["SAI+aa+Meta.db"]);
 
         let twin = format!("{directory}/mc-1-big-TOC.txt");
         fs.write_atomic(&twin, b"Data.db\n".to_vec()).await.unwrap();

@@ -1,5 +1,6 @@
 //! Offline tools that count, cut, mend and mark file sets.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use data::command::KeyRange;
@@ -503,4 +504,56 @@ fn two_files_of_the_same_partitions_count_twice_and_are_one_after_a_compaction()
 
 async fn scan_rows(reader: &SstableReader) -> u64 {
     scan(reader, KeyRange::all(), EARLY, Detail::Rows).await.iter().map(|p| p.rows).sum()
+}
+
+#[test]
+fn a_damaged_index_is_told_where_sizes_are_taken_of_it() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let golden = open_golden(&fs, "clust").await;
+        let ours = rewrite(&fs, &golden, 1, |_| {}).await;
+        let set = copy(&fs, &ours, "index").await;
+        let sizes = async |reader: &SstableReader| {
+            let readers = [reader.clone()];
+            analyse(&readers, EARLY, Detail::Sizes, 1, &mut |_, _| {}).await.map(|all| all.sizes)
+        };
+        let reader = SstableReader::open(&fs, "index", set, None).await.unwrap();
+        let partitions = verify(&reader).await.unwrap().partitions;
+        assert_eq!(sizes(&reader).await.unwrap().count, partitions);
+        let path = format!("index/{}", set.file_name(Component::Index));
+        let mut bytes = fs.read(&path, 1 << 20).await.unwrap();
+        // Somewhere in a key, or a place: the entry is one all the same.
+        bytes[3] ^= 1;
+        fs.write_atomic(&path, bytes).await.unwrap();
+        let reader = SstableReader::open(&fs, "index", set, None).await.unwrap();
+        let error = sizes(&reader).await.map(|sizes| sizes.count).unwrap_err();
+        assert!(
+            matches!(&error, SstableError::Corrupt { file, .. } if file.ends_with("Index.db")),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn a_dump_ends_when_nobody_wants_more() {
+    run(|rt| async move {
+        let reader = open_golden(&rt.fs(), "wide").await;
+        for form in
+            [offline::DumpForm::Pretty, offline::DumpForm::Keys, offline::DumpForm::Internal]
+        {
+            let pieces_until = async |wanted: usize| {
+                let mut pieces = 0;
+                let mut out = |_: &str| {
+                    pieces += 1;
+                    if pieces < wanted { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                };
+                let to = offline::DumpTo { out: &mut out, at: &mut |_, _| {} };
+                let options = offline::DumpOptions { form, ..Default::default() };
+                offline::dump_with(&reader, DeletionSeconds(0), &options, to).await.unwrap();
+                pieces
+            };
+            assert!(pieces_until(usize::MAX).await > 2, "{form:?}");
+            assert_eq!(pieces_until(2).await, 2, "{form:?}");
+        }
+    });
 }
