@@ -15,7 +15,11 @@ impl SerializationHeader {
     /// `Unsupported`, with the column and both types.
     pub fn check_types(&self, table: &Table) -> Result<()> {
         let differs = |column: &str, file: &str, own: &str| {
-            let value = format!("{column} {file}, which is {own} in the table");
+            let value = match file == own {
+                // User types have their name only, and may have got fields since.
+                true => format!("{column} {file}, which has other parts in the table"),
+                false => format!("{column} {file}, which is {own} in the table"),
+            };
             Err(FormatError::Unsupported { what: "column", value })
         };
         let key = table.partition_key();
@@ -169,6 +173,21 @@ mod tests {
             let error = file.check_types(&table(Text)).unwrap_err().to_string();
             assert!(error.contains("clustering columns: "), "{error}");
         }
+        // A field that the table's type does not have would be lost; one that the file's does not is null.
+        let udt = |fields: usize| {
+            let names = ["a", "b"].iter().take(fields).map(|name| ((*name).to_owned(), Int));
+            let (keyspace, name) = ("ks".into(), "u".into());
+            CqlType::Udt(std::sync::Arc::new(types::UdtType {
+                keyspace,
+                name,
+                fields: names.collect(),
+                frozen: true,
+            }))
+        };
+        let file = header(Int, (Text, true), udt(2));
+        let error = file.check_types(&table(udt(1))).unwrap_err().to_string();
+        assert!(error.contains("v frozen<u>, which has other parts in the table"), "{error}");
+        assert!(header(Int, (Text, true), udt(1)).check_types(&table(udt(2))).is_ok());
         // Below the top the header does not say what is frozen.
         let nested = |frozen| CqlType::set(CqlType::list(Int, frozen), true);
         assert!(header(Int, (Text, true), nested(false)).check_types(&table(nested(true))).is_ok());
