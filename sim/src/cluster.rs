@@ -61,7 +61,7 @@ pub struct Sabotage {
     pub unhealed: bool,
     /// Increments in doubt are sent again.
     pub repeated_increments: bool,
-    /// No table is repaired by itself.
+    /// Nothing is repaired by itself.
     pub unscheduled: bool,
     /// One node of a new datacenter loses files of what it copied.
     pub unbuilt: bool,
@@ -105,6 +105,8 @@ pub struct Run {
     pub together: Rc<Cell<u64>>,
     /// The node whose files have rotted for good.
     rotten: Option<usize>,
+    /// Nobody asks for a repair for damaged files.
+    pub mends_by_itself: bool,
     probes: Probes,
     askers: u64,
     /// What goes wrong on purpose.
@@ -155,6 +157,10 @@ fn begin(scenario: &Scenario, seed: u64, sabotage: Sabotage) -> Run {
         together: Rc::default(),
         probes: Probes::default(),
         rotten: None,
+        mends_by_itself: scenario.repairs
+            && scenario.has(Fault::BitRot)
+            && seed.is_multiple_of(2)
+            && !sabotage.unrepaired,
         askers: 0,
         sabotage,
     }
@@ -396,10 +402,10 @@ impl Run {
     fn verdict(&mut self) -> Result<(), String> {
         let first = self.address("n1");
         if self.scenario.repairs && self.scenario.has(Fault::BitRot) {
-            match self.world.random_u64() % 3 {
-                0 => self.lose_files()?,
-                1 => self.rotten = self.rot_files()?,
-                _ => self.rotten = self.start_on_damaged_files()?,
+            match (self.mends_by_itself, self.world.random_u64() % 3) {
+                (false, 0) => self.lose_files()?,
+                (_, 1) => self.rotten = self.rot_files()?,
+                (_, _) => self.rotten = self.start_on_damaged_files()?,
             }
         }
         if !self.sabotage.unrepaired {

@@ -183,6 +183,12 @@ fn files_that_a_start_passes_over_are_found_to_be_missing() {
 }
 
 #[test]
+fn damaged_files_for_which_no_repair_begins_are_found() {
+    let sabotage = Sabotage { unscheduled: true, ..Sabotage::default() };
+    found("disks", sabotage, &["although it should repair", "does not say"]);
+}
+
+#[test]
 fn tombstones_that_go_before_a_repair_are_found_to_bring_data_back() {
     let sabotage = Sabotage { early_purge: true, ..Sabotage::default() };
     found("resurrection", sabotage, &["instead of"]);

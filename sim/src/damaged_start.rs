@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conf::DiskFailurePolicy;
 
+use crate::by_itself::Right;
 use crate::cluster::Run;
 use crate::nemesis::name;
 use crate::operator::OPERATION_MAX;
@@ -46,14 +47,7 @@ impl Run {
         let staying = self.staying();
         let drawn = self.world.random_u64() as usize % staying.len().max(1);
         let Some(number) = staying.get(drawn).copied() else { return Ok(None) };
-        // Then each replica has all, and what is right is known.
-        self.world.run_for(self.scenario.settle);
-        self.repair_all()?;
-        let (address, scenario) = (self.address(&name(number)), self.scenario.clone());
-        let right = self.ask("what is right", OPERATION_MAX, move |rt| {
-            survey::look_at_one(rt, address, scenario)
-        })??;
-        let right = Rc::new(right);
+        let right = Rc::new(self.make_right(number)?);
         self.flush(number)?;
         // What compactions have begun to remove is not looked at by anybody.
         self.world.run_for(Duration::from_secs(2));
@@ -81,16 +75,17 @@ impl Run {
         self.read_at_quorum()?;
         // Else the damage of an index that nobody has read is found behind the repair.
         self.verify_files(number)?;
-        self.wait_for_damaged(number, "has no copies of what can be read of", |file| {
-            file.salvaged
-        })?;
+        self.wait_for_copies(number)?;
         self.read_damaged(number, &right).map_err(|what| format!("{what} ({harmed:?})"))?;
-        self.world.run_for(BEHIND_COPIES);
+        match self.mends_by_itself {
+            true => self.mend_by_itself(number, &right)?,
+            false => self.world.run_for(BEHIND_COPIES),
+        }
         Ok(Some(number))
     }
 
     /// Ends a node that runs.
-    fn stop(&mut self, number: usize) {
+    pub fn stop(&mut self, number: usize) {
         let Some(life) = self.members.get(number).filter(|m| m.is_up).map(|m| m.life.clone())
         else {
             return;
@@ -104,18 +99,18 @@ impl Run {
         self.ended(number);
     }
 
-    fn serve_again(&mut self, number: usize) -> Result<(), String> {
+    /// Waits until a node that was started serves clients.
+    ///
+    /// # Errors
+    /// That it does not.
+    pub fn serve_again(&mut self, number: usize) -> Result<(), String> {
         let (address, others) = (self.address(&name(number)), self.staying().len() - 1);
-        let what = format!("the start of {} on damaged files", name(number));
+        let what = format!("the start of {} again", name(number));
         self.ask(&what, OPERATION_MAX, move |rt| survey::serves(rt, address, others))
     }
 
     /// Whatever is read of it is right, or fails.
-    fn read_damaged(
-        &mut self,
-        number: usize,
-        right: &Rc<BTreeMap<String, crate::checks::Rows>>,
-    ) -> Result<(), String> {
+    fn read_damaged(&mut self, number: usize, right: &Rc<Right>) -> Result<(), String> {
         let (address, scenario) = (self.address(&name(number)), self.scenario.clone());
         let right = right.clone();
         let reads: Reads = self.ask("reading damaged files", OPERATION_MAX, move |rt| {

@@ -2,6 +2,7 @@
 //! `sim soak --minutes N`. See `docs/dev/simulator.md`.
 
 mod batches;
+mod by_itself;
 mod cells;
 mod checks;
 mod client;

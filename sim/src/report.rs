@@ -72,6 +72,8 @@ const PROBES: &[Probe] = &[
     ("file streamed", "stream_received_files_total", None),
     ("scheduled repair", "auto_repair_done_total", None),
     ("scheduled repair failed", "auto_repair_failed_total", None),
+    ("repair for a damaged file", "auto_repair_damaged_done_total", None),
+    ("repair for a damaged file failed", "auto_repair_damaged_failed_total", None),
     ("repair sent what was missing", "repair_mutations_total", None),
     ("statement planned again", "cql_statements_replanned_total", None),
     ("Paxos message served", "replica_paxos_total", None),

@@ -27,6 +27,10 @@ impl Run {
             .collect();
         let drawn = self.world.random_u64() as usize % staying.len().max(1);
         let Some(number) = staying.get(drawn).copied() else { return Ok(None) };
+        let right = match self.mends_by_itself {
+            true => Some(self.make_right(number)?),
+            false => None,
+        };
         self.flush(number)?;
         // What compactions have begun to remove is not looked at by anybody.
         self.world.run_for(Duration::from_secs(2));
@@ -41,10 +45,11 @@ impl Run {
         if self.damaged(number)?.is_empty() {
             return Err(format!("{} does not find what rotted: {bits:?}", name(number)));
         }
-        self.wait_for_damaged(number, "has no copies of what can be read of", |file| {
-            file.salvaged
-        })?;
-        self.world.run_for(BEHIND_COPIES);
+        self.wait_for_copies(number)?;
+        match right {
+            Some(right) => self.mend_by_itself(number, &right)?,
+            None => self.world.run_for(BEHIND_COPIES),
+        }
         Ok(Some(number))
     }
 
@@ -71,20 +76,29 @@ impl Run {
     /// # Errors
     /// Which one is.
     pub fn let_go_of_damaged(&mut self, number: usize) -> Result<(), String> {
-        self.wait_for_damaged(number, "keeps after a repair", |_| false)
+        self.wait_for_damaged((number, HEALED_MAX), "keeps after a repair", |_| false)
     }
 
-    /// Waits until all damaged files of a node are as they should be, or gone.
+    /// Waits until what can be read of all damaged files of a node is in others.
+    ///
+    /// # Errors
+    /// Of which one it is not.
+    pub fn wait_for_copies(&mut self, number: usize) -> Result<(), String> {
+        let lacks = "has no copies of what can be read of";
+        self.wait_for_damaged((number, HEALED_MAX), lacks, |file| file.salvaged)
+    }
+
+    /// Waits until all damaged files of a node are as they should be, or gone; for so long at most.
     ///
     /// # Errors
     /// Which one is not.
     pub fn wait_for_damaged(
         &mut self,
-        number: usize,
+        (number, most): (usize, Duration),
         what: &str,
         is_right: impl Fn(&DamagedReport) -> bool,
     ) -> Result<(), String> {
-        let limit = self.world.now() + HEALED_MAX;
+        let limit = self.world.now() + most;
         loop {
             let damaged = self.damaged(number)?;
             let Some(wrong) = damaged.iter().find(|file| !is_right(file)) else { return Ok(()) };

@@ -37,7 +37,7 @@ pub(crate) fn log_damage(store: &Store) {
         DamageEvent::Salvaged { path, losses } => tracing::warn!(
             %path,
             losses,
-            "what can be read of a damaged file is in others too: a full repair lets it go"
+            "what can be read of a damaged file is in others too: a full repair of its ranges lets it go"
         ),
         DamageEvent::Released { path } => {
             tracing::warn!(%path, "a damaged file was removed, as others have its place");
@@ -162,13 +162,15 @@ impl Actions {
                 store.compact_ageless(table, &keys).await.map_err(failed)?;
             }
             UpkeepAction::Damaged => {
+                let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
                 let report = |file: store::DamagedFile| DamagedReport {
+                    repair: repair.and_then(|repair| repair.damaged_file_state(&file.path)),
+                    salvaged: file.is_salvaged(),
                     keyspace: file.keyspace,
                     table: file.table,
                     path: file.path,
                     reason: file.reason,
                     found: file.found,
-                    salvaged: file.is_salvaged,
                     copy_failure: file.copy_failure,
                 };
                 let files = store.damaged_files();

@@ -9,6 +9,7 @@ use rt::sim::{SimNode, World};
 use stdx::Token;
 
 use super::Run;
+use crate::by_itself;
 use crate::datacenters;
 use crate::nemesis;
 use crate::scenario::{Fault, Scenario};
@@ -101,6 +102,9 @@ impl Run {
             options.auto_repair_window = schedule::WINDOW;
             options.auto_repair_turn = schedule::TURN;
             options.auto_repair_initial_delay = schedule::TURN;
+        }
+        if self.mends_by_itself {
+            by_itself::settings(&mut options, !self.sabotage.unscheduled);
         }
         if self.scenario.even {
             let token = self.scenario.even_token(self.members.len() as u64);

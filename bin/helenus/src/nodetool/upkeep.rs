@@ -215,7 +215,8 @@ fn damaged_line(file: &DamagedReport) -> String {
         true => "a full repair of its ranges, or a scrub, lets it go".to_owned(),
         false => "what can be read of it is not in other files yet".to_owned(),
     };
-    if let Some(why) = &file.copy_failure {
+    // Of one that is copied only the second can be there.
+    for why in file.copy_failure.iter().chain(file.repair.iter()) {
         next = format!("{next}: {why}");
     }
     format!("{}.{} {}\n    {}\n    {next}\n", file.keyspace, file.table, file.path, file.reason)

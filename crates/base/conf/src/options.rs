@@ -414,12 +414,13 @@ settings! {
         /// streams; 0 is no limit of their own.
         supported cold inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Whether every replicated table is repaired by itself: each node sees to its primary
-        /// ranges, in turns. Tombstones of such tables go only behind what is repaired.
+        /// ranges, in turns, and without a turn to the ranges of a damaged SSTable. Tombstones of such
+        /// tables go only behind what is repaired.
         supported cold auto_repair_enabled: bool = true;
         /// Within which every table is repaired; 0 is 0.8 of its `gc_grace_seconds`, 8 days at most.
         supported cold auto_repair_window: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
         /// Most bytes per second of a node's own data that such repairs read, less while there is
-        /// time; 0 is no limit but `compaction_throughput`.
+        /// time (not for damaged SSTables); 0 is no limit but `compaction_throughput`.
         supported cold auto_repair_throughput: DataRate = DataRate(8 << 20), 0 to TIB;
         /// After the start of a node until it begins.
         supported cold auto_repair_initial_delay: Duration = Duration::from_secs(300), 0 to DAY_MS;

@@ -12,7 +12,7 @@ use schema::{Table, TombstoneGcMode};
 use stdx::{Instant, TableId, Token};
 
 use crate::history;
-use crate::job::RepairState;
+use crate::job::{RepairState, RepairStatus};
 use crate::repair::{Inner, Repair};
 use crate::schedule::{self, Limits, Moment, Pace, Piece};
 use crate::scope::RepairOptions;
@@ -77,6 +77,11 @@ impl AutoState {
             last_error: RefCell::default(),
         }
     }
+
+    /// Whether repairs may begin by themselves.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.enabled.get()
+    }
 }
 
 /// A table of the schedule.
@@ -121,12 +126,12 @@ struct Share {
 }
 
 /// Tokens of `(start, end]`, which does not wrap.
-fn width(start: Token, end: Token) -> u128 {
+pub(crate) fn width(start: Token, end: Token) -> u128 {
     u128::try_from(i128::from(end.0) - i128::from(start.0)).unwrap_or(0)
 }
 
 /// `(start, end]` in so many parts of the same width.
-fn parts_of(start: Token, end: Token, parts: u64) -> Vec<(Token, Token)> {
+pub(crate) fn parts_of(start: Token, end: Token, parts: u64) -> Vec<(Token, Token)> {
     let all = i128::from(end.0) - i128::from(start.0);
     let parts = i128::from(parts.max(1)).min(all.max(1));
     let at = |n: i128| {
@@ -163,15 +168,8 @@ impl Inner {
             let resting = self.auto.resting.borrow().get(&table.id).is_some_and(|t| *t > now);
             let known_since = *self.auto.known.borrow_mut().entry(table.id).or_insert(wall);
             let window_seconds = self.window_of(table);
-            // Tokens are spread evenly over shards and over what a shard has.
-            let stats = self.coordinator.store().table_stats(table.id);
-            let of_shard = stats.uncompressed_bytes.saturating_add(stats.memtable_bytes);
-            let bytes = u128::from(of_shard) * u128::from(self.rt.shard_count());
             let owned = of_node.owned.iter().map(|(start, end, _)| width(*start, *end));
-            let owned: u128 = owned.sum::<u128>().max(1);
-            let bytes_of = |start, end| {
-                u64::try_from(bytes.saturating_mul(width(start, end)) / owned).unwrap_or(u64::MAX)
-            };
+            let bytes_of = self.bytes_of(table.id, owned.sum());
             let mut pieces = Vec::new();
             for (start, end) in of_node.primary.iter().copied() {
                 let parts = bytes_of(start, end).div_ceil(schedule::JOB_BYTES).clamp(1, PIECES_MAX);
@@ -194,6 +192,22 @@ impl Inner {
         shares
     }
 
+    /// Estimates the bytes that this node has of a table between tokens, when its ranges have so many
+    /// tokens: they are spread evenly over shards and over what a shard has.
+    pub(crate) fn bytes_of(
+        &self,
+        table: TableId,
+        owned: u128,
+    ) -> impl Fn(Token, Token) -> u64 + use<> {
+        let stats = self.coordinator.store().table_stats(table);
+        let of_shard = stats.uncompressed_bytes.saturating_add(stats.memtable_bytes);
+        let bytes = u128::from(of_shard) * u128::from(self.rt.shard_count());
+        move |start, end| {
+            let bytes = bytes.saturating_mul(width(start, end)) / owned.max(1);
+            u64::try_from(bytes).unwrap_or(u64::MAX)
+        }
+    }
+
     fn limits(&self) -> Limits {
         let (own, all) = (self.settings.auto.bytes_per_second, self.rate.get());
         Limits::below(match (own, all) {
@@ -201,6 +215,12 @@ impl Inner {
             (own, all) => own.min(all),
         })
     }
+}
+
+/// Why a repair failed.
+pub(crate) fn error_of(status: &RepairStatus) -> String {
+    let words = status.lines.iter().rev().nth(1).map(|line| line.text.clone());
+    words.unwrap_or_default()
 }
 
 fn pieces_of(shares: &[Share]) -> Vec<Piece> {
@@ -236,11 +256,13 @@ impl Repair {
         }
     }
 
-    /// Lets the schedule begin repairs, or not; one that runs is ended then. Shard 0; until the node
-    /// stops.
+    /// Lets repairs begin by themselves, those of the schedule and those for damaged files, or not; what
+    /// runs of them is ended then. Shard 0; until the node stops.
     pub fn set_auto_enabled(&self, enabled: bool) {
-        self.inner.auto.enabled.set(enabled);
-        if !enabled && let Some((id, _)) = self.inner.auto.running.get() {
+        let inner = &self.inner;
+        inner.auto.enabled.set(enabled);
+        let scheduled = inner.auto.running.get().map(|(id, _)| id);
+        for id in scheduled.into_iter().chain(inner.damaged.running()).filter(|_| !enabled) {
             self.abort(Some(id));
         }
     }
@@ -305,8 +327,7 @@ impl Repair {
             }
             Some(status) => {
                 inner.counts.auto_failed.inc();
-                let words = status.lines.iter().rev().nth(1).map(|line| line.text.clone());
-                let words = words.unwrap_or_default();
+                let words = error_of(&status);
                 tracing::info!(table = name.as_str(), why = words.as_str(), "will be tried again");
                 *inner.auto.last_error.borrow_mut() = Some(format!("{name}: {words}"));
                 let until = inner.rt.now() + inner.settings.auto.turn * 10;
@@ -320,7 +341,7 @@ impl Repair {
 
 impl Inner {
     /// False when the node stops.
-    async fn pause(&self, time: Duration) -> bool {
+    pub(crate) async fn pause(&self, time: Duration) -> bool {
         if self.stopping.get() {
             return false;
         }
@@ -339,9 +360,11 @@ impl Inner {
         let limits = self.limits();
         let pace = schedule::pace(&all, now, limits);
         self.note_pace(&pace);
-        // A repair by hand comes first, and while ranges move none would begin.
+        // A repair by hand and what damaged files have lost come first, and while ranges move none would
+        // begin.
         let is_settled = snapshot.members.values().all(|m| m.state == MemberState::Normal);
-        if !self.auto.enabled.get() || self.running() > 0 || !is_settled {
+        let is_first = self.running() == 0 && !self.damaged.goes_first();
+        if !self.auto.enabled.get() || !is_first || !is_settled {
             return None;
         }
         let me = snapshot.local.host_id;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, Replication};
+use cluster::{ClusterSnapshot, Replication, TokenRange};
 use schema::{Keyspace, Table, TableKind, TombstoneGcMode};
 use stdx::{DeletionSeconds, TableId, Token, Uuid};
 use store::{GcPolicy, NEVER, RepairTimes};
@@ -125,11 +125,7 @@ impl Shares {
             let others = replicas.natural().any(|m| m.host_id != me);
             let is_first = replicas.natural().next().is_some_and(|m| m.host_id == me);
             let has_others = others || replicas.pending_len() > 0;
-            let parts: Vec<(Token, Token)> = match range.start == range.end {
-                true => vec![(Token::MIN, Token::MAX)],
-                false => range.unwrapped().map(|part| (part.start, part.end)).collect(),
-            };
-            for (start, end) in parts {
+            for (start, end) in unwrapped(range) {
                 shares.owned.push((start, end, has_others));
                 if is_first && others {
                     shares.primary.push((start, end));
@@ -201,32 +197,38 @@ fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
     GcPolicy::repaired(limits)
 }
 
+/// A range of the ring, or all of it, without wrap.
+pub(crate) fn unwrapped(range: TokenRange) -> Vec<(Token, Token)> {
+    match range.start == range.end {
+        true => vec![(Token::MIN, Token::MAX)],
+        false => range.unwrapped().map(|part| (part.start, part.end)).collect(),
+    }
+}
+
+/// What of a range, which is open at its start, lies from the first token to the last.
+pub(crate) fn within(
+    (start, end): (Token, Token),
+    (first, last): (Token, Token),
+) -> Option<(Token, Token)> {
+    let (from, upto) = (start.max(Token(first.0.saturating_sub(1))), end.min(last));
+    (from < upto).then_some((from, upto))
+}
+
 /// When the owned ranges from the first token to the last were repaired, the earliest of these times;
 /// `None`: not all of them were, there are none, or some has no other replica.
 fn repaired_within(
     shares: &Shares,
     history: &RepairHistory,
     table: TableId,
-    (first, last): (Token, Token),
+    tokens: (Token, Token),
 ) -> Option<i64> {
-    let within = shares.owned.iter().filter(|(start, end, _)| *end >= first && *start <= last);
-    within
-        .map(|(start, end, has_others)| {
-            // The part of the range that matters; a range is open at its start.
-            let from = (*start).max(Token(first.0.saturating_sub(1)));
-            let upto = (*end).min(last);
-            match has_others {
-                true if from < upto => history.least_within(table, from, upto),
-                true => Some(i64::MAX),
-                false => None,
-            }
-        })
-        .try_fold(None, |least: Option<i64>, at| {
-            let at = at?;
-            Some(Some(least.map_or(at, |least| least.min(at))))
-        })
-        .flatten()
-        .filter(|at| *at != i64::MAX)
+    let mut least: Option<i64> = None;
+    for (start, end, has_others) in shares.owned.iter().copied() {
+        let Some((from, upto)) = within((start, end), tokens) else { continue };
+        let at = history.least_within(table, from, upto).filter(|_| has_others)?;
+        least = Some(least.map_or(at, |least| least.min(at)));
+    }
+    least
 }
 
 /// Tells a shard's store what holds for the tombstones of every table.

@@ -18,7 +18,8 @@
 //! what they lacked, and all have it on the disk; tombstones go for it, so nothing else may be noted.
 //!
 //! Reading order: [`stretch`], [`wire`], [`scope`], [`walk`], [`cut`], `job`, `details`, `tell`, `participation`, `repair`, `drive`,
-//! `exchange`, `serve`, `mesh`, `incremental`, `sessions`, [`history`], [`schedule`], [`auto`]. See `docs/internals/repair.md`.
+//! `exchange`, `serve`, `mesh`, `incremental`, `sessions`, [`history`], [`schedule`], [`auto`],
+//! [`damaged`], `auto_damaged`. See `docs/internals/repair.md`.
 
 #![cfg_attr(
     not(test),
@@ -26,7 +27,9 @@
 )]
 
 pub mod auto;
+mod auto_damaged;
 pub mod cut;
+pub mod damaged;
 mod details;
 mod drive;
 mod error;

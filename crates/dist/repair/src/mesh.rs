@@ -1,12 +1,15 @@
 //! What the shard that drives a repair has all shards of its node do.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::MutationRef;
 use rt::{Group, Mesh};
 use stdx::{HostId, ShardId, TableId, Token, Uuid};
 use store::{OwnedRanges, StoreError};
 
+use crate::auto_damaged::{self, FileRepairs};
+use crate::damaged::Damaged;
 use crate::participation::ReadCount;
 use crate::repair::{Inner, Repair};
 
@@ -31,6 +34,10 @@ pub(crate) enum Order {
     Estimate { table: TableId, ranges: Vec<(Token, Token)> },
     /// Of a table something was read for a repair of another node; to shard 0.
     Count { from: HostId, table: TableId, token: Token, read: ReadCount },
+    /// Say which files are damaged.
+    Damaged,
+    /// How it stands with the repairs for damaged files.
+    FileRepairs(Arc<FileRepairs>),
 }
 
 /// What was asked for; empty after most orders.
@@ -41,11 +48,14 @@ pub(crate) struct Found {
     /// For [`Order::Estimate`], as for `bytes`.
     pub(crate) partitions: u64,
     pub(crate) bytes: u64,
+    /// For [`Order::Damaged`].
+    pub(crate) damaged: Vec<Damaged>,
 }
 
 impl Found {
     fn add(&mut self, more: Found) {
         self.sessions.extend(more.sessions);
+        self.damaged.extend(more.damaged);
         self.partitions = self.partitions.saturating_add(more.partitions);
         self.bytes = self.bytes.saturating_add(more.bytes);
     }
@@ -119,6 +129,10 @@ impl Inner {
                 return Ok(found);
             }
             Order::Count { from, table, token, read } => self.count_read(from, table, token, read),
+            Order::Damaged => {
+                return Ok(Found { damaged: auto_damaged::files_of(store), ..Found::default() });
+            }
+            Order::FileRepairs(repairs) => self.damaged.set_known(repairs),
         }
         Ok(Found::default())
     }

@@ -304,6 +304,22 @@ impl Participations {
         validation.add(read);
     }
 
+    /// Whether a repair of one of these nodes that changes what it finds goes on in a part of a table.
+    pub(crate) fn compares(
+        &self,
+        is_meant: impl Fn(HostId) -> bool,
+        table: TableId,
+        (start, end): (Token, Token),
+    ) -> bool {
+        self.0.borrow().iter().any(|p| {
+            is_meant(p.initiator)
+                && p.course.ended.is_none()
+                && p.preview == Preview::None
+                && p.tables.contains(&table)
+                && p.ranges.iter().any(|(a, b)| *a < end && start < *b)
+        })
+    }
+
     /// Repairs of others of which nothing was heard for so long have failed.
     pub(crate) fn give_up(&self, me: HostId, idle: Duration, (now, at): (Instant, WallMicros)) {
         let mut all = self.0.borrow_mut();
@@ -511,6 +527,30 @@ mod tests {
         let ended = News::HasEnded { repaired_at: 9, ending: Ok(()) };
         all.take((PEER, theirs), ended, at(20));
         assert_eq!(all.0.borrow()[0].course.ended, failed);
+    }
+
+    #[test]
+    fn a_part_of_a_table_is_compared_until_the_repair_has_ended() {
+        let all = Participations::default();
+        let repair = |n| Uuid::from_u128(n);
+        let preview = |preview| match begins(1) {
+            News::Begins { incremental, global, tables, ranges, .. } => {
+                News::Begins { incremental, global, preview, tables, ranges }
+            }
+            other => other,
+        };
+        let compares = |table, start, end| {
+            all.compares(|host| host == PEER, table, (Token(start), Token(end)))
+        };
+        all.take((ME, repair(4)), begins(1), at(0));
+        all.take((PEER, repair(5)), preview(Preview::All), at(0));
+        assert!(!compares(TABLE, 0, 1));
+        all.take((PEER, repair(6)), begins(1), at(0));
+        assert!(compares(TABLE, 0, 1) && !compares(TABLE, -1, 0) && !compares(TABLE, 1, 9));
+        assert!(!compares(TableId(Uuid::from_u128(8)), 0, 1));
+        let ended = News::HasEnded { repaired_at: 9, ending: Ok(()) };
+        all.take((PEER, repair(6)), ended, at(1));
+        assert!(!compares(TABLE, 0, 1));
     }
 
     #[test]

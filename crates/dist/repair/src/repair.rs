@@ -18,6 +18,7 @@ use stdx::{HostId, Instant, IoErrorKind, ShardId, TableId, Token, Uuid};
 use telemetry::{Counter, Gauge};
 
 use crate::auto::{AutoSettings, AutoState};
+use crate::auto_damaged::DamagedState;
 use crate::details::RepairDetails;
 use crate::error::RepairError;
 use crate::history::{self, RepairHistory};
@@ -152,6 +153,7 @@ pub(crate) struct Inner {
     /// Sessions that this node drives.
     pub(crate) own_sessions: RefCell<BTreeSet<Uuid>>,
     pub(crate) auto: AutoState,
+    pub(crate) damaged: DamagedState,
     jobs: RefCell<VecDeque<Rc<Job>>>,
     next_id: Cell<u32>,
 }
@@ -214,6 +216,7 @@ impl Repair {
             ),
         };
         let gate = rt.gate("repair");
+        let damaged = DamagedState::new(&rt);
         let inner = Inner {
             rt,
             coordinator,
@@ -237,6 +240,7 @@ impl Repair {
             participations: Participations::default(),
             own_sessions: RefCell::default(),
             auto: AutoState::new(settings.auto.enabled),
+            damaged,
             jobs: RefCell::default(),
             next_id: Cell::new(0),
         };
@@ -276,6 +280,9 @@ impl Repair {
             let repairing = self.clone();
             let auto = async move { repairing.repair_by_itself().await };
             let _ = inner.gate.spawn(&inner.rt, Group::Stream, "auto-repair", auto);
+            let repairing = self.clone();
+            let damaged = async move { repairing.repair_damaged().await };
+            let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-damaged", damaged);
         }
         Ok(())
     }
@@ -376,6 +383,12 @@ impl Inner {
     /// Repairs under way.
     pub(crate) fn running(&self) -> usize {
         self.jobs.borrow().iter().filter(|j| j.is_running()).count()
+    }
+
+    /// Whether a repair of this node compares a part of a table and changes what it finds.
+    pub(crate) fn repairs_now(&self, keyspace: &str, table: &str, range: (Token, Token)) -> bool {
+        let jobs = self.jobs.borrow();
+        jobs.iter().any(|j| j.is_running() && j.options.may_change(keyspace, table, range))
     }
 
     /// Tells the shard's store which tombstones may go.

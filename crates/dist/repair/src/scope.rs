@@ -75,6 +75,16 @@ impl RepairOptions {
         !self.skip_paxos && !matches!(self.kind(), Kind::Preview(_))
     }
 
+    /// Whether it may change something of a table behind the first token up to the second.
+    pub fn may_change(&self, keyspace: &str, table: &str, (start, end): (Token, Token)) -> bool {
+        let wanted = || self.ranges.iter().map(|(start, end)| (*start, *end));
+        let mut wanted = wanted().flat_map(|(start, end)| TokenRange { start, end }.unwrapped());
+        !matches!(self.kind(), Kind::Preview(_))
+            && self.keyspace == keyspace
+            && (self.tables.is_empty() || self.tables.iter().any(|name| name == table))
+            && (self.ranges.is_empty() || wanted.any(|r| r.start < end && start < r.end))
+    }
+
     /// What is to be done.
     pub fn kind(&self) -> Kind {
         match (self.preview, self.validate, self.incremental) {

@@ -80,7 +80,7 @@ pub use large::{
     PartitionGuardrails, RowFacts, SstableName, Thresholds,
 };
 pub use options::{FlushCompression, StoreOptions};
-pub use quarantine::{DamageEvent, DamagedFile};
+pub use quarantine::{DamageEvent, DamagedFile, is_behind_copy};
 pub use read::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};

@@ -72,20 +72,37 @@ pub(crate) struct FailedCopies {
 /// A damaged file, for whoever looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
+    /// Its table.
+    pub id: TableId,
     /// Keyspace name.
     pub keyspace: String,
     /// Table name.
     pub table: String,
     /// Its Data component.
     pub path: String,
+    /// Tokens of its first and its last partition.
+    pub tokens: (Token, Token),
     /// What is wrong with it.
     pub reason: String,
     /// When that was found, seconds since 1970.
     pub found: i64,
-    /// Whether all that can be read of it is in other files too: then a repair of its ranges lets it go.
-    pub is_salvaged: bool,
+    /// Since when all that can be read of it is in other files too, seconds since 1970: then a repair of
+    /// its ranges lets it go. `None`: it is not.
+    pub salvaged: Option<i64>,
     /// Why it is not: what came of attempts, in words.
     pub copy_failure: Option<String>,
+}
+
+impl DamagedFile {
+    /// Whether all that can be read of it is in other files too.
+    pub fn is_salvaged(&self) -> bool {
+        self.salvaged.is_some()
+    }
+}
+
+/// Whether a repair that began then counts for a file of which copies were made then; seconds since 1970.
+pub fn is_behind_copy(repaired: i64, salvaged: i64) -> bool {
+    repaired > salvaged.saturating_add(CLOCKS_DIFFER_SECONDS)
 }
 
 /// What became of a damaged file.
@@ -195,13 +212,16 @@ impl Store {
             let version = table.version();
             for (generation, damage) in &*table.damaged.borrow() {
                 let Some(file) = table.file(*generation) else { continue };
+                let meta = file.reader.meta();
                 all.push(DamagedFile {
+                    id: table.id,
                     keyspace: version.table.keyspace.to_string(),
                     table: version.table.name.to_string(),
                     path: path_of(&file),
+                    tokens: (meta.first_token(), meta.last_token()),
                     reason: damage.reason.clone(),
                     found: damage.found,
-                    is_salvaged: damage.salvaged.is_some(),
+                    salvaged: damage.salvaged,
                     copy_failure: self.copy_failure(&table, *generation),
                 });
             }
@@ -441,7 +461,7 @@ impl Store {
             let Some(file) = table.file(*generation) else { continue };
             let meta = file.reader.meta();
             let since = repaired(meta.first_token(), meta.last_token());
-            if since.is_some_and(|at| at > salvaged.saturating_add(CLOCKS_DIFFER_SECONDS)) {
+            if since.is_some_and(|at| is_behind_copy(at, salvaged)) {
                 table.releasable.borrow_mut().push(*generation);
                 released = true;
             }

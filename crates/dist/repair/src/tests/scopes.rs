@@ -105,6 +105,25 @@ fn options_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn a_repair_changes_what_its_options_name_and_a_preview_nothing() {
+    let changes = |options: &RepairOptions, start, end| {
+        options.may_change("ks", "t", (Token(start), Token(end)))
+    };
+    assert!(changes(&full(), 0, 1) && !full().may_change("other", "t", (Token(0), Token(1))));
+    let of = |names: &[&str]| RepairOptions {
+        tables: names.iter().map(|n| (*n).to_owned()).collect(),
+        ..full()
+    };
+    assert!(changes(&of(&["u", "t"]), 0, 1) && !changes(&of(&["u"]), 0, 1));
+    assert!(!changes(&RepairOptions { preview: true, ..full() }, 0, 1));
+    let part = RepairOptions { ranges: vec![(Token(10), Token(20))], ..full() };
+    assert!(changes(&part, 0, 11) && changes(&part, 19, 30) && changes(&part, 12, 13));
+    assert!(!changes(&part, 0, 10) && !changes(&part, 20, 30));
+    let around = RepairOptions { ranges: vec![(Token(20), Token(10))], ..full() };
+    assert!(changes(&around, 0, 10) && changes(&around, 20, 30) && !changes(&around, 10, 20));
+}
+
+#[test]
 fn what_nobody_else_has_is_not_repaired() {
     assert!(!is_replicated(&cluster(3, 1), "ks"));
     assert!(is_replicated(&cluster(3, 2), "ks"));

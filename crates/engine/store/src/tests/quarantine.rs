@@ -83,7 +83,7 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
 }
 
 fn is_salvaged(store: &Store) -> bool {
-    store.damaged_files().iter().any(|file| file.is_salvaged)
+    store.damaged_files().iter().any(|file| file.is_salvaged())
 }
 
 fn later(rt: &Rt) -> i64 {
@@ -344,7 +344,7 @@ fn start_failing(world: &World, version: crate::Version) -> (Result<bool, StoreE
             };
             *said.lock().unwrap() = Some(Ok(!store.damaged_files().is_empty()));
             rt.sleep(Duration::from_secs(2)).await;
-            until(&rt, || store.damaged_files().iter().all(|file| file.is_salvaged)).await;
+            until(&rt, || store.damaged_files().iter().all(|file| file.is_salvaged())).await;
             // All of it, or errors.
             unreadable(&store).await;
             store.stop().await;

@@ -236,6 +236,9 @@ pub struct DamagedReport {
     /// Why it is not, when that was tried.
     #[serde(default)]
     pub copy_failure: Option<String>,
+    /// What the node does about that repair, and what it waits for.
+    #[serde(default)]
+    pub repair: Option<String>,
 }
 
 /// `GET /api/v1/compactions/settings`: how one table is compacted now.

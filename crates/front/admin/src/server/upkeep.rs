@@ -149,6 +149,9 @@ async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
         if same && kept.copy_failure.is_none() {
             kept.copy_failure = next.copy_failure.take();
         }
+        if same && kept.repair.is_none() {
+            kept.repair = next.repair.take();
+        }
         same
     });
     Ok(Json(all))

@@ -48,6 +48,7 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
                 found: 5,
                 salvaged,
                 copy_failure: (!salvaged).then(|| format!("failed on {shard}")),
+                repair: (shard == 1).then(|| "waits".to_owned()),
             };
             // One that both shards have found, and one of each.
             let own = file(format!("/{}", 9 - shard), true);
@@ -92,6 +93,8 @@ fn damaged_files_are_those_of_all_shards_each_once_and_copied_when_all_shards_ha
     let (status, body) = node.get("/api/v1/damaged");
     assert_eq!(status, 200, "{body}");
     let files: Vec<DamagedReport> = serde_json::from_str(&body).unwrap();
+    let repairs: Vec<_> = files.iter().map(|f| f.repair.as_deref()).collect();
+    assert_eq!(repairs, [Some("waits"), None, Some("waits")]);
     let files: Vec<_> = files.into_iter().map(|f| (f.path, f.salvaged, f.copy_failure)).collect();
     let failed = Some("failed on 1");
     let expected = [("/8", true, None), ("/9", true, None), ("/x", false, failed)];
