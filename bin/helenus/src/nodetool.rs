@@ -249,7 +249,11 @@ fn run(line: &Line) -> Result<String, Failure> {
         "snapshot" => snapshot(line),
         "listsnapshots" => {
             let snapshots: Vec<SnapshotReport> = api.get("/api/v1/snapshots")?;
-            Ok(layout::list_snapshots(&snapshots))
+            let options = layout::ListSnapshotsOptions {
+                no_ttl: line.has("--no-ttl"),
+                ephemeral: line.has("--ephemeral"),
+            };
+            Ok(layout::list_snapshots(&snapshots, options))
         }
         "clearsnapshot" => clear_snapshot(line),
         "tablestats" => table_stats(line),
@@ -344,6 +348,14 @@ fn tables_command(line: &Line, path: &str) -> Result<String, Failure> {
 
 fn compaction_plan(line: &Line) -> Result<String, Failure> {
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
+    if let (Some(keyspace), false) = (keyspaces.first(), tables.is_empty()) {
+        let node = node(&line.api)?;
+        let known = node.keyspace(keyspace).map_or(&[][..], |k| k.tables.as_slice());
+        if let Some(missing) = tables.iter().find(|table| !known.contains(table)) {
+            let text = format!("Unknown keyspace/cf pair ({keyspace}.{missing})");
+            return Err(Failure::BadUse(text));
+        }
+    }
     let mut plans: Vec<PlannedReport> = line.api.get("/api/v1/compactions/plan")?;
     plans.retain(|plan| {
         (keyspaces.is_empty() || keyspaces.contains(&plan.keyspace))
@@ -356,7 +368,13 @@ fn upgrade_sstables(line: &Line) -> Result<String, Failure> {
     upkeep::check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     let all = line.has("--include-all-sstables");
-    let request = UpgradeRequest { keyspaces, tables, all };
+    let written_by = match line.value("--max-timestamp") {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            Failure::BadUse(format!("max_timestamp: can not convert \"{text}\" to a long"))
+        })?),
+    };
+    let request = UpgradeRequest { keyspaces, tables, all, written_by };
     line.api.command("POST", "/api/v1/upgradesstables", &request)?;
     Ok(String::new())
 }
@@ -405,22 +423,28 @@ fn snapshot(line: &Line) -> Result<String, Failure> {
 /// Whole seconds of a duration with its unit, in Cassandra's words when it is none.
 fn ttl(text: &str) -> Result<u32, Failure> {
     let units = "[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS]";
-    let bad = || {
-        Failure::BadUse(format!(
-            "Invalid duration: {text} Accepted units:{units} where case matters and only \
-             non-negative values."
-        ))
-    };
+    let seconds = seconds(text).and_then(|seconds| u32::try_from(seconds).ok());
+    seconds.filter(|n| *n < i32::MAX as u32).ok_or_else(|| not_a_duration(text, units))
+}
+
+/// A number and `s`, `m`, `h` or `d`.
+fn seconds(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match text.get(digits.len()..) {
-        Some("s") => 1,
-        Some("m") => 60,
-        Some("h") => 3600,
-        Some("d") => 86_400,
-        _ => return Err(bad()),
+    let unit = match text.get(digits.len()..)? {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
     };
-    let count: u32 = digits.parse().map_err(|_| bad())?;
-    count.checked_mul(unit).filter(|n| *n < i32::MAX as u32).ok_or_else(bad)
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+fn not_a_duration(text: &str, units: &str) -> Failure {
+    Failure::BadUse(format!(
+        "Invalid duration: {text} Accepted units:{units} where case matters and only non-negative \
+         values."
+    ))
 }
 
 /// Keyspaces with the tables to take of each.
@@ -461,21 +485,61 @@ fn millis_now() -> u128 {
 }
 
 fn clear_snapshot(line: &Line) -> Result<String, Failure> {
-    let (tag, all) = (line.value("-t"), line.has("--all"));
-    let with = match tag {
-        None if !all => {
-            return Err(Failure::BadUse("Specify snapshot name or --all".to_owned()));
-        }
-        Some(_) if all => {
-            return Err(Failure::BadUse("Specify only one of snapshot name or --all".to_owned()));
-        }
+    let (tag, all) = (line.value("-t").filter(|tag| !tag.is_empty()), line.has("--all"));
+    let (age, time) = (line.value("--older-than"), line.value("--older-than-timestamp"));
+    let wrong = |text: &str| Err(Failure::BadUse(text.to_owned()));
+    let mut with = match tag {
+        None if !all => return wrong("Specify snapshot name or --all"),
+        Some(_) if all => return wrong("Specify only one of snapshot name or --all"),
         None => "[all snapshots]".to_owned(),
         Some(tag) => format!("snapshot name [{tag}]"),
     };
+    match (tag, age, time) {
+        (_, Some(_), Some(_)) => {
+            return wrong("Specify only one of --older-than or --older-than-timestamp");
+        }
+        (Some(_), Some(_), _) => {
+            return wrong(
+                "Specifying snapshot name together with --older-than flag is not allowed",
+            );
+        }
+        (Some(_), _, Some(_)) => {
+            return wrong(
+                "Specifying snapshot name together with --older-than-timestamp flag is not allowed",
+            );
+        }
+        _ => {}
+    }
+    let mut body = ClearRequest {
+        tag: tag.map(str::to_owned),
+        keyspaces: line.arguments.clone(),
+        ..ClearRequest::default()
+    };
+    if let Some(time) = time {
+        body.older_than_millis = Some(instant(time).ok_or_else(|| {
+            Failure::BadUse(
+                "Parameter --older-than-timestamp has to be a valid instant in ISO format."
+                    .to_owned(),
+            )
+        })?);
+        with.push_str(&format!(" older than timestamp {time}"));
+    }
+    if let Some(age) = age {
+        let units = "[SECONDS, MINUTES, HOURS, DAYS]";
+        let seconds = seconds(age).ok_or_else(|| not_a_duration(age, units))?;
+        body.older_than_seconds = Some(seconds);
+        with.push_str(&format!(" older than {seconds} seconds."));
+    }
     say_line!("Requested clearing snapshot(s) for [{}] with {with}", all_or(&line.arguments));
-    let body = ClearRequest { tag: tag.map(str::to_owned), keyspaces: line.arguments.clone() };
     line.api.command("DELETE", "/api/v1/snapshots", &body)?;
     Ok(String::new())
+}
+
+/// Milliseconds since 1970 of a date with a time and a zone; `None`: it is none.
+fn instant(text: &str) -> Option<i64> {
+    let (_, time) = text.split_once('T')?;
+    let has_zone = time.ends_with('Z') || time.contains(['+', '-']);
+    types::temporal::parse_timestamp(text, None).ok().filter(|_| has_zone)
 }
 
 /// Whether `-F json` was given.
@@ -725,6 +789,27 @@ mod tests {
         };
         assert_eq!(clear("clearsnapshot"), "Specify snapshot name or --all");
         assert_eq!(clear("clearsnapshot -t a --all"), "Specify only one of snapshot name or --all");
+        for (text, expected) in [
+            (
+                "--all --older-than 1d --older-than-timestamp x",
+                "Specify only one of --older-than or",
+            ),
+            (
+                "-t a --older-than 1d",
+                "snapshot name together with --older-than flag is not allowed",
+            ),
+            ("-t a --older-than-timestamp x", "with --older-than-timestamp flag is not allowed"),
+            ("--all --older-than 1", "Invalid duration: 1 Accepted units:[SECONDS, MINUTES, "),
+            ("--all --older-than-timestamp 2022-12-03", "has to be a valid instant in ISO format."),
+        ] {
+            let told = clear(&format!("clearsnapshot {text}"));
+            assert!(told.contains(expected), "{text}: {told}");
+        }
+        assert_eq!(instant("2022-12-03T10:15:30Z"), Some(1_670_062_530_000));
+        assert_eq!(instant("2022-12-03T10:15:30.5+01:00"), Some(1_670_058_930_500));
+        for bad in ["", "now", "1670062530000", "2022-12-03T10:15:30", "2022-12-03T99:15:30Z"] {
+            assert_eq!(instant(bad), None, "{bad}");
+        }
     }
 
     #[test]

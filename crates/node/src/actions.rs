@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    AutoRepairReport, ClientReport, ClusterReport, CompactionReport, CoordinatorReport,
-    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, ParticipationReport,
-    RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, RunningReport, SettingsReport,
-    SnapshotReport,
+    AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport,
+    CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
+    ParticipationReport, RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery,
+    RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use cluster::AuthChange;
@@ -19,8 +19,8 @@ use cql_server::{CqlServer, TableLatencies};
 use membership::Membership;
 use rt::Rt;
 use rt::sync::Notify;
-use stdx::{ShardId, TableId, Token, Uuid};
-use store::{Store, StoreError, UpgradeScope};
+use stdx::{ShardId, TableId, Token, Uuid, WallMicros};
+use store::{SnapshotOptions, Store, StoreError, UpgradeScope};
 
 use crate::SeedSource;
 use crate::cidr;
@@ -30,6 +30,7 @@ use crate::disk_usage;
 use crate::own_rows::{self, OwnRows, PrimaryRanges};
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
+use crate::upkeep::unless_gone;
 
 /// `column_index_size` when it is not set.
 const COLUMN_INDEX_BYTES: u64 = 8 << 10;
@@ -148,18 +149,21 @@ impl ShardActions for Actions {
         let store = self.store.clone();
         Box::pin(async move {
             for table in tables {
-                store.compact_major(table).await.map_err(failed)?;
+                unless_gone(store.compact_major(table).await).map_err(failed)?;
             }
             Ok(())
         })
     }
 
-    fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()> {
+    fn upgrade(&self, tables: Vec<TableId>, all: bool, written_by: Option<i64>) -> Work<()> {
+        let latest = written_by.map_or(i64::MAX, |millis| millis.saturating_mul(1000));
         let store = self.store.clone();
         let scope = if all { UpgradeScope::All } else { UpgradeScope::OtherVersions };
         Box::pin(async move {
             for table in tables {
-                store.upgrade(table, scope).await.map_err(failed)?;
+                let latest = WallMicros(latest);
+                let done = store.upgrade_written_by(table, scope, latest).await;
+                unless_gone(done).map_err(failed)?;
             }
             Ok(())
         })
@@ -193,10 +197,8 @@ impl ShardActions for Actions {
     ) -> Work<()> {
         let store = self.store.clone();
         Box::pin(async move {
-            if skip_flush {
-                return Err(ActionError::Unsupported("a snapshot without flush"));
-            }
-            store.snapshot_for(&tag, Some(&tables), ttl_seconds).await.map_err(failed)
+            let options = SnapshotOptions { ttl_seconds, skip_flush };
+            store.snapshot_with(&tag, Some(&tables), options).await.map_err(failed)
         })
     }
 
@@ -251,13 +253,23 @@ impl ShardActions for Actions {
                     disk_bytes: s.disk_bytes,
                     created_at: s.created_at,
                     expires_at: s.expires_at,
+                    is_ephemeral: s.is_ephemeral,
                 })
                 .collect())
         })
     }
 
-    fn clear_snapshots(&self, tag: Option<String>, keyspaces: Vec<String>) -> Work<()> {
+    fn clear_snapshots(&self, which: ClearRequest) -> Work<()> {
         let (store, shard) = (self.store.clone(), self.rt.shard());
+        let ClearRequest { tag, keyspaces, older_than_seconds, older_than_millis } = which;
+        let ago = older_than_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+        let before = match (ago, older_than_millis) {
+            (Some(ago), _) => {
+                let now = self.rt.wall().0;
+                Some(WallMicros(now.saturating_sub(ago.saturating_mul(1_000_000))))
+            }
+            (None, millis) => millis.map(|millis| WallMicros(millis.saturating_mul(1000))),
+        };
         Box::pin(async move {
             if shard != ShardId(0) {
                 return Ok(());
@@ -268,7 +280,8 @@ impl ShardActions for Actions {
                     tables.push(snapshot.table);
                 }
             }
-            store.clear_snapshot(tag.as_deref(), Some(&tables)).await.map_err(failed)
+            let cleared = store.clear_snapshot_made_before(tag.as_deref(), Some(&tables), before);
+            cleared.await.map_err(failed)
         })
     }
 
@@ -300,6 +313,7 @@ impl ShardActions for Actions {
             backlog_bytes_per_second: backlog.bytes_per_second as u64,
             share: backlog.share,
             concurrent: self.store.concurrent_compactors(),
+            completed: self.store.finished_compactions(),
             bytes_compacted,
             compressed_bytes_compacted,
             // This shard's share: the sum over shards is the node's limit.

@@ -53,6 +53,15 @@ fn failed(error: StoreError) -> ActionError {
     ActionError::Failed(error.to_string())
 }
 
+/// Of commands for several tables: one that was dropped since they were named needs nothing more, and the
+/// others have their turn.
+pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+    match result {
+        Err(StoreError::UnknownTable(_)) => Ok(T::default()),
+        other => other,
+    }
+}
+
 /// What the node stores of a table, or is about to; `None`: everything.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     let replication = snapshot.replication_of_table(table)?;
@@ -113,27 +122,27 @@ impl Actions {
             }
             UpkeepAction::SetAutomatic(tables, enabled) => {
                 for table in tables {
-                    store.set_automatic_compaction(table, enabled).map_err(failed)?;
+                    unless_gone(store.set_automatic_compaction(table, enabled)).map_err(failed)?;
                 }
             }
             UpkeepAction::Files(tables) => {
                 for (table, files) in tables {
-                    store.compact_files(table, &files).await.map_err(failed)?;
+                    unless_gone(store.compact_files(table, &files).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Ranges(tables, ranges) => {
                 for table in tables {
-                    store.compact_ranges(table, &ranges).await.map_err(failed)?;
+                    unless_gone(store.compact_ranges(table, &ranges).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Partitions(tables) => {
                 for (table, key) in tables {
-                    store.compact_partition(table, &key).await.map_err(failed)?;
+                    unless_gone(store.compact_partition(table, &key).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Split(tables) => {
                 for table in tables {
-                    store.compact_split(table).await.map_err(failed)?;
+                    unless_gone(store.compact_split(table).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Garbage(tables, granularity) => {
@@ -142,20 +151,21 @@ impl Actions {
                     GarbageGranularity::Cell => TombstoneOption::Cell,
                 };
                 for table in tables {
-                    store.garbage_collect(table, by).await.map_err(failed)?;
+                    unless_gone(store.garbage_collect(table, by).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
             UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
             UpkeepAction::Relocate(tables) => {
                 for table in tables {
-                    store.upgrade(table, UpgradeScope::Misplaced).await.map_err(failed)?;
+                    let done = store.upgrade(table, UpgradeScope::Misplaced).await;
+                    unless_gone(done).map_err(failed)?;
                 }
             }
             UpkeepAction::Recompress(tables) => {
                 for table in tables {
                     let scope = UpgradeScope::OtherCompression;
-                    store.upgrade(table, scope).await.map_err(failed)?;
+                    unless_gone(store.upgrade(table, scope).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Force(table, keys) => {
@@ -207,7 +217,8 @@ impl Actions {
                 tell_policy: how.failure_policy,
                 forget_repair: how.repair_status,
             };
-            let failed_ones = self.store.verify(table, &options).await.map_err(failed)?;
+            let verified = unless_gone(self.store.verify(table, &options).await);
+            let failed_ones = verified.map_err(failed)?;
             for (path, error) in failed_ones {
                 tracing::error!(%path, %error, "a file failed its verification");
                 damaged.push(format!("Invalid SSTable {path}, please force repair: {error}"));
@@ -229,8 +240,8 @@ impl Actions {
         let mut unscrubbed = Vec::new();
         for table in tables {
             let done = self.store.scrub(table, how.snapshot.as_deref(), options).await;
-            for (path, result) in done.map_err(failed)? {
-                match result {
+            for (path, result) in unless_gone(done).map_err(failed)? {
+                match unless_gone(result) {
                     Ok(scrubbed) => {
                         for (is_warning, text) in scrubbed.words() {
                             match is_warning {
@@ -286,4 +297,17 @@ fn told(table: TableId, done: Imported) -> UpkeepReply {
     }
     let failed = done.failed.into_iter().map(|(directory, _)| directory).collect();
     UpkeepReply::Imported { files: done.files, failed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_table_that_is_gone_is_passed_over() {
+        let gone = StoreError::UnknownTable(TableId(stdx::Uuid::from_u128(5)));
+        assert_eq!(unless_gone::<u64>(Err(gone)).unwrap(), 0);
+        assert_eq!(unless_gone(Ok(7)).unwrap(), 7);
+        assert!(unless_gone::<u64>(Err(StoreError::Stopping)).is_err());
+    }
 }

@@ -199,6 +199,8 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
             valued(&["-t"], "snapshot_name", "Remove the snapshot with a given name"),
             switch(&["--all"], "Removes all snapshots"),
+            valued(&["--older-than"], "older_than", "Clear snapshots older than specified time period."),
+            valued(&["--older-than-timestamp"], "older_than_timestamp", "Clear snapshots older than specified timestamp. It has to be a string in ISO format, for example '2022-12-03T10:15:30Z'"),
         ]).takes("[<keyspaces>...]", "Remove snapshots from the given keyspaces", usize::MAX),
     Verb::plain("clientstats", "Print information about connected clients").flags(&[
             switch(&["--all"], "Lists all connections"),
@@ -272,7 +274,7 @@ pub(super) const VERBS: &[Verb] = &[
             switch(&["-c", "--no-invalidate-caches"], "Accepted: what is cached of the table is never used behind an import"),
             switch(&["-e", "--extended-verify"], "Verify all values in the new SSTables, which is also done without it"),
             switch(&["-l", "--keep-level"], "Keep the level on the new SSTables"),
-            switch(&["-p", "--copy-data"], "Copy data from source directories instead of moving them"),
+            switch(&["-p", "-cd", "--copy-data"], "Copy data from source directories instead of moving them"),
             switch(&["-q", "--quick"], "Do a quick import without verifying SSTables and tokens"),
             switch(&["-r", "--keep-repaired"], "Keep any repaired information from the SSTables"),
             switch(&["-t", "--no-tokens"], "Don't verify that all tokens in the new SSTable are owned by the current node"),
@@ -301,7 +303,10 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("invalidaterowcache", "Invalidate the row cache"),
     Verb::plain("listcidrgroups", "List existing cidr groups").takes("[<cidrGroup>]", "LIST operation can be invoked with or without cidr group name", 1),
     Verb::plain("listpendinghints", "Print all pending hints that this node has"),
-    Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size"),
+    Verb::plain("listsnapshots", "Lists all the snapshots along with the size on disk and true size").flags(&[
+            switch(&["-nt", "--no-ttl"], "Skip snapshots with TTL"),
+            switch(&["-e", "--ephemeral"], "Include ephemeral snapshots, which a Cassandra has made for its repairs"),
+        ]),
     Verb::plain("move", "Move node on the token ring to a new token").needs("newToken", "<new token>", "The new token."),
     Verb::plain("netstats", "Print network information on provided host (connecting node by default)").flags(&[switch(&["-H", "--human-readable"], "Display bytes in human readable form, i.e. KiB, MiB, GiB, TiB")]),
     Verb::plain("pausehandoff", "Pause hints delivery process"),
@@ -382,7 +387,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("statusbinary", "Status of native transport (binary protocol)"),
     Verb::plain("statusgossip", "Status of gossip"),
     Verb::plain("statushandoff", "Status of storing future hints on the current node"),
-    Verb::plain("stop", "Stop compaction").flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")]).takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, ANTICOMPACTION, GARBAGE_COLLECT; of Cassandra's other types none run here", 1),
+    Verb::plain("stop", "Stop compaction").flags(&[valued(&["-id", "--compaction-id"], "compactionId", "Use -id to stop a compaction by the specified id. Ids are those that compactionstats shows.")]).takes("<compaction type>", "Supported types are COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, UPGRADE_SSTABLES, RELOCATE, ANTICOMPACTION, GARBAGE_COLLECT, SCRUB, VERIFY; of Cassandra's other types none run here", 1),
     Verb::plain("stopdaemon", "Stop cassandra daemon"),
     Verb::plain("tablehistograms", "Print statistic histograms for a given table").takes("[<keyspace> <table> | <keyspace.table>]", "The keyspace and table name", usize::MAX),
     Verb::plain("tablestats", "Print statistics on tables").flags(&[
@@ -406,6 +411,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("upgradesstables", "Rewrite sstables (for the requested tables) that are not on the current version (thus upgrading them to said current version)").flags(&[
             switch(&["-a", "--include-all-sstables"], "Use -a to include all sstables, even those already on the current version"),
             valued(&["-j", "--jobs"], "jobs", "Accepted: each shard upgrades one file at a time"),
+            valued(&["-t", "--max-timestamp"], "max_timestamp", "Use -t to compact only SSTables that have local creation time _older_ than the given timestamp (milliseconds since 1970)"),
         ]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("verify", "Verify (check data checksum for) one or more tables").flags(&[
             switch(&["-c", "--check-version"], "Also check that all sstables are the latest version"),

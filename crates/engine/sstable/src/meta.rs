@@ -1,7 +1,7 @@
 //! Everything about one SSTable except the bytes of Data and Index: decoded, verified, immutable.
 //! Pure, so that it is tested on byte slices.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use codec::checksum::crc32;
 use codec::{Compressor, KeyHash, hash_key};
@@ -77,6 +77,8 @@ pub struct SstableMeta {
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
+    /// Partitions that were looked for here, as its Bloom filter let them pass, and are not here.
+    misses: Cell<u64>,
     /// Why nothing of it can be read: see [`crate::unreadable`].
     pub(crate) unreadable: Option<Box<str>>,
 }
@@ -244,6 +246,7 @@ impl SstableMeta {
             small_bytes: components.small.iter().map(|(_, b)| b.len()).sum(),
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
+            misses: Cell::new(0),
             unreadable: None,
         };
         if purpose != Purpose::Salvage {
@@ -290,6 +293,7 @@ impl SstableMeta {
             small_bytes: of.small_bytes,
             decompressor: RefCell::new(None),
             marks: RefCell::default(),
+            misses: Cell::new(0),
             unreadable: Some(of.why.into_boxed_str()),
             directory: directory.to_owned(),
             descriptor,
@@ -503,10 +507,42 @@ impl SstableMeta {
         self.index_length
     }
 
+    /// Memory of the Bloom filter.
+    pub fn filter_bytes(&self) -> usize {
+        self.filter.as_ref().map_or(0, BloomFilter::memory_bytes)
+    }
+
+    /// Bytes of Filter.db, which has the number of hashes and the length in front; 0: there is none.
+    pub fn filter_file_length(&self) -> usize {
+        self.filter.as_ref().map_or(0, |filter| filter.memory_bytes() + 8)
+    }
+
+    /// Memory of the sample of the index; 0 where that is a trie.
+    pub fn summary_bytes(&self) -> usize {
+        match &self.index {
+            IndexKind::Summary(summary) => summary.memory_bytes(),
+            IndexKind::Trie(_) => 0,
+        }
+    }
+
+    /// Memory of the offsets of compressed chunks.
+    pub fn offsets_bytes(&self) -> usize {
+        self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8)
+    }
+
+    /// How often a partition was looked for here that its Bloom filter let pass and that is not here.
+    pub fn misses(&self) -> u64 {
+        self.misses.get()
+    }
+
+    #[cold]
+    pub(crate) fn note_miss(&self) {
+        self.misses.set(self.misses.get().saturating_add(1));
+    }
+
     /// Memory that the decoded components take.
     pub fn memory_bytes(&self) -> usize {
-        let offsets = self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8);
-        let filter = self.filter.as_ref().map_or(0, BloomFilter::memory_bytes);
+        let (offsets, filter) = (self.offsets_bytes(), self.filter_bytes());
         let marks: usize = self.marks.borrow().values().map(|m| 32 + size_of_val(&**m)).sum();
         let index = match &self.index {
             IndexKind::Summary(summary) => summary.memory_bytes(),

@@ -112,6 +112,7 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Tombstones { .. } => "Tombstone Compaction",
         Reason::Cleanup => "Cleanup",
         Reason::Upgrade => "Upgrade sstables",
+        Reason::Relocation => "Relocate sstables to correct disk",
         Reason::Anticompaction => "Anticompaction after repair",
         Reason::Garbage(_) => "Remove deleted data",
         _ => "Compaction",
@@ -162,7 +163,7 @@ pub(crate) fn info_of(file: &TableFile, gc_before: DeletionSeconds) -> SstableIn
         pending_repair: stats.pending_repair,
         run: meta.run(),
         windows: None,
-        created_at: file.created_at,
+        created_at: file.written_at,
         hotness: 0.0,
     }
 }
@@ -484,6 +485,7 @@ impl Store {
         }
         if totals.bytes_in > 0 {
             bump(&table.counters.compactions, 1);
+            bump(&self.inner.finished_compactions, 1);
             self.report_compacted(&table.version().table, job.plan, &totals);
         }
         result
@@ -526,37 +528,31 @@ impl Store {
                 return Err(error);
             }
         };
-        let fs = self.inner.rt.fs();
-        // 3. The view. A truncation that came while the record was written wins.
-        let truncated = !table.has_all(inputs);
-        if !truncated {
-            let view = table.view();
-            let mut files: Vec<Rc<TableFile>> = view
-                .files
-                .iter()
-                .filter(|f| !inputs.iter().any(|i| i.generation == f.generation))
-                .cloned()
-                .collect();
-            files.extend_from_slice(outputs.files());
-            let view = TableView::new(view.active.clone(), view.flushing.clone(), files);
-            match job.owned {
-                None => table.set_equal_view(view),
-                Some(_) => table.set_view(view),
-            }
+        // 3. The view. A truncation that came while the record was written wins: the inputs are its own, which
+        // links them into a snapshot and removes them.
+        if !table.has_all(inputs) {
+            outputs.discard().await;
+            return Ok(());
+        }
+        let view = table.view();
+        let mut files: Vec<Rc<TableFile>> = view
+            .files
+            .iter()
+            .filter(|f| !inputs.iter().any(|i| i.generation == f.generation))
+            .cloned()
+            .collect();
+        files.extend_from_slice(outputs.files());
+        let view = TableView::new(view.active.clone(), view.flushing.clone(), files);
+        match job.owned {
+            None => table.set_equal_view(view),
+            Some(_) => table.set_view(view),
         }
         // 4. and 5. Readers that have the inputs open keep reading them.
         for input in inputs {
             self.forget_blocks(input).await;
         }
-        if truncated {
-            for output in outputs.files() {
-                self.remove_file(output).await?;
-            }
-        }
-        self.finish_txn(&fs, &directory, outputs.first(), &txn).await?;
-        if !truncated {
-            totals.add(inputs, outputs.files(), &counts);
-        }
+        self.finish_txn(&self.inner.rt.fs(), &directory, outputs.first(), &txn).await?;
+        totals.add(inputs, outputs.files(), &counts);
         Ok(())
     }
 
@@ -617,6 +613,11 @@ impl Store {
         self.inner.compacted_bytes.get()
     }
 
+    /// Compactions of this shard that finished since the start, also of tables that were dropped since.
+    pub fn finished_compactions(&self) -> u64 {
+        self.inner.finished_compactions.get()
+    }
+
     async fn write_compacted(
         &self,
         table: &Rc<TableState>,
@@ -665,7 +666,7 @@ impl Store {
         };
         let mode = match plan.reason {
             // What is only written anew keeps all that it has.
-            Reason::Upgrade => MergeMode::All,
+            Reason::Upgrade | Reason::Relocation => MergeMode::All,
             _ => purge,
         };
         let (shown, shape) = ((mode, owned), &version.shape);

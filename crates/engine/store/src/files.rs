@@ -44,7 +44,10 @@ pub(crate) struct TableFile {
     pub(crate) filter: Option<TokenFilter>,
     /// Slices (shard, of how many) that were released: their partitions are invisible.
     pub(crate) hidden: Rc<[(u16, u16)]>,
+    /// When it was opened.
     pub(crate) created_at: WallMicros,
+    /// When its Data was written, also in an earlier run.
+    pub(crate) written_at: WallMicros,
 }
 
 impl TableFile {
@@ -367,8 +370,15 @@ impl Store {
         gone: &mut Gone,
         removed: &mut Vec<String>,
     ) -> Result<Option<Vec<Rc<TableFile>>>, StoreError> {
-        // Few of the names are notes, and each file asks for its own among them.
         let mut names = fs.read_dir(directory).await?;
+        let written: FixedMap<Descriptor, WallMicros> = names
+            .iter()
+            .filter_map(|entry| match Descriptor::parse(&entry.name)? {
+                (descriptor, Component::Data) => Some((descriptor, entry.modified)),
+                _ => None,
+            })
+            .collect();
+        // Few of the names are notes, and each file asks for its own among them.
         names.retain(|entry| entry.name.contains(NOTE));
         let mut files = Vec::new();
         for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {
@@ -402,7 +412,8 @@ impl Store {
                 }
             };
             self.check_times(reader.meta())?;
-            if let Some(file) = self.file_of(reader, notes) {
+            if let Some(mut file) = self.file_of(reader, notes) {
+                file.written_at = written.get(&descriptor).copied().unwrap_or(file.written_at);
                 files.push(Rc::new(file));
             }
         }
@@ -468,6 +479,7 @@ impl Store {
             filter,
             hidden: notes.into(),
             created_at: self.inner.rt.wall(),
+            written_at: self.inner.rt.wall(),
             reader,
         })
     }
@@ -541,6 +553,7 @@ impl Store {
         output: Generation,
         txn: &Transaction,
     ) -> Result<(), StoreError> {
+        self.wait_for_links().await;
         let places = self.everywhere(fs, directory).await?;
         for (generation, spanning) in &txn.inputs {
             if !*spanning {
@@ -560,6 +573,7 @@ impl Store {
 
     /// Removes a file this shard uses no longer, or leaves the note that it does not.
     pub(crate) async fn remove_file(&self, file: &TableFile) -> Result<(), StoreError> {
+        self.wait_for_links().await;
         let fs = self.inner.rt.fs();
         let directory = file.reader.meta().directory();
         self.inner.cache.forget(file.id);

@@ -87,7 +87,7 @@ pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
 pub use sampling::{Sample, Sampled, Sampler};
 pub use scrub::Scrubbed;
-pub use snapshot::SnapshotInfo;
+pub use snapshot::{SnapshotInfo, SnapshotOptions};
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};

@@ -451,12 +451,13 @@ impl Store {
         };
         let outputs: Vec<_> = inside.files().iter().chain(outside.files()).cloned().collect();
         let replaced = table.replace_file(file, &outputs);
-        self.inner.cache.forget(file.id);
         if !replaced {
-            for output in &outputs {
-                self.remove_file(output).await?;
-            }
+            // The file is of who emptied the table, and the record, which the first ones name, must not take it away.
+            inside.discard().await;
+            outside.discard().await;
+            return Ok(());
         }
+        self.inner.cache.forget(file.id);
         self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await
     }
 

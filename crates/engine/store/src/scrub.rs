@@ -189,6 +189,8 @@ impl Store {
                 Err(_) if claim.progress.stopped.get() => {
                     return Err(StoreError::Invalid("Compaction interrupted".to_owned()));
                 }
+                // No write was refused, but this one, which needs more than most; the disk is looked at every second.
+                Err(StoreError::DiskFull { .. }) => {}
                 _ => self.note_write_result(&result),
             }
             done.push((path, result));
@@ -267,12 +269,12 @@ impl Store {
             }
         };
         let replaced = table.replace_file(file, &new);
-        self.inner.cache.forget(file.id);
         if !replaced {
-            for output in &new {
-                self.remove_file(output).await?;
-            }
+            // The file is of who emptied the table, and the record must not take it away.
+            self.discard_all(table, flights).await;
+            return Err(StoreError::UnknownTable(table.id));
         }
+        self.inner.cache.forget(file.id);
         self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await?;
         self.forget_damage(table, file).await?;
         Ok(Scrubbed { path, report, losses, in_repair: false })

@@ -1,4 +1,7 @@
 //! Snapshots: hard links of a table's files below `snapshots/<tag>/`, as Cassandra's.
+//!
+//! INV-snapshot-1: a file that leaves the view goes from its directory only while nobody is linking files: a
+//! compaction that ends meanwhile would take them away, and what it leaves is no part of this moment.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -32,6 +35,35 @@ pub struct SnapshotInfo {
     pub created_at: String,
     /// `expires_at` of its manifest, as written there; empty when it does not expire.
     pub expires_at: String,
+    /// `ephemeral` of its manifest: a Cassandra has made it for a repair.
+    pub is_ephemeral: bool,
+}
+
+/// How a snapshot is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotOptions {
+    /// After so many seconds [`Store::clear_expired`] removes it.
+    pub ttl_seconds: Option<u32>,
+    /// Memtables are not flushed first, so that what they hold is not in it.
+    pub skip_flush: bool,
+}
+
+/// Files of a view are being linked: none goes until this is dropped.
+struct Linking<'s>(&'s Store);
+
+impl<'s> Linking<'s> {
+    fn new(store: &'s Store) -> Linking<'s> {
+        store.inner.linking.set(store.inner.linking.get() + 1);
+        Linking(store)
+    }
+}
+
+impl Drop for Linking<'_> {
+    fn drop(&mut self) {
+        let inner = &self.0.inner;
+        inner.linking.set(inner.linking.get().saturating_sub(1));
+        inner.linked.notify_waiters();
+    }
 }
 
 pub(crate) fn check_tag(tag: &str) -> Result<(), StoreError> {
@@ -48,28 +80,30 @@ impl Store {
     /// # Errors
     /// `Invalid`: a name that is no file name, or one that exists already. `DiskFull`, `Io`.
     pub async fn snapshot(&self, tag: &str, tables: Option<&[TableId]>) -> Result<(), StoreError> {
-        self.snapshot_for(tag, tables, None).await
+        self.snapshot_with(tag, tables, SnapshotOptions::default()).await
     }
 
-    /// The same; after so many seconds [`Store::clear_expired`] removes it.
+    /// The same in other ways.
     ///
     /// # Errors
     /// As [`Store::snapshot`].
-    pub async fn snapshot_for(
+    pub async fn snapshot_with(
         &self,
         tag: &str,
         tables: Option<&[TableId]>,
-        ttl_seconds: Option<u32>,
+        options: SnapshotOptions,
     ) -> Result<(), StoreError> {
         check_tag(tag)?;
-        self.flush(tables).await?;
+        if !options.skip_flush {
+            self.flush(tables).await?;
+        }
         let states: Vec<Rc<TableState>> = match tables {
             Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
             None => self.all_tables(),
         };
         for table in states {
             let files = table.view().files.clone();
-            self.link_snapshot(&table, (tag, ttl_seconds), &files, &[]).await?;
+            self.link_snapshot(&table, (tag, options.ttl_seconds), &files, &[]).await?;
         }
         Ok(())
     }
@@ -85,6 +119,18 @@ impl Store {
         self.link_snapshot(table, (tag, None), files, memtables).await
     }
 
+    /// Waits until no file is being linked: before files that are in no view any more go.
+    pub(crate) async fn wait_for_links(&self) {
+        loop {
+            let linked = self.inner.linked.notified();
+            if self.inner.linking.get() == 0 {
+                return;
+            }
+            linked.await;
+        }
+    }
+
+    /// Pre: `files` are those of the view in this turn, or the caller alone removes them.
     async fn link_snapshot(
         &self,
         table: &Rc<TableState>,
@@ -92,6 +138,7 @@ impl Store {
         files: &[Rc<TableFile>],
         memtables: &[Rc<Memtable>],
     ) -> Result<(), StoreError> {
+        let linking = Linking::new(self);
         let fs = self.inner.rt.fs();
         let version = table.version();
         let own = self.directory_of(&version.table);
@@ -112,6 +159,7 @@ impl Store {
                 link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
             }
         }
+        drop(linking);
         for memtable in memtables {
             let generation = self.next_generation(table);
             self.write_memtable(table, memtable, (&target, generation), (None, false)).await?;
@@ -213,6 +261,7 @@ impl Store {
                     disk_bytes,
                     created_at: text_of(&manifest, "created_at").unwrap_or_default(),
                     expires_at: text_of(&manifest, "expires_at").unwrap_or_default(),
+                    is_ephemeral: is_ephemeral(&manifest),
                 });
             }
         }
@@ -229,6 +278,19 @@ impl Store {
         tag: Option<&str>,
         tables: Option<&[TableId]>,
     ) -> Result<(), StoreError> {
+        self.clear_snapshot_made_before(tag, tables, None).await
+    }
+
+    /// The same of those that were made before a time, by their manifests, else by their directories.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn clear_snapshot_made_before(
+        &self,
+        tag: Option<&str>,
+        tables: Option<&[TableId]>,
+        before: Option<WallMicros>,
+    ) -> Result<(), StoreError> {
         if let Some(tag) = tag {
             check_tag(tag)?;
         }
@@ -239,9 +301,22 @@ impl Store {
             }
             let snapshots = format!("{}/snapshots", directory.path);
             for entry in entries(&fs, &snapshots).await? {
-                if tag.is_none_or(|t| t == entry.name) {
-                    fs.remove_dir_all(&format!("{snapshots}/{}", entry.name)).await?;
+                if tag.is_some_and(|t| t != entry.name) {
+                    continue;
                 }
+                let path = format!("{snapshots}/{}", entry.name);
+                if let Some(before) = before {
+                    let manifest = format!("{path}/manifest.json");
+                    let manifest = fs.read(&manifest, MANIFEST_BYTES_MAX).await.unwrap_or_default();
+                    let made = text_of(&manifest, "created_at");
+                    let made = made.and_then(|at| types::temporal::parse_timestamp(&at, None).ok());
+                    let made = made
+                        .map_or(entry.modified, |millis| WallMicros(millis.saturating_mul(1000)));
+                    if made >= before {
+                        continue;
+                    }
+                }
+                fs.remove_dir_all(&path).await?;
             }
         }
         Ok(())
@@ -375,6 +450,13 @@ fn text_of(manifest: &[u8], field: &str) -> Option<String> {
     rest.split_once('"').map(|(value, _)| value.to_owned())
 }
 
+fn is_ephemeral(manifest: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(manifest) else { return false };
+    let Some((_, rest)) = text.split_once("\"ephemeral\"") else { return false };
+    let rest = rest.trim_start().strip_prefix(':').map(str::trim_start);
+    rest.is_some_and(|rest| rest.starts_with("true"))
+}
+
 /// Whether a time as [`iso_8601`] writes it is over, by whole seconds: Java writes as many digits behind
 /// them as it needs. What is no such time is never over.
 fn is_over(at: &str, now: &str) -> bool {
@@ -421,6 +503,8 @@ mod tests {
         assert_eq!(text_of(ours, "expires_at"), None);
         let theirs = b"{\n  \"expires_at\" : \"2024-02-29T12:34:56.7Z\"\n}";
         assert_eq!(text_of(theirs, "expires_at").as_deref(), Some("2024-02-29T12:34:56.7Z"));
+        assert!(!is_ephemeral(ours) && !is_ephemeral(theirs));
+        assert!(is_ephemeral(b"{ \"ephemeral\" : true }"));
     }
 
     #[test]

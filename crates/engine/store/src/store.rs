@@ -95,6 +95,12 @@ pub(crate) struct Inner {
     pub(crate) suspected: Notify,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     pub(crate) compacted_bytes: Cell<(u64, u64)>,
+    /// How many are linking files into snapshots, see [`crate::snapshot`].
+    pub(crate) linking: Cell<u32>,
+    /// One of them has done it.
+    pub(crate) linked: Notify,
+    /// Finished compactions, also of tables that were dropped since.
+    pub(crate) finished_compactions: Cell<u64>,
 }
 
 /// What went wrong with the disk, in words.
@@ -189,6 +195,9 @@ impl Store {
             suspects: RefCell::default(),
             suspected: Notify::new(),
             compacted_bytes: Cell::default(),
+            linking: Cell::default(),
+            linked: Notify::new(),
+            finished_compactions: Cell::default(),
             rt,
             options,
         };
@@ -554,7 +563,31 @@ impl Store {
             let span = stats.max_timestamp.0.saturating_sub(stats.min_timestamp.0);
             u64::try_from(span).unwrap_or(0)
         });
+        let metas = || view.files.iter().map(|f| f.reader.meta());
+        let compressed = metas().filter(|meta| meta.compression().is_some());
+        let compressed_bytes = compressed.fold((0, 0), |(disk, length): (u64, u64), meta| {
+            (disk + meta.data_file_length(), length + meta.data_length())
+        });
+        let gc_before = table.gc_before(self.inner.rt.wall().seconds());
+        let droppable: f64 =
+            metas().map(|meta| meta.statistics().stats.tombstones.sum(gc_before.0)).sum();
+        let cells = metas().map(|meta| u64::try_from(meta.statistics().stats.total_columns_set));
         TableStats {
+            filter_bytes: of_files(|f| f.reader.meta().filter_bytes() as u64),
+            filter_file_bytes: of_files(|f| f.reader.meta().filter_file_length() as u64),
+            summary_bytes: of_files(|f| f.reader.meta().summary_bytes() as u64),
+            offsets_bytes: of_files(|f| f.reader.meta().offsets_bytes() as u64),
+            compressed_bytes,
+            old_sstables: metas()
+                .filter(|meta| meta.version() != self.inner.options.sstable_version)
+                .count() as u64,
+            misplaced_sstables: view.files.iter().filter(|f| !self.is_placed(&table, f)).count()
+                as u64,
+            pending_flushes: view.flushing.len() as u64,
+            filter_misses: table.filter_misses(),
+            sstables_read: counters.sstables_read.get(),
+            // Not negative, and no more than there are cells.
+            droppable_cells: (droppable as u64, cells.map(|n| n.unwrap_or(0)).sum()),
             sstable_bytes_max: view
                 .files
                 .iter()

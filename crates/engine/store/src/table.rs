@@ -102,8 +102,31 @@ pub struct TableStats {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of Bloom filters, summaries and chunk offsets.
+    /// Memory of what is kept of SSTables beside their blocks.
     pub metadata_bytes: u64,
+    /// That of Bloom filters.
+    pub filter_bytes: u64,
+    /// Bytes of Filter components.
+    pub filter_file_bytes: u64,
+    /// Memory of samples of indexes.
+    pub summary_bytes: u64,
+    /// Memory of offsets of compressed chunks.
+    pub offsets_bytes: u64,
+    /// Bytes of the Data of compressed SSTables on disk, and uncompressed.
+    pub compressed_bytes: (u64, u64),
+    /// SSTables of other versions than the one that is written.
+    pub old_sstables: u64,
+    /// SSTables that lie in another data directory than they should.
+    pub misplaced_sstables: u64,
+    /// Memtables that are being written to disk, or wait for that.
+    pub pending_flushes: u64,
+    /// Partitions that were looked for in SSTables, as Bloom filters let them pass, and were not there; since
+    /// start.
+    pub filter_misses: u64,
+    /// SSTables that reads of partitions looked into since start.
+    pub sstables_read: u64,
+    /// Cells of SSTables that are tombstones old enough to go, as estimated by Statistics, and all cells.
+    pub droppable_cells: (u64, u64),
     /// Tombstones that reads met.
     pub tombstones_scanned: u64,
     /// How long reads of this shard's data took.
@@ -141,6 +164,8 @@ pub(crate) struct TableCounters {
     /// Reads of partitions, and SSTables that they looked into.
     pub(crate) partition_reads: Cell<u64>,
     pub(crate) sstables_read: Cell<u64>,
+    /// What Bloom filters let pass in vain, of files that are in the view no more.
+    misses_before: Cell<u64>,
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
@@ -402,11 +427,26 @@ impl TableState {
         }))
     }
 
+    /// Keeps in mind what Bloom filters of files let pass in vain that go out of the view.
+    fn keep_misses(&self, files: &[Rc<TableFile>]) {
+        let of = |files: &[Rc<TableFile>]| files.iter().map(|f| f.reader.meta().misses()).sum();
+        let (before, after): (u64, u64) = (of(&self.view.borrow().files), of(files));
+        bump(&self.counters.misses_before, before.saturating_sub(after));
+    }
+
+    /// How often Bloom filters let a partition pass that was not there, since the start.
+    pub(crate) fn filter_misses(&self) -> u64 {
+        let view = self.view.borrow();
+        let now: u64 = view.files.iter().map(|f| f.reader.meta().misses()).sum();
+        self.counters.misses_before.get().saturating_add(now)
+    }
+
     /// Gives the table another view, whose files may have other rows than those of the one before.
     pub(crate) fn set_view(&self, view: TableView) {
         let contents = self.contents.get() + 1;
         self.contents.set(contents);
         self.large.follow(&self.version.borrow().table, &view.files);
+        self.keep_misses(&view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 
@@ -417,6 +457,7 @@ impl TableState {
     pub(crate) fn set_equal_view(&self, view: TableView) {
         let contents = self.contents.get();
         self.large.follow(&self.version.borrow().table, &view.files);
+        self.keep_misses(&view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 

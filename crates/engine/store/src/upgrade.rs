@@ -6,12 +6,13 @@
 
 use compact_plan::{Cut, Plan, Reason};
 use sstable::WriteCompression;
-use stdx::TableId;
+use stdx::{TableId, WallMicros};
 
 use crate::compaction::{Job, options_of};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::store::Store;
+use crate::table::TableState;
 
 /// Which files an upgrade writes anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +35,25 @@ impl Store {
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
     /// they are.
     pub async fn upgrade(&self, id: TableId, scope: UpgradeScope) -> Result<u64, StoreError> {
+        self.upgrade_written_by(id, scope, WallMicros(i64::MAX)).await
+    }
+
+    /// The same of files that were written by then.
+    ///
+    /// # Errors
+    /// As [`Store::upgrade`].
+    pub async fn upgrade_written_by(
+        &self,
+        id: TableId,
+        scope: UpgradeScope,
+        latest: WallMicros,
+    ) -> Result<u64, StoreError> {
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
-        let own = self.directory_of(&version.table);
         let compression = WriteCompression::of_options(&version.table.options.compression);
         let compression = compression.map_err(StoreError::Invalid)?;
-        let is_alone = self.inner.options.data_directories.len() == 1;
         let mut written = 0;
         for file in table.view().files.clone() {
             if self.inner.stopping.get() {
@@ -52,10 +64,9 @@ impl Store {
             // What takes part in a repair is of another version where this one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
-            let is_placed = file.reader.meta().directory() == own && (is_alone || !file.spanning);
             let is_left = match scope {
                 UpgradeScope::OtherVersions => of_now || stays,
-                UpgradeScope::Misplaced => is_placed,
+                UpgradeScope::Misplaced => self.is_placed(&table, &file),
                 UpgradeScope::OtherCompression => {
                     match (&compression, file.reader.meta().compression()) {
                         (None, None) => true,
@@ -65,10 +76,14 @@ impl Store {
                 }
                 UpgradeScope::All => false,
             };
-            if is_left || table.is_damaged(file.generation) {
+            if is_left || file.written_at > latest || table.is_damaged(file.generation) {
                 continue;
             }
-            let plan = plan(&file);
+            let reason = match scope {
+                UpgradeScope::Misplaced => Reason::Relocation,
+                _ => Reason::Upgrade,
+            };
+            let plan = plan(&file, reason);
             self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
             written += 1;
         }
@@ -76,7 +91,17 @@ impl Store {
     }
 }
 
-fn plan(file: &TableFile) -> Plan {
+impl Store {
+    /// Whether a file lies in the data directory that this shard writes the table's files to, and, of several
+    /// of them, is this shard's alone.
+    pub(crate) fn is_placed(&self, table: &TableState, file: &TableFile) -> bool {
+        let is_alone = self.inner.options.data_directories.len() == 1;
+        let own = self.directory_of(&table.version().table);
+        file.reader.meta().directory() == own && (is_alone || !file.spanning)
+    }
+}
+
+fn plan(file: &TableFile, reason: Reason) -> Plan {
     let level = file.reader.meta().statistics().stats.level;
     Plan {
         inputs: vec![file.generation],
@@ -84,6 +109,6 @@ fn plan(file: &TableFile) -> Plan {
         level: u32::try_from(level).unwrap_or(0),
         cut: Cut::Never,
         apart: false,
-        reason: Reason::Upgrade,
+        reason,
     }
 }

@@ -160,8 +160,41 @@ pub struct TableReport {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of Bloom filters, summaries and chunk offsets.
+    /// Memory of what is kept of SSTables beside their blocks.
     pub metadata_bytes: u64,
+    /// That of Bloom filters.
+    #[serde(default)]
+    pub filter_bytes: u64,
+    /// Bytes of Filter components.
+    #[serde(default)]
+    pub filter_file_bytes: u64,
+    /// Memory of samples of indexes.
+    #[serde(default)]
+    pub summary_bytes: u64,
+    /// Memory of offsets of compressed chunks.
+    #[serde(default)]
+    pub offsets_bytes: u64,
+    /// Bytes of the Data of compressed SSTables on disk, and uncompressed.
+    #[serde(default)]
+    pub compressed_bytes: (u64, u64),
+    /// SSTables of other versions than the one that is written.
+    #[serde(default)]
+    pub old_sstables: u64,
+    /// SSTables that lie in another data directory than they should.
+    #[serde(default)]
+    pub misplaced_sstables: u64,
+    /// Memtables that are being written to disk, or wait for that.
+    #[serde(default)]
+    pub pending_flushes: u64,
+    /// Partitions that Bloom filters let pass in vain since start.
+    #[serde(default)]
+    pub filter_misses: u64,
+    /// SSTables that reads of partitions looked into since start.
+    #[serde(default)]
+    pub sstables_read: u64,
+    /// Cells of SSTables that are tombstones old enough to go, by an estimate, and all cells.
+    #[serde(default)]
+    pub droppable_cells: (u64, u64),
     /// Tombstones that reads met since start.
     pub tombstones_scanned: u64,
     /// Bytes that only snapshots hold.
@@ -213,7 +246,27 @@ pub struct TableReport {
     pub cell_counts: HistogramReport,
 }
 
+/// 0 to 1; 0 of nothing.
+fn share(part: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { (part as f64 / of as f64).min(1.0) }
+}
+
 impl TableReport {
+    /// Memory of Bloom filters, samples of indexes and offsets of chunks: what Cassandra has off its heap.
+    pub(crate) fn off_heap_bytes(&self) -> u64 {
+        self.filter_bytes.saturating_add(self.summary_bytes).saturating_add(self.offsets_bytes)
+    }
+
+    /// Share of the SSTables that reads looked into which did not have the partition.
+    pub(crate) fn filter_false_ratio(&self) -> f64 {
+        share(self.filter_misses, self.sstables_read)
+    }
+
+    /// Share of cells that are tombstones old enough to go.
+    pub(crate) fn droppable_ratio(&self) -> f64 {
+        share(self.droppable_cells.0, self.droppable_cells.1)
+    }
+
     /// Bytes that were never repaired.
     pub(crate) fn unrepaired_bytes(&self) -> u64 {
         self.uncompressed_bytes.saturating_sub(self.repaired_bytes + self.pending_repair_bytes)
@@ -235,6 +288,19 @@ impl TableReport {
         self.reads += other.reads;
         self.writes += other.writes;
         self.metadata_bytes += other.metadata_bytes;
+        self.filter_bytes += other.filter_bytes;
+        self.filter_file_bytes += other.filter_file_bytes;
+        self.summary_bytes += other.summary_bytes;
+        self.offsets_bytes += other.offsets_bytes;
+        self.compressed_bytes.0 += other.compressed_bytes.0;
+        self.compressed_bytes.1 += other.compressed_bytes.1;
+        self.old_sstables += other.old_sstables;
+        self.misplaced_sstables += other.misplaced_sstables;
+        self.pending_flushes += other.pending_flushes;
+        self.filter_misses += other.filter_misses;
+        self.sstables_read += other.sstables_read;
+        self.droppable_cells.0 += other.droppable_cells.0;
+        self.droppable_cells.1 += other.droppable_cells.1;
         self.tombstones_scanned += other.tombstones_scanned;
         self.snapshot_bytes += other.snapshot_bytes;
         self.read_latency.merge(&other.read_latency);
@@ -297,7 +363,7 @@ pub struct CompactionReport {
     pub concurrent: u32,
     /// Compactions that wait, by keyspace and table; only those that are not 0.
     pub pending: Vec<PendingReport>,
-    /// Finished since start.
+    /// Finished since start, also of tables that were dropped since.
     pub completed: u64,
     /// Not begun or not gone on with for want of disk space, since start.
     pub aborted: u64,
@@ -463,6 +529,9 @@ pub struct SnapshotReport {
     /// When it is removed by itself; empty: never.
     #[serde(default)]
     pub expires_at: String,
+    /// A Cassandra has made it for a repair.
+    #[serde(default)]
+    pub is_ephemeral: bool,
 }
 
 /// Body of `POST /api/v1/flush` and `/api/v1/compact`.
@@ -509,6 +578,9 @@ pub struct UpgradeRequest {
     /// Files of the version that is written now too.
     #[serde(default)]
     pub all: bool,
+    /// Only files that were written by then, milliseconds since 1970.
+    #[serde(default)]
+    pub written_by: Option<i64>,
 }
 
 /// Body of `POST /api/v1/snapshots`.
@@ -532,7 +604,7 @@ pub struct SnapshotRequest {
 }
 
 /// Body of `DELETE /api/v1/snapshots`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClearRequest {
     /// Name of the snapshot; `None` is every snapshot.
@@ -541,6 +613,12 @@ pub struct ClearRequest {
     /// Keyspaces; empty is all.
     #[serde(default)]
     pub keyspaces: Vec<String>,
+    /// Only those that are older, by the node's clock.
+    #[serde(default)]
+    pub older_than_seconds: Option<u64>,
+    /// Only those that were made before, milliseconds since 1970.
+    #[serde(default)]
+    pub older_than_millis: Option<i64>,
 }
 
 /// Body of `POST /api/v1/drain`: an empty object.

@@ -634,9 +634,9 @@ async fn upgrade(
     State(api): State<Api>,
     Json(body): Json<UpgradeRequest>,
 ) -> Answer<Json<DrainRequest>> {
-    let UpgradeRequest { keyspaces, tables, all } = body;
+    let UpgradeRequest { keyspaces, tables, all, written_by } = body;
     let selection = Selection { keyspaces, tables };
-    api.command(AdminRequest::Upgrade { selection, all }).await
+    api.command(AdminRequest::Upgrade { selection, all, written_by }).await
 }
 
 async fn drain(State(api): State<Api>, Json(_): Json<DrainRequest>) -> Answer<Json<DrainRequest>> {
@@ -673,10 +673,14 @@ async fn clear_snapshots(
     State(api): State<Api>,
     Json(body): Json<ClearRequest>,
 ) -> Answer<Json<DrainRequest>> {
-    let ClearRequest { tag, keyspaces } = body;
+    if body.older_than_seconds.is_some() && body.older_than_millis.is_some() {
+        let text = "Specify only one of --older-than or --older-than-timestamp".to_owned();
+        return Err(ActionError::Argument(text).into());
+    }
+    // None is taken meanwhile, or half of it would be left.
+    let _turn = api.snapshot_turn.lock().await;
     // Snapshots belong to the node, not to a shard.
-    let request = AdminRequest::ClearSnapshots { tag, keyspaces };
-    match api.caller.call(ShardId(0), request).await? {
+    match api.caller.call(ShardId(0), AdminRequest::ClearSnapshots(body)).await? {
         AdminReply::Failed(error) => Err(error.into()),
         _ => Ok(Json(DrainRequest {})),
     }

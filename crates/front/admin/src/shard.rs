@@ -18,7 +18,7 @@ use crate::commands::{self, ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequ
 use crate::histogram::HistogramReport;
 use crate::members::{self, SchemaVersions};
 use crate::model::{
-    AutoRepairReport, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
+    AutoRepairReport, ClearRequest, ClientReport, ClusterCommand, ClusterReport, CompactionReport,
     CoordinatorReport, EndpointsReport, EstimateReport, GuardrailReport, GuardrailRequest,
     HistoryReport, KeyspaceReport, LevelsReport, NodeReport, ParticipationReport, PendingReport,
     PlannedReport, RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery, SampleReport,
@@ -62,6 +62,8 @@ pub enum AdminRequest {
         selection: Selection,
         /// Those of that version too.
         all: bool,
+        /// Only those that were written by then, milliseconds since 1970.
+        written_by: Option<i64>,
     },
     /// About the files of tables and how they are compacted: see [`UpkeepRequest`].
     Upkeep(UpkeepRequest),
@@ -131,12 +133,7 @@ pub enum AdminRequest {
     /// What snapshots there are; any shard can answer.
     ListSnapshots,
     /// Forget snapshots; to one shard.
-    ClearSnapshots {
-        /// The name; `None` is every one.
-        tag: Option<String>,
-        /// Keyspaces; empty is all.
-        keyspaces: Vec<String>,
-    },
+    ClearSnapshots(ClearRequest),
 }
 
 /// About samples of a shard's tables.
@@ -229,8 +226,8 @@ pub trait ShardActions {
     /// Merges all SSTables of each of these tables.
     fn compact(&self, tables: Vec<TableId>) -> Work<()>;
     /// Writes SSTables of these tables anew that are of other versions than the one written now, or
-    /// all of them.
-    fn upgrade(&self, tables: Vec<TableId>, all: bool) -> Work<()>;
+    /// all of them; of those that were written by then, milliseconds since 1970, if that is given.
+    fn upgrade(&self, tables: Vec<TableId>, all: bool, written_by: Option<i64>) -> Work<()>;
     /// What requests of clients took that this shard was asked for, by table.
     fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
         Vec::new()
@@ -261,10 +258,9 @@ pub trait ShardActions {
     }
     /// Snapshots of the node's tables; asked of shard 0.
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
-    /// Removes snapshots: of this name (`None`: all) in these keyspaces (empty: all); told to
-    /// shard 0.
-    fn clear_snapshots(&self, tag: Option<String>, keyspaces: Vec<String>) -> Work<()>;
-    /// Running compactions of this shard; pending and finished ones come from the tables' numbers.
+    /// Removes snapshots; told to shard 0.
+    fn clear_snapshots(&self, which: ClearRequest) -> Work<()>;
+    /// Running and finished compactions of this shard; pending ones come from the tables' numbers.
     fn compactions(&self) -> CompactionReport;
     /// Whether CQL clients are served.
     fn native_transport_active(&self) -> bool;
@@ -547,6 +543,17 @@ impl Served {
                     reads: stats.reads,
                     writes: stats.writes,
                     metadata_bytes: stats.metadata_bytes,
+                    filter_bytes: stats.filter_bytes,
+                    filter_file_bytes: stats.filter_file_bytes,
+                    summary_bytes: stats.summary_bytes,
+                    offsets_bytes: stats.offsets_bytes,
+                    compressed_bytes: stats.compressed_bytes,
+                    old_sstables: stats.old_sstables,
+                    misplaced_sstables: stats.misplaced_sstables,
+                    pending_flushes: stats.pending_flushes,
+                    filter_misses: stats.filter_misses,
+                    sstables_read: stats.sstables_read,
+                    droppable_cells: stats.droppable_cells,
                     tombstones_scanned: stats.tombstones_scanned,
                     snapshot_bytes: 0,
                     read_latency: stats.read_latency.into(),
@@ -664,7 +671,6 @@ impl Served {
     fn compactions(&self) -> CompactionReport {
         let mut report = self.actions.compactions();
         for table in self.tables() {
-            report.completed += table.compactions;
             if table.pending_compactions > 0 {
                 report.pending.push(PendingReport {
                     keyspace: table.keyspace,
@@ -701,8 +707,9 @@ impl Served {
             AdminRequest::Compact(selection) => {
                 self.actions.compact(selected(&schema, &selection)?).await?;
             }
-            AdminRequest::Upgrade { selection, all } => {
-                self.actions.upgrade(selected(&schema, &selection)?, all).await?;
+            AdminRequest::Upgrade { selection, all, written_by } => {
+                let tables = selected(&schema, &selection)?;
+                self.actions.upgrade(tables, all, written_by).await?;
             }
             AdminRequest::Upkeep(request) => {
                 let action = commands::upkeep::resolve(request, &schema)?;
@@ -715,11 +722,11 @@ impl Served {
                 let tables = selected(&schema, &selection)?;
                 self.actions.take_snapshot((tag, ttl_seconds), tables, skip_flush).await?;
             }
-            AdminRequest::ClearSnapshots { tag, keyspaces } => {
-                if let Some(tag) = &tag {
+            AdminRequest::ClearSnapshots(which) => {
+                if let Some(tag) = &which.tag {
                     check_tag(tag)?;
                 }
-                self.actions.clear_snapshots(tag, keyspaces).await?;
+                self.actions.clear_snapshots(which).await?;
             }
             AdminRequest::AbandonSnapshot { tag, selection } => {
                 check_tag(&tag)?;

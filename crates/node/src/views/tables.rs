@@ -115,7 +115,7 @@ fn counts<'r, 't>(
         .double("p99th", number(of.percentile(0.99)))
 }
 
-/// None of our snapshots is ephemeral.
+/// A snapshot of one table.
 pub(super) fn snapshot(
     table: &Table,
     snapshot: &SnapshotReport,
@@ -124,7 +124,7 @@ pub(super) fn snapshot(
     row.text("name", &snapshot.tag)
         .text("keyspace_name", &snapshot.keyspace)
         .text("table_name", &snapshot.table)
-        .boolean("ephemeral", false)
+        .boolean("ephemeral", snapshot.is_ephemeral)
         .bigint("size_on_disk", whole(snapshot.disk_bytes))
         .bigint("true_size", whole(snapshot.true_bytes));
     if let Ok(millis) = types::temporal::parse_timestamp(&snapshot.created_at, None) {

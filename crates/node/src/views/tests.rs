@@ -129,6 +129,7 @@ fn what_nobody_counts_is_null() {
         disk_bytes: 2,
         created_at: "2026-11-21T05:14:49.204Z".to_owned(),
         expires_at: String::new(),
+        is_ephemeral: false,
     };
     assert_eq!(
         shown(&snapshots, &tables::snapshot(&snapshots, &snapshot).unwrap()),

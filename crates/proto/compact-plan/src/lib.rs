@@ -228,6 +228,8 @@ pub enum Reason {
     Cleanup,
     /// A file that is written anew as it is, in the version that is written now.
     Upgrade,
+    /// A file that is written anew as it is, in the data directory where it should lie.
+    Relocation,
     /// A file of which a part takes part in an incremental repair.
     Anticompaction,
     /// A file that loses what others of its table hide.
@@ -272,6 +274,7 @@ impl core::fmt::Display for Reason {
             Reason::UserDefined => f.write_str("user-defined compaction"),
             Reason::Cleanup => f.write_str("cleanup"),
             Reason::Upgrade => f.write_str("upgrade"),
+            Reason::Relocation => f.write_str("relocation"),
             Reason::Anticompaction => f.write_str("anticompaction"),
             Reason::Garbage(_) => f.write_str("garbage collection"),
         }

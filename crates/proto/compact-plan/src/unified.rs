@@ -4,17 +4,20 @@
 //! densities lie within a factor, its fan-out. When as many files of a level as its threshold overlap at
 //! some token, they and what is chained to them by overlaps are merged. The scaling parameter W of a
 //! level makes it leveled (W < 0: fan-out 2 - W, threshold 2), tiered (W > 0: both 2 + W) or both (0).
-//! Outputs end at the boundaries of shards, of which there are more the denser the output is.
+//! Outputs end at the boundaries of shards, of which there are more the denser the output is. A file of which
+//! everything has expired goes whole, whatever overlaps it.
 //!
 //! Source: Cassandra 5.0 UnifiedCompactionStrategy.md, UnifiedCompactionStrategy, unified/Controller,
 //! Overlaps. Differences: the ring is cut evenly, whatever part of it the node owns; among equal buckets
 //! the first on the ring is taken, not a random one; a file that spans almost nothing counts as if it
-//! spanned everything.
+//! spanned everything; expired files are looked for in every round, whatever
+//! `expired_sstable_check_frequency_seconds` says.
 
 use stdx::Token;
 
 use crate::options::TombstoneOptions;
 use crate::size_tiered::plan;
+use crate::time_window::expired_alone;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
 /// Levels that are told apart.
@@ -247,6 +250,9 @@ pub(crate) fn next_background(
     files: &[SstableInfo],
     state: &TableState<'_>,
 ) -> Option<Plan> {
+    if let Some(expired) = expired_alone(tombstones, files, state) {
+        return Some(expired);
+    }
     let levels = levels(files, options, state.flush_bytes);
     let mut best: Option<(u32, Bucket<'_>)> = None;
     for (level, n) in levels.iter().zip(0_u32..) {

@@ -3,7 +3,7 @@
 use crate::error::{io_error, sync_error};
 use crate::shard::Env;
 use std::os::fd::OwnedFd;
-use stdx::{IoError, IoErrorKind};
+use stdx::{IoError, IoErrorKind, WallMicros};
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,6 +14,8 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// Length in bytes; 0 for a directory.
     pub len: u64,
+    /// When its content was changed last, by the clock of the file system; 0 where that does not say.
+    pub modified: WallMicros,
 }
 
 /// What is known of a path.
@@ -70,12 +72,19 @@ pub async fn read_dir(env: &Env, path: &str) -> Result<Vec<DirEntry>, IoError> {
             // An entry that went away meanwhile is not an error of the listing.
             let Ok(meta) = std::fs::metadata(entry.path()) else { continue };
             let is_dir = meta.is_dir();
-            entries.push(DirEntry { name, is_dir, len: if is_dir { 0 } else { meta.len() } });
+            let len = if is_dir { 0 } else { meta.len() };
+            entries.push(DirEntry { name, is_dir, len, modified: modified(&meta) });
         }
         entries.sort();
         Ok(entries)
     })
     .await
+}
+
+fn modified(meta: &std::fs::Metadata) -> WallMicros {
+    let since = meta.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let micros = since.and_then(|since| i64::try_from(since.as_micros()).ok());
+    WallMicros(micros.unwrap_or(0))
 }
 
 /// Renames, replacing a file at `to`.

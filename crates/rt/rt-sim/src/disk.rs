@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
-use stdx::IoErrorKind;
+use stdx::{IoErrorKind, WallMicros};
 
 /// What a disk writes as a whole.
 pub const SECTOR_BYTES: u64 = 512;
@@ -41,6 +41,8 @@ pub(crate) struct Inode {
     last: u64,
     /// The last count of the disk's bytes that it was in.
     counted: u64,
+    /// When it was written last.
+    pub(crate) modified: WallMicros,
 }
 
 struct Pending {

@@ -14,7 +14,7 @@ use std::future::pending;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::{IoError, IoErrorKind};
+use stdx::{IoError, IoErrorKind, WallMicros};
 
 /// Larger buffered writes wait for the disk, as natively.
 const INLINE_WRITE_BYTES_MAX: usize = 256 * 1024;
@@ -180,8 +180,11 @@ impl Env {
         .await
     }
 
-    /// (name, is a directory, length), ordered by name.
-    pub async fn read_dir(&self, path: &str) -> Result<Vec<(String, bool, u64)>, IoError> {
+    /// (name, is a directory, length, when it was written last; 0 for a directory), ordered by name.
+    pub async fn read_dir(
+        &self,
+        path: &str,
+    ) -> Result<Vec<(String, bool, u64, WallMicros)>, IoError> {
         self.change("readdir", path, |disk, full| {
             if !disk.is_dir(full) {
                 return Err(MISSING);
@@ -190,8 +193,11 @@ impl Env {
             for (child, node) in disk.children(full) {
                 let name = child.rsplit('/').next().unwrap_or_default().to_string();
                 entries.push(match node {
-                    Node::Dir => (name, true, 0),
-                    Node::File(inode) => (name, false, inode.borrow().cache.len() as u64),
+                    Node::Dir => (name, true, 0, WallMicros(0)),
+                    Node::File(inode) => {
+                        let inode = inode.borrow();
+                        (name, false, inode.cache.len() as u64, inode.modified)
+                    }
                 });
             }
             entries.sort();
@@ -427,7 +433,10 @@ impl File {
             disk.is_some_and(|d| d.slow_micros.is_some())
         };
         if !bytes.is_empty() {
-            file.inode.borrow_mut().write(offset, bytes);
+            let now = file.env.wall();
+            let mut inode = file.inode.borrow_mut();
+            inode.write(offset, bytes);
+            inode.modified = now;
         }
         if is_slow || file.options.direct || bytes.len() > INLINE_WRITE_BYTES_MAX {
             file.env.delay(duration).await;

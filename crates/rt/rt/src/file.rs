@@ -100,7 +100,8 @@ impl Fs {
             Env::Native(env) => rt_native::fs::read_dir(env, path).await,
             Env::Sim(env) => {
                 let entries = env.read_dir(path).await?;
-                let entry = |(name, is_dir, len)| DirEntry { name, is_dir, len };
+                let entry =
+                    |(name, is_dir, len, modified)| DirEntry { name, is_dir, len, modified };
                 Ok(entries.into_iter().map(entry).collect())
             }
         }

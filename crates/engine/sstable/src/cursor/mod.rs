@@ -437,7 +437,10 @@ impl SstableCursor {
         };
         self.state = match &self.target {
             Target::Partition => match summary.find(self.token, &self.key) {
-                None => State::Done,
+                None => {
+                    self.meta.note_miss();
+                    State::Done
+                }
                 Some((from, to)) => {
                     let end = to.unwrap_or(self.meta.index_length());
                     let start = self.meta.search_start(from, self.token);

@@ -38,6 +38,7 @@ impl SstableCursor {
             let length = entry.end();
             self.index.skip(length);
         }
+        self.meta.note_miss();
         self.state = State::Done;
         Ok(Step::Again)
     }

@@ -86,7 +86,12 @@ impl SstableCursor {
         });
         self.row_trie = None;
         self.state = match found {
-            None => State::Done,
+            None => {
+                if !is_range {
+                    self.meta.note_miss();
+                }
+                State::Done
+            }
             Some((_, sst_format::partitions::Target::Data(position))) => {
                 self.data.seek(position);
                 State::PartitionHeader
@@ -107,6 +112,7 @@ impl SstableCursor {
         };
         let is_range = matches!(self.target, Target::Range(_));
         if !is_range && entry.key != self.key {
+            self.meta.note_miss();
             self.state = State::Done;
             return Ok(Step::Again);
         }

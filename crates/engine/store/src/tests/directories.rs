@@ -86,7 +86,9 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
     start_on(&world, (3, ["disk3", "disk1", "disk2"]), expect("two"));
     // What lies elsewhere is moved when somebody asks for it.
     start_on(&world, (2, DISKS), |store| async move {
+        assert!(store.table_stats(TABLE).misplaced_sstables > 0);
         let moved = store.upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).misplaced_sstables, 0);
         assert!(moved > 0, "{moved} files");
         let own = store.directory_of(&store.table(TABLE).unwrap().version().table);
         let view = store.table(TABLE).unwrap().view();

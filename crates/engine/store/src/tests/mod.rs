@@ -28,6 +28,7 @@ mod plain_rows;
 mod pruning;
 mod purging;
 mod quarantine;
+mod racing;
 mod repairing;
 mod replay_room;
 mod replaying;

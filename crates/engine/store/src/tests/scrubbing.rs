@@ -209,3 +209,24 @@ fn a_crash_at_every_io_of_a_scrub_of_a_shared_file_loses_nothing_and_shows_nothi
         });
     }
 }
+
+#[test]
+fn a_scrub_that_has_no_room_refuses_no_writes() {
+    let world = world(95);
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        for pk in 0..9 {
+            write(&store, &insert(pk, 0, &noise(pk, 10_000), 1)).await.unwrap();
+        }
+        store.drain().await.unwrap();
+        store.stop().await;
+    });
+    world.disk("n1").set_free_bytes(Some(40_000));
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        let done = store.scrub(TABLE, None, ScrubOptions::default()).await.unwrap();
+        assert!(matches!(&done[..], [(_, Err(StoreError::DiskFull { .. }))]), "{done:?}");
+        store.admit_write().unwrap();
+        store.stop().await;
+    });
+}

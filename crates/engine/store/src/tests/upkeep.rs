@@ -1,7 +1,7 @@
 //! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
 
 use super::*;
-use crate::{CompactionRecord, StoreFailure};
+use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -142,6 +142,9 @@ fn a_compaction_tells_what_it_merged() {
         );
         assert!(record.bytes_in > 0 && record.bytes_out > 0);
         assert_eq!(store.compacted_bytes().1, record.bytes_in);
+        // What was counted stays when the table goes.
+        store.set_schema(schema_of(Vec::new()));
+        assert_eq!(store.finished_compactions(), 1);
         store.stop().await;
     });
 }
@@ -365,6 +368,109 @@ fn a_plan_names_the_files_that_would_be_merged_and_changes_nothing() {
         assert_eq!(store.planned_compactions(TABLE).unwrap(), planned);
         let unknown = store.planned_compactions(TableId(Uuid::from_u128(0x999)));
         assert!(matches!(unknown, Err(StoreError::UnknownTable(_))));
+        store.stop().await;
+    });
+}
+
+#[test]
+fn a_snapshot_without_a_flush_lacks_what_is_in_memory_and_old_ones_are_cleared_by_their_age() {
+    let world = world(47);
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+        store.flush(None).await.unwrap();
+        write(&store, &insert(2, 1, "a", 100)).await.unwrap();
+        let without = SnapshotOptions { skip_flush: true, ..SnapshotOptions::default() };
+        store.snapshot_with("without", None, without).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).memtable_partitions, 1);
+        rt.sleep(Duration::from_secs(10)).await;
+        store.snapshot("with", None).await.unwrap();
+        let tags = async || -> Vec<String> {
+            store.snapshots().await.unwrap().into_iter().map(|s| s.tag).collect()
+        };
+        let before = |seconds: i64| Some(stdx::WallMicros(rt.wall().0 - seconds * 1_000_000));
+        store.clear_snapshot_made_before(None, None, before(11)).await.unwrap();
+        assert_eq!(tags().await, ["with", "without"]);
+        store.clear_snapshot_made_before(Some("with"), None, before(5)).await.unwrap();
+        assert_eq!(tags().await, ["with", "without"]);
+        rt.sleep(Duration::from_secs(1)).await;
+        store.stop().await;
+    });
+    assert_eq!((count(&files(&world), "/without/"), count(&files(&world), "/with/")), (1, 2));
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        let before = stdx::WallMicros(rt.wall().0 - 5_000_000);
+        store.clear_snapshot_made_before(None, None, Some(before)).await.unwrap();
+        store.stop().await;
+    });
+    assert_eq!((count(&files(&world), "/without/"), count(&files(&world), "/with/")), (0, 2));
+}
+
+#[test]
+fn files_are_as_old_after_a_restart_as_they_were_before() {
+    let world = world(48);
+    let at = |store: &Store| {
+        let table = store.table(TABLE).unwrap();
+        let view = table.view();
+        view.files[0].written_at.0
+    };
+    let first: Arc<Mutex<i64>> = Arc::default();
+    let told = first.clone();
+    run_in(&world, move |rt| {
+        let told = told.clone();
+        async move {
+            let store = open(&rt).await;
+            write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+            store.flush(None).await.unwrap();
+            *told.lock().unwrap() = at(&store);
+            rt.sleep(Duration::from_secs(600)).await;
+            store.stop().await;
+        }
+    });
+    run_in(&world, move |rt| {
+        let before = *first.lock().unwrap();
+        async move {
+            let store = open(&rt).await;
+            // The clock of the file system is the node's; opening comes a moment behind writing.
+            let differs = before - at(&store);
+            assert!((0..1_000_000).contains(&differs), "{differs} us");
+            let early = stdx::WallMicros(before - 1_000_000);
+            let scope = crate::UpgradeScope::All;
+            assert_eq!(store.upgrade_written_by(TABLE, scope, early).await.unwrap(), 0);
+            let late = stdx::WallMicros(before);
+            assert_eq!(store.upgrade_written_by(TABLE, scope, late).await.unwrap(), 1);
+            store.stop().await;
+        }
+    });
+}
+
+#[test]
+fn what_filters_let_pass_in_vain_is_counted_over_compactions_and_their_memory_is_known() {
+    run(49, |rt| async move {
+        let store = open_with(&rt, |o| o.sstable_version = crate::Version::Nb).await;
+        // A filter that lets much pass.
+        let options = TableOptions {
+            bloom_filter_fp_chance: Some(0.5),
+            gc_grace_seconds: i32::MAX,
+            ..TableOptions::default()
+        };
+        store.set_schema(schema_of(vec![table(options)]));
+        for i in 0..100 {
+            write(&store, &insert(i * 2, 1, "a", 100)).await.unwrap();
+        }
+        store.flush(None).await.unwrap();
+        let stats = store.table_stats(TABLE);
+        assert_eq!((stats.filter_misses, stats.sstables_read, stats.old_sstables), (0, 0, 0));
+        assert!(stats.filter_bytes > 0 && stats.summary_bytes > 0 && stats.offsets_bytes > 0);
+        assert_eq!(stats.filter_file_bytes, stats.filter_bytes + 8);
+        for i in 0..200 {
+            read_partition(&store, i).await;
+        }
+        let stats = store.table_stats(TABLE);
+        assert!(stats.filter_misses > 10, "{stats:?}");
+        assert_eq!(stats.sstables_read, 100 + stats.filter_misses);
+        store.compact_major(TABLE).await.unwrap();
+        assert_eq!(store.table_stats(TABLE).filter_misses, stats.filter_misses);
         store.stop().await;
     });
 }

@@ -186,7 +186,7 @@ const KINDS: [(&str, &str); 22] = [
     ("UPGRADE_SSTABLES", "Upgrade sstables"),
     ("VERIFY", "Verify"),
     ("MAJOR_COMPACTION", "Major compaction"),
-    ("RELOCATE", ""),
+    ("RELOCATE", "Relocate sstables to correct disk"),
     ("GARBAGE_COLLECT", "Remove deleted data"),
     ("FLUSH", ""),
     ("WRITE", ""),

@@ -237,7 +237,9 @@ pub fn info(
     caches: &[CacheReport],
     all_tokens: bool,
 ) -> String {
+    let off_heap: u64 = tables.iter().map(TableReport::off_heap_bytes).sum();
     let memory_used: u64 = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
+    let heap = memory_used.saturating_sub(off_heap);
     // A node without gossip has nobody to gossip with; tools take false for "it has left".
     let gossip_active = cluster.gossip.as_ref().is_none_or(|g| g.active);
     let mode = cluster::mode(node, cluster);
@@ -256,9 +258,9 @@ pub fn info(
     let generation = if gossip_active { node.generation } else { 0 };
     line("Generation No", &generation.to_string());
     line("Uptime (seconds)", &node.uptime_seconds.to_string());
-    let memory = format!("{:.2} / {:.2}", mib(memory_used), mib(node.memory_bytes_max));
+    let memory = format!("{:.2} / {:.2}", mib(heap), mib(node.memory_bytes_max));
     line("Heap Memory (MB)", &memory);
-    line("Off Heap Memory (MB)", "0.00");
+    line("Off Heap Memory (MB)", &format!("{:.2}", mib(off_heap)));
     line("Data Center", this.map_or("?", |n| &n.datacenter));
     line("Rack", this.map_or("?", |n| &n.rack));
     line("Exceptions", &node.exceptions.to_string());
@@ -416,15 +418,30 @@ pub fn describe_cluster(node: &NodeReport, cluster: &ClusterReport, style: HostS
     out
 }
 
+/// Which snapshots `nodetool listsnapshots` shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListSnapshotsOptions {
+    /// `-nt`: none that expire.
+    pub no_ttl: bool,
+    /// `-e`: also those that a Cassandra has made for a repair, and a column that says so.
+    pub ephemeral: bool,
+}
+
 /// `nodetool listsnapshots`.
-pub fn list_snapshots(snapshots: &[SnapshotReport]) -> String {
+pub fn list_snapshots(snapshots: &[SnapshotReport], options: ListSnapshotsOptions) -> String {
     let mut out = String::from("Snapshot Details: \n");
-    if snapshots.is_empty() {
+    let is_shown = |s: &&SnapshotReport| {
+        (options.ephemeral || !s.is_ephemeral) && (!options.no_ttl || s.expires_at.is_empty())
+    };
+    let shown: Vec<&SnapshotReport> = snapshots.iter().filter(is_shown).collect();
+    if shown.is_empty() {
         out.push_str("There are no snapshots\n");
         return out;
     }
+    let columns = if options.ephemeral { 8 } else { 7 };
     let mut table = Table::new(" ");
-    table.add(&[
+    let mut add = |cells: [&str; 8]| table.add(cells.get(..columns).unwrap_or_default());
+    add([
         "Snapshot name",
         "Keyspace name",
         "Column family name",
@@ -432,11 +449,13 @@ pub fn list_snapshots(snapshots: &[SnapshotReport]) -> String {
         "Size on disk",
         "Creation time",
         "Expiration time",
+        "Ephemeral",
     ]);
-    for s in snapshots {
+    for s in shown {
         let (true_size, size) = (file_size(s.true_bytes), file_size(s.disk_bytes));
         let (created, expires) = (&s.created_at, &s.expires_at);
-        table.add(&[&s.tag, &s.keyspace, &s.table, &true_size, &size, created, expires]);
+        let ephemeral = s.is_ephemeral.to_string();
+        add([&s.tag, &s.keyspace, &s.table, &true_size, &size, created, expires, &ephemeral]);
     }
     table.print(&mut out);
     let total = snapshots.iter().map(|s| s.true_bytes).sum();

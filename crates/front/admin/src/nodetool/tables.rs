@@ -108,7 +108,8 @@ pub fn table_stats(
         let write_ms = keyspace_ms(all().map(|t| &t.write_latency));
         let _ = writeln!(out, "\tRead Count: {reads}\n\tRead Latency: {read_ms} ms");
         let _ = writeln!(out, "\tWrite Count: {writes}\n\tWrite Latency: {write_ms} ms");
-        out.push_str("\tPending Flushes: 0\n");
+        let flushes: u64 = all().map(|t| t.pending_flushes).sum();
+        let _ = writeln!(out, "\tPending Flushes: {flushes}");
         for table in shown {
             print_table(&mut out, table, ("\t\t", &table.table), options);
         }
@@ -167,7 +168,7 @@ fn print_table(
     let bytes = |n: u64| options.bytes(n);
     line("Table", name);
     line("SSTable count", &table.sstables.to_string());
-    line("Old SSTable count", "0");
+    line("Old SSTable count", &table.old_sstables.to_string());
     line("Max SSTable size", &pretty_memory(table.sstable_bytes_max));
     if let Some(window) = time_window(table) {
         line("SSTables Time Window", &window);
@@ -179,7 +180,7 @@ fn print_table(
     line("Space used (live)", &bytes(table.disk_bytes));
     line("Space used (total)", &bytes(table.disk_bytes));
     line("Space used by snapshots (total)", &bytes(table.snapshot_bytes));
-    line("Off heap memory used (total)", &bytes(table.metadata_bytes));
+    line("Off heap memory used (total)", &bytes(table.off_heap_bytes()));
     line("SSTable Compression Ratio", &format!("{:.5}", compression_ratio(table)));
     line("Number of partitions (estimate)", &table.partitions_estimate.to_string());
     line("Memtable cell count", &table.memtable_mutations.to_string());
@@ -192,29 +193,46 @@ fn print_table(
     line("Local write count", &table.writes.to_string());
     line("Local write latency", &format!("{} ms", decimal(table.write_latency.mean_ms(), 3)));
     line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
-    line("Pending flushes", "0");
+    line("Pending flushes", &table.pending_flushes.to_string());
     line("Percent repaired", &java_double(percent_repaired(table)));
     line("Bytes repaired", &pretty_memory(table.repaired_bytes));
     line("Bytes unrepaired", &pretty_memory(table.unrepaired_bytes()));
     line("Bytes pending repair", &pretty_memory(table.pending_repair_bytes));
-    line("Bloom filter false positives", "0");
-    line("Bloom filter false ratio", "0.00000");
-    line("Bloom filter space used", &bytes(0));
-    line("Bloom filter off heap memory used", &bytes(0));
-    line("Index summary off heap memory used", &bytes(0));
-    line("Compression metadata off heap memory used", &bytes(0));
+    line("Bloom filter false positives", &table.filter_misses.to_string());
+    line("Bloom filter false ratio", &format!("{:.5}", table.filter_false_ratio()));
+    line("Bloom filter space used", &bytes(table.filter_file_bytes));
+    line("Bloom filter off heap memory used", &bytes(table.filter_bytes));
+    line("Index summary off heap memory used", &bytes(table.summary_bytes));
+    line("Compression metadata off heap memory used", &bytes(table.offsets_bytes));
     line("Compacted partition minimum bytes", &table.partition_sizes.min().to_string());
     line("Compacted partition maximum bytes", &table.partition_sizes.max().to_string());
     line("Compacted partition mean bytes", &table.partition_sizes.mean().to_string());
-    line("Average live cells per slice (last five minutes)", "NaN");
-    line("Maximum live cells per slice (last five minutes)", "0");
-    line("Average tombstones per slice (last five minutes)", "NaN");
-    line("Maximum tombstones per slice (last five minutes)", "0");
-    line("Droppable tombstone ratio", "0.00000");
+    let (rows, tombstones) =
+        (per_slice(&table.rows_per_read), per_slice(&table.tombstones_per_read));
+    line("Average live cells per slice (last five minutes)", &java_double(rows.0));
+    line("Maximum live cells per slice (last five minutes)", &rows.1.to_string());
+    line("Average tombstones per slice (last five minutes)", &java_double(tombstones.0));
+    line("Maximum tombstones per slice (last five minutes)", &tombstones.1.to_string());
+    line("Droppable tombstone ratio", &format!("{:.5}", table.droppable_ratio()));
     if options.location_check {
-        line("SSTables in correct location", "true");
+        line("SSTables in correct location", &(table.misplaced_sstables == 0).to_string());
     }
     out.push('\n');
+}
+
+/// Mean and largest of what reads met, of a histogram that counts one more; nothing counts as one, as in
+/// Cassandra's.
+pub(super) fn per_slice(histogram: &HistogramReport) -> (f64, u64) {
+    let met = |bound: u64| bound.saturating_sub(1).max(1);
+    let sum = histogram
+        .buckets
+        .iter()
+        .zip(histogram.bounds())
+        .fold(0.0, |sum, (n, bound)| sum + *n as f64 * met(bound) as f64);
+    match histogram.count() {
+        0 => (f64::NAN, 0),
+        count => (sum / count as f64, met(histogram.max())),
+    }
 }
 
 /// Files and bytes of each level; a level with more files than it should have says how many these are.
@@ -264,10 +282,10 @@ fn keyspace_ms<'a>(tables: impl Iterator<Item = &'a HistogramReport>) -> String 
 }
 
 pub(super) fn compression_ratio(table: &TableReport) -> f64 {
-    match table.uncompressed_bytes {
-        // As Cassandra for a table without SSTables.
-        0 => -1.0,
-        bytes => table.disk_bytes as f64 / bytes as f64,
+    match table.compressed_bytes {
+        // As Cassandra for a table without compressed SSTables.
+        (_, 0) => -1.0,
+        (disk, bytes) => disk as f64 / bytes as f64,
     }
 }
 
@@ -353,7 +371,7 @@ fn table_stats_map(
             "read_latency_ms": json_ms(&keyspace_ms(all().map(|t| &t.read_latency))),
             "write_count": all().map(|t| t.writes).sum::<u64>(),
             "write_latency_ms": json_ms(&keyspace_ms(all().map(|t| &t.write_latency))),
-            "pending_flushes": 0,
+            "pending_flushes": all().map(|t| t.pending_flushes).sum::<u64>(),
             "tables": of_tables,
         });
         root.insert(keyspace.to_owned(), of_keyspace);
@@ -371,7 +389,7 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
     let (in_levels, bytes_in_levels) = levels(table).unwrap_or_default();
     let mut value = json!({
         "sstable_count": table.sstables,
-        "old_sstable_count": 0,
+        "old_sstable_count": table.old_sstables,
         "max_sstable_size": table.sstable_bytes_max,
         "twcs": time_window(table),
         "sstables_in_each_level": in_levels,
@@ -379,7 +397,7 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "space_used_live": bytes(table.disk_bytes),
         "space_used_total": bytes(table.disk_bytes),
         "space_used_by_snapshots_total": bytes(table.snapshot_bytes),
-        "off_heap_memory_used_total": bytes(table.metadata_bytes),
+        "off_heap_memory_used_total": bytes(table.off_heap_bytes()),
         "sstable_compression_ratio": compression_ratio(table),
         "number_of_partitions_estimate": table.partitions_estimate,
         "memtable_cell_count": table.memtable_mutations,
@@ -392,27 +410,29 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "local_write_count": table.writes,
         "local_write_latency_ms": decimal(table.write_latency.mean_ms(), 3),
         "local_read_write_ratio": format!("{:.5}", read_write_ratio(table)),
-        "pending_flushes": 0,
+        "pending_flushes": table.pending_flushes,
         "percent_repaired": percent_repaired(table),
         "bytes_repaired": table.repaired_bytes,
         "bytes_unrepaired": table.unrepaired_bytes(),
         "bytes_pending_repair": table.pending_repair_bytes,
-        "bloom_filter_false_positives": 0,
+        "bloom_filter_false_positives": table.filter_misses,
     });
+    let (rows, tombstones) =
+        (per_slice(&table.rows_per_read), per_slice(&table.tombstones_per_read));
     let rest = json!({
-        "bloom_filter_false_ratio": "0.00000",
-        "bloom_filter_space_used": bytes(0),
-        "bloom_filter_off_heap_memory_used": bytes(0),
-        "index_summary_off_heap_memory_used": bytes(0),
-        "compression_metadata_off_heap_memory_used": bytes(0),
+        "bloom_filter_false_ratio": format!("{:.5}", table.filter_false_ratio()),
+        "bloom_filter_space_used": bytes(table.filter_file_bytes),
+        "bloom_filter_off_heap_memory_used": bytes(table.filter_bytes),
+        "index_summary_off_heap_memory_used": bytes(table.summary_bytes),
+        "compression_metadata_off_heap_memory_used": bytes(table.offsets_bytes),
         "compacted_partition_minimum_bytes": table.partition_sizes.min(),
         "compacted_partition_maximum_bytes": table.partition_sizes.max(),
         "compacted_partition_mean_bytes": table.partition_sizes.mean(),
-        "average_live_cells_per_slice_last_five_minutes": "NaN",
-        "maximum_live_cells_per_slice_last_five_minutes": 0,
-        "average_tombstones_per_slice_last_five_minutes": "NaN",
-        "maximum_tombstones_per_slice_last_five_minutes": 0,
-        "droppable_tombstone_ratio": "0.00000",
+        "average_live_cells_per_slice_last_five_minutes": json_ms(&java_double(rows.0)),
+        "maximum_live_cells_per_slice_last_five_minutes": rows.1,
+        "average_tombstones_per_slice_last_five_minutes": json_ms(&java_double(tombstones.0)),
+        "maximum_tombstones_per_slice_last_five_minutes": tombstones.1,
+        "droppable_tombstone_ratio": format!("{:.5}", table.droppable_ratio()),
         "top_size_partitions": {},
         "top_tombstone_partitions": {},
     });
@@ -435,7 +455,8 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
     if options.location_check
         && let Some(value) = value.as_object_mut()
     {
-        value.insert("sstables_in_correct_location".to_owned(), true.into());
+        let placed = table.misplaced_sstables == 0;
+        value.insert("sstables_in_correct_location".to_owned(), placed.into());
     }
     value
 }

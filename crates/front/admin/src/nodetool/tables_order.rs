@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::tables::{compression_ratio, percent_repaired, read_write_ratio};
+use super::tables::{compression_ratio, per_slice, percent_repaired, read_write_ratio};
 use crate::model::TableReport;
 
 /// What tables are sorted by: one of [`SORT_KEYS`].
@@ -102,7 +102,22 @@ impl SortKey {
             "memtable_data_size" => t.memtable_bytes as f64,
             "memtable_switch_count" => t.flushes as f64,
             "number_of_partitions_estimate" => t.partitions_estimate as f64,
-            "off_heap_memory_used_total" => t.metadata_bytes as f64,
+            "off_heap_memory_used_total" => t.off_heap_bytes() as f64,
+            "bloom_filter_false_positives" => t.filter_misses as f64,
+            "bloom_filter_false_ratio" => t.filter_false_ratio(),
+            "bloom_filter_off_heap_memory_used" => t.filter_bytes as f64,
+            "bloom_filter_space_used" => t.filter_file_bytes as f64,
+            "index_summary_off_heap_memory_used" => t.summary_bytes as f64,
+            "compression_metadata_off_heap_memory_used" => t.offsets_bytes as f64,
+            "average_live_cells_per_slice_last_five_minutes" => per_slice(&t.rows_per_read).0,
+            "maximum_live_cells_per_slice_last_five_minutes" => {
+                per_slice(&t.rows_per_read).1 as f64
+            }
+            "average_tombstones_per_slice_last_five_minutes" => per_slice(&t.tombstones_per_read).0,
+            "maximum_tombstones_per_slice_last_five_minutes" => {
+                per_slice(&t.tombstones_per_read).1 as f64
+            }
+            "pending_flushes" => t.pending_flushes as f64,
             "percent_repaired" => percent_repaired(t),
             "space_used_by_snapshots_total" => t.snapshot_bytes as f64,
             "space_used_live" | "space_used_total" => t.disk_bytes as f64,

@@ -190,15 +190,27 @@ fn listsnapshots_is_cassandras() {
         disk_bytes: sizes.1,
         created_at: at.to_owned(),
         expires_at: String::new(),
+        is_ephemeral: false,
     };
     let snapshots = [
         snapshot("tag1", "e", (1055, 1055), "2026-11-21T05:14:49.204Z"),
         snapshot("tag3", "t", (1085, 6164), "2026-11-21T05:14:55.094Z"),
     ];
-    assert_eq!(list_snapshots(&snapshots), include_str!("testdata/listsnapshots.txt"));
-    assert_eq!(list_snapshots(&[]), "Snapshot Details: \nThere are no snapshots\n");
+    let plain = ListSnapshotsOptions::default();
+    assert_eq!(list_snapshots(&snapshots, plain), include_str!("testdata/listsnapshots.txt"));
+    assert_eq!(list_snapshots(&[], plain), "Snapshot Details: \nThere are no snapshots\n");
     let expires_at = "2026-11-22T05:14:49.204Z".to_owned();
-    let text = list_snapshots(&[SnapshotReport { expires_at, ..snapshots[0].clone() }]);
+    let expires = [SnapshotReport { expires_at, ..snapshots[0].clone() }];
+    let no_ttl = ListSnapshotsOptions { no_ttl: true, ..plain };
+    assert!(list_snapshots(&expires, no_ttl).contains("There are no snapshots"));
+    assert_eq!(list_snapshots(&snapshots, no_ttl), list_snapshots(&snapshots, plain));
+    let of_cassandra = [SnapshotReport { is_ephemeral: true, ..snapshots[0].clone() }];
+    assert!(list_snapshots(&of_cassandra, plain).contains("There are no snapshots"));
+    let all = ListSnapshotsOptions { ephemeral: true, ..plain };
+    let shown = list_snapshots(&of_cassandra, all);
+    let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+    assert!(lines[1].ends_with(" Expiration time Ephemeral") && lines[2].ends_with(" true"));
+    let text = list_snapshots(&expires, plain);
     let line = text.lines().nth(2).unwrap();
     assert!(
         line.trim_end().ends_with(" 2026-11-21T05:14:49.204Z 2026-11-22T05:14:49.204Z"),
@@ -308,8 +320,20 @@ fn tables() -> Vec<TableReport> {
         flushes: 1,
         reads: 1,
         writes: 2,
-        metadata_bytes: 8,
         snapshot_bytes: 5082,
+        compressed_bytes: (5098, 5700),
+        filter_bytes: 16,
+        filter_file_bytes: 24,
+        summary_bytes: 10,
+        offsets_bytes: 8,
+        old_sstables: 1,
+        misplaced_sstables: 1,
+        pending_flushes: 2,
+        filter_misses: 1,
+        sstables_read: 8,
+        droppable_cells: (1, 4),
+        // Two reads of nothing, one of three rows.
+        rows_per_read: crate::histogram::HistogramReport { buckets: vec![2, 0, 0, 1], sum: 0 },
         ..all[1].clone()
     };
     all
@@ -354,7 +378,9 @@ fn tablestats_as_json_has_the_same_numbers() {
     let table = &value["adm_h"]["tables"]["t"];
     assert_eq!(table["space_used_live"], "5098");
     assert_eq!(table["local_write_count"], 2);
-    assert_eq!(table["sstables_in_correct_location"], true);
+    assert_eq!(table["sstables_in_correct_location"], false);
+    assert_eq!(table["off_heap_memory_used_total"], "34");
+    assert_eq!(table["average_tombstones_per_slice_last_five_minutes"], "NaN");
     assert_eq!(value["total_number_of_tables"], 1);
 }
 
@@ -376,7 +402,7 @@ fn tablestats_are_sorted_and_cut() {
     assert_eq!(lines.next(), Some("----------------"));
     let names: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("\tTable: ")).collect();
     assert_eq!(names, ["system.local", "adm_h.t"]);
-    assert!(text.ends_with("\tDroppable tombstone ratio: 0.00000\n\n----------------\n"), "{text}");
+    assert!(text.ends_with("\tDroppable tombstone ratio: 0.25000\n\n----------------\n"), "{text}");
     assert!(!text.contains("Keyspace: "));
     let text = table_stats(&all, &filter(false, &["adm_h"]), options("reads", 0)).unwrap();
     assert!(text.starts_with("Total number of tables: 2\n"), "{text}");
@@ -390,10 +416,11 @@ fn tablestats_are_sorted_and_cut() {
 fn tablestats_as_yaml_has_the_same_numbers() {
     let options = TableStatsOptions::default();
     let text = table_stats_yaml(&tables(), &filter(false, &["adm_h.t"]), options).unwrap();
-    assert!(text.starts_with("adm_h:\n  pending_flushes: 0\n  read_count: "), "{text}");
+    assert!(text.starts_with("adm_h:\n  pending_flushes: 2\n  read_count: "), "{text}");
     assert!(text.contains(
-        "\n  tables:\n    t:\n      average_live_cells_per_slice_last_five_minutes: .NaN\n"
+        "\n  tables:\n    t:\n      average_live_cells_per_slice_last_five_minutes: 1.6666666666666667\n"
     ));
+    assert!(text.contains("      average_tombstones_per_slice_last_five_minutes: .NaN\n"));
     assert!(text.contains("\n      space_used_live: '5098'\n"), "{text}");
     assert!(text.ends_with("\ntotal_number_of_tables: 1\n\n"), "{text}");
 }

@@ -461,7 +461,8 @@ async fn clear_snapshots(State(api): State<Api>, Query(query): Query<SnapshotQue
         return Err(ActionError::Unsupported("removing the snapshot of a single table").into());
     }
     let tag = query.tag.filter(|tag| !tag.is_empty());
-    let body = crate::model::ClearRequest { tag, keyspaces: list(query.kn) };
+    let keyspaces = list(query.kn);
+    let body = crate::model::ClearRequest { tag, keyspaces, ..Default::default() };
     super::clear_snapshots(State(api), Json(body)).await.map(|_| ())
 }
 

@@ -1,3 +1,5 @@
+use stdx::{DeletionSeconds, TimestampMicros};
+
 use super::*;
 use crate::testing::{MIB, Table, file, inputs, options, state};
 use crate::{CompactionOptions, next};
@@ -106,4 +108,18 @@ fn a_table_at_rest_has_fewer_overlaps_than_thresholds_of_all_levels() {
         let factor = table.written / (256 * 10 * MIB);
         assert!(factor <= written_max, "{scaling}: every byte is written {factor} times");
     }
+}
+
+#[test]
+fn what_has_expired_goes_whole_where_nothing_overlaps_unless_something_alive_is_older() {
+    let mut files =
+        [file(1, 0, 10 * MIB, (0, 300)), file(2, 0, 10 * MIB, (400, 999)), file(3, 0, MIB, (0, 1))];
+    (files[1].min_timestamp, files[2].min_timestamp) = (TimestampMicros(5), TimestampMicros(5));
+    assert_eq!(next(&unified("T4"), &state(&files)), None);
+    files[0].max_local_deletion_time = DeletionSeconds(999);
+    let plan = next(&unified("T4"), &state(&files)).unwrap();
+    assert_eq!((inputs(&plan), plan.expired.len()), (vec![1], 1));
+    assert_eq!(plan.reason, Reason::Expired { files: 1 });
+    files[1].min_timestamp.0 = 1;
+    assert_eq!(next(&unified("T4"), &state(&files)), None);
 }
