@@ -59,8 +59,9 @@ impl Store {
         }
         for table in self.all_tables() {
             self.retry_orphans(&table).await;
-            // The error is kept by `note_write_result`; the next round tries again.
-            if self.flush_switched(&table).await.is_err() {
+            // The error is kept by `note_write_result`; the next round tries again. What fails for one table must not
+            // keep others in memory and in the log; a full disk fails for all.
+            if let Err(StoreError::DiskFull { .. }) = self.flush_switched(&table).await {
                 break;
             }
         }

@@ -506,7 +506,11 @@ impl Store {
                 return Err(error);
             }
         };
-        table.replace_file(file, &[]);
+        if !table.replace_file(file, &[]) {
+            // The file is of who emptied the table, and the record must not take it away.
+            self.discard_all(table, vec![flight]).await;
+            return Ok(());
+        }
         self.inner.cache.forget(file.id);
         self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await?;
         self.forget_damage(table, file).await

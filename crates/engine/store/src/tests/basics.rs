@@ -237,6 +237,40 @@ fn memory_over_the_budget_is_flushed_and_writes_wait_for_it() {
 }
 
 #[test]
+fn a_table_that_cannot_be_flushed_does_not_keep_others_in_memory() {
+    const OTHER: TableId = TableId(Uuid::from_u128(0x12));
+    for broken in [TABLE, OTHER] {
+        run(98, move |rt| async move {
+            let every_second =
+                TableOptions { memtable_flush_period_in_ms: 1_000, ..TableOptions::default() };
+            let (first, mut second) = (table(every_second.clone()), table(every_second));
+            (second.id, second.name) = (OTHER, "u".into());
+            let schema = schema_of(vec![first.clone(), second.clone()]);
+            let store = Store::open(rt.clone(), options(&rt), schema).await.unwrap().0;
+            // A file is where its directory should be.
+            let name = store.directory_of(if broken == TABLE { &first } else { &second });
+            rt.fs().remove_dir_all(&name).await.unwrap();
+            rt.fs().write_atomic(&name, b"no directory".to_vec()).await.unwrap();
+            for id in [TABLE, OTHER] {
+                let row = packed(Liveness::new(TimestampMicros(9)), DeletionTime::LIVE, &[]);
+                let mut mutation = Vec::new();
+                let mut builder = MutationBuilder::new(&mut mutation, id, 1, &key(1));
+                let name = clustering(1);
+                builder.rows([(name.as_slice(), RowRef::trusted(&row))].into_iter());
+                builder.finish();
+                write(&store, &mutation).await.unwrap();
+            }
+            rt.sleep(Duration::from_secs(10)).await;
+            for id in [TABLE, OTHER] {
+                let expected = u64::from(id != broken);
+                assert_eq!(store.table_stats(id).flushes, expected, "{id:?}, {broken:?}");
+            }
+            store.stop().await;
+        });
+    }
+}
+
+#[test]
 fn a_log_of_more_than_memtables_may_hold_leaves_room_for_writes() {
     let world = world(97);
     run_in(&world, |rt| async move {
