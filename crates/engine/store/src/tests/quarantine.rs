@@ -21,7 +21,7 @@ fn value(pk: i32) -> String {
 }
 
 /// One file of several blocks.
-async fn fill(rt: &Rt) {
+pub(super) async fn fill(rt: &Rt) {
     let store = open(rt).await;
     for pk in 0..MANY {
         write(&store, &insert(pk, 1, &value(pk), 1)).await.unwrap();
@@ -30,13 +30,13 @@ async fn fill(rt: &Rt) {
     store.stop().await;
 }
 
-async fn path(store: &Store, component: Component) -> String {
+pub(super) async fn path(store: &Store, component: Component) -> String {
     let table = store.table(TABLE).unwrap();
     let view = table.view();
     view.files[0].reader.meta().file(component).to_string()
 }
 
-async fn damage(rt: &Rt, path: &str) {
+pub(super) async fn damage(rt: &Rt, path: &str) {
     let options = OpenOptions { read: true, write: true, ..OpenOptions::default() };
     let file = rt.fs().open(path, options).await.unwrap();
     let at = file.len().await.unwrap() / 2;
@@ -52,7 +52,7 @@ async fn get(store: &Store, pk: i32) -> Result<Vec<Found>, StoreError> {
 }
 
 /// The partitions that cannot be read; all others have their values.
-async fn unreadable(store: &Store) -> Vec<i32> {
+pub(super) async fn unreadable(store: &Store) -> Vec<i32> {
     let mut bad = Vec::new();
     for pk in 0..MANY {
         match get(store, pk).await {
@@ -72,7 +72,7 @@ fn events(store: &Store) -> std::rc::Rc<std::cell::RefCell<Vec<DamageEvent>>> {
     all
 }
 
-async fn until(rt: &Rt, what: impl Fn() -> bool) {
+pub(super) async fn until(rt: &Rt, what: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if what() {
             return;
@@ -82,11 +82,11 @@ async fn until(rt: &Rt, what: impl Fn() -> bool) {
     panic!("it does not come");
 }
 
-fn is_salvaged(store: &Store) -> bool {
+pub(super) fn is_salvaged(store: &Store) -> bool {
     store.damaged_files().iter().any(|file| file.is_salvaged())
 }
 
-fn later(rt: &Rt) -> i64 {
+pub(super) fn later(rt: &Rt) -> i64 {
     rt.wall().seconds().0 + 100
 }
 

@@ -124,3 +124,45 @@ fn what_is_dropped_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_
         },
     );
 }
+
+#[test]
+fn what_is_dropped_while_a_damaged_file_is_let_go_of_is_in_the_snapshot_and_nowhere_else() {
+    use super::quarantine::{damage, fill, is_salvaged, later, path, unreadable, until};
+
+    for micros in (0..6_000).step_by(STEP_MICROS as usize) {
+        run(8_000 + micros, move |rt| async move {
+            let place = format!("after {micros} us");
+            fill(&rt).await;
+            let store = open(&rt).await;
+            damage(&rt, &path(&store, sstable::Component::Data).await).await;
+            assert!(!unreadable(&store).await.is_empty());
+            until(&rt, || is_salvaged(&store)).await;
+            let table = store.table(TABLE).unwrap();
+            let files = table.view().files.clone();
+            let all: Vec<u64> = files.iter().map(|f| f.generation.0).collect();
+            // Starts of these tests change which of the two a shard writes to.
+            let own = store.directory_of(&table.version().table);
+            let (_, name) = own.split_once('/').unwrap();
+            let directories = ["data", "more"].map(|data| format!("{data}/{name}"));
+            drop(table);
+            store.release_repaired(TABLE, |_, _| Some(later(&rt)));
+            rt.sleep(Duration::from_micros(micros)).await;
+            store.set_schema(schema_of(Vec::new()));
+            rt.sleep(Duration::from_secs(60)).await;
+            let mut found = Vec::new();
+            for directory in &directories {
+                let snapshots = format!("{directory}/snapshots");
+                for tag in rt.fs().read_dir(&snapshots).await.unwrap_or_default() {
+                    let tag = format!("{snapshots}/{}", tag.name);
+                    found.extend(complete(&rt, &tag, &place).await);
+                }
+                assert_eq!(complete(&rt, directory, &place).await, Vec::<u64>::new(), "{place}");
+            }
+            assert!(
+                !found.is_empty() && found.iter().all(|f| all.contains(f)),
+                "{place}: {found:?}"
+            );
+            store.stop().await;
+        });
+    }
+}
