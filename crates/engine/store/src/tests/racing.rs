@@ -39,10 +39,21 @@ where
     D: AsyncFn(&Rt, &Store) + Clone + Send + Sync + 'static,
     C: AsyncFn(&Rt, &Store, &[u64], &str) + Clone + Send + Sync + 'static,
 {
+    let compact = async |store: &Store| drop(store.compact_major(TABLE).await);
+    at_every_moment_of(compact, disturb, check);
+}
+
+/// The same of something else that is done with the table.
+fn at_every_moment_of<W, D, C>(work: W, disturb: D, check: C)
+where
+    W: AsyncFn(&Store) + Clone + Send + Sync + 'static,
+    D: AsyncFn(&Rt, &Store) + Clone + Send + Sync + 'static,
+    C: AsyncFn(&Rt, &Store, &[u64], &str) + Clone + Send + Sync + 'static,
+{
     for micros in (0..MICROS_MAX).step_by(STEP_MICROS as usize) {
-        let (disturb, check) = (disturb.clone(), check.clone());
+        let (work, disturb, check) = (work.clone(), disturb.clone(), check.clone());
         run(4_000 + micros, move |rt| {
-            let (disturb, check) = (disturb.clone(), check.clone());
+            let (work, disturb, check) = (work.clone(), disturb.clone(), check.clone());
             async move {
                 let store = open(&rt).await;
                 for pk in 0..INPUTS {
@@ -54,10 +65,8 @@ where
                     table.view().files.iter().map(|f| f.generation.0).collect();
                 inputs.sort_unstable();
                 let (gate, beside) = (rt.gate("beside"), store.clone());
-                let task = async move {
-                    // A table that is dropped has none.
-                    let _ = beside.compact_major(TABLE).await;
-                };
+                // A table that is dropped has none.
+                let task = async move { work(&beside).await };
                 let _ = gate.spawn(&rt, Group::Compaction, "beside", task);
                 rt.sleep(Duration::from_micros(micros)).await;
                 disturb(&rt, &store).await;
@@ -119,6 +128,21 @@ fn what_is_dropped_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_
         async |rt, store, inputs, place| {
             let found = linked(rt, store, "dropped-", place).await;
             assert!(is_of_one_moment(&found, inputs), "{place}: {found:?} of {inputs:?}");
+            let directory = store.directory_of(&table(TableOptions::default()));
+            assert_eq!(complete(rt, &directory, place).await, Vec::<u64>::new(), "{place}");
+        },
+    );
+}
+
+#[test]
+fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else() {
+    at_every_moment_of(
+        async |store| drop(store.scrub(TABLE, None, crate::ScrubOptions::default()).await),
+        async |_, store| store.set_schema(schema_of(Vec::new())),
+        async |rt, store, inputs, place| {
+            // Each file is scrubbed by itself.
+            let found = linked(rt, store, "dropped-", place).await;
+            assert_eq!(found.len(), inputs.len(), "{place}: {found:?} of {inputs:?}");
             let directory = store.directory_of(&table(TableOptions::default()));
             assert_eq!(complete(rt, &directory, place).await, Vec::<u64>::new(), "{place}");
         },
