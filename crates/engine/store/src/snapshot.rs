@@ -312,7 +312,8 @@ impl Store {
                     let made = made.and_then(|at| types::temporal::parse_timestamp(&at, None).ok());
                     let made = made
                         .map_or(entry.modified, |millis| WallMicros(millis.saturating_mul(1000)));
-                    if made >= before {
+                    // One whose age nobody knows stays.
+                    if made >= before || made == WallMicros(0) {
                         continue;
                     }
                 }
