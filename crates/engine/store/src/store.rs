@@ -563,6 +563,7 @@ impl Store {
             let span = stats.max_timestamp.0.saturating_sub(stats.min_timestamp.0);
             u64::try_from(span).unwrap_or(0)
         });
+        let own = self.directory_of(&table.version().table);
         let metas = || view.files.iter().map(|f| f.reader.meta());
         let compressed = metas().filter(|meta| meta.compression().is_some());
         let compressed_bytes = compressed.fold((0, 0), |(disk, length): (u64, u64), meta| {
@@ -581,7 +582,7 @@ impl Store {
             old_sstables: metas()
                 .filter(|meta| meta.version() != self.inner.options.sstable_version)
                 .count() as u64,
-            misplaced_sstables: view.files.iter().filter(|f| !self.is_placed(&table, f)).count()
+            misplaced_sstables: view.files.iter().filter(|f| !self.is_placed(&own, f)).count()
                 as u64,
             pending_flushes: view.flushing.len() as u64,
             filter_misses: table.filter_misses(),

@@ -12,7 +12,6 @@ use crate::compaction::{Job, options_of};
 use crate::error::StoreError;
 use crate::files::TableFile;
 use crate::store::Store;
-use crate::table::TableState;
 
 /// Which files an upgrade writes anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +51,7 @@ impl Store {
         let _own = self.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
+        let own = self.directory_of(&version.table);
         let compression = WriteCompression::of_options(&version.table.options.compression);
         let compression = compression.map_err(StoreError::Invalid)?;
         let mut written = 0;
@@ -66,7 +66,7 @@ impl Store {
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
             let is_left = match scope {
                 UpgradeScope::OtherVersions => of_now || stays,
-                UpgradeScope::Misplaced => self.is_placed(&table, &file),
+                UpgradeScope::Misplaced => self.is_placed(&own, &file),
                 UpgradeScope::OtherCompression => {
                     match (&compression, file.reader.meta().compression()) {
                         (None, None) => true,
@@ -92,11 +92,10 @@ impl Store {
 }
 
 impl Store {
-    /// Whether a file lies in the data directory that this shard writes the table's files to, and, of several
-    /// of them, is this shard's alone.
-    pub(crate) fn is_placed(&self, table: &TableState, file: &TableFile) -> bool {
+    /// Whether a file lies in `own`, the data directory that this shard writes the table's files to, and, of
+    /// several of them, is this shard's alone.
+    pub(crate) fn is_placed(&self, own: &str, file: &TableFile) -> bool {
         let is_alone = self.inner.options.data_directories.len() == 1;
-        let own = self.directory_of(&table.version().table);
         file.reader.meta().directory() == own && (is_alone || !file.spanning)
     }
 }
