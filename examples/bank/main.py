@@ -403,7 +403,7 @@ def main():
     if hosts is None:
         work = pathlib.Path(os.environ["BANK_WORK"])
         cluster = faults.LocalCluster(
-            os.environ["HELENUS_BIN"], work / "cluster", options.nodes, options.dcs)
+            os.environ["BANK_HELENUS"], work / "cluster", options.nodes, options.dcs)
         cluster.start()
         say(f"{options.nodes} nodes in {options.dcs} data center(s)")
         hosts = cluster.addresses(0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A bank on lightweight transactions: transfers under load and faults, then every account is checked.
 #   run.sh [--faults all] [--seconds N] [--choice zipfian] [--nodes 6 --dcs 2]...   all options: run.sh --help
-# Everything that is installed or written goes below target/bank (or $BANK_WORK). $HELENUS_BIN names
+# Everything that is installed or written goes below target/bank (or $BANK_WORK). $BANK_HELENUS names
 # the program; without it the release build is brought up to date.
 # With PREPARE_ONLY set it only fetches and builds what it needs.
 set -euo pipefail
@@ -18,9 +18,9 @@ if ! cmp -s "$here/requirements.txt" "$venv/requirements.installed"; then
   cp "$here/requirements.txt" "$venv/requirements.installed"
 fi
 [ -z "${PREPARE_ONLY:-}" ] || exit 0
-if [ -z "${HELENUS_BIN:-}" ]; then
+if [ -z "${BANK_HELENUS:-}" ]; then
   cargo build --release --quiet --manifest-path "$root/Cargo.toml" --package helenus
-  HELENUS_BIN=$root/target/release/helenus
+  BANK_HELENUS=$root/target/release/helenus
 fi
-export BANK_WORK HELENUS_BIN
+export BANK_WORK BANK_HELENUS
 exec "$venv/bin/python" -B "$here/main.py" "$@"

@@ -21,15 +21,16 @@ Position = namedtuple("Position", "lat lon altitude_feet")
 class Table:
     """Rows that are written with one INSERT, key columns first.
 
-    `name` is the table, `keys` counts the key columns, `only_static` says that the rows have static
-    columns and no clustering columns.
+    `name` is the table, `keys` counts the key columns, `partition_keys` those of them that are the
+    partition key, `only_static` says that the rows have static columns and no clustering columns.
     """
 
-    def __init__(self, name, keys, columns, only_static=False):
+    def __init__(self, name, keys, columns, partition_keys=1, only_static=False):
         self.name = name
         self.source = name + ("/static" if only_static else "")
         self.columns = columns.split()
         self.keys = keys
+        self.partition_keys = partition_keys
         self.only_static = only_static
         self.rows = []
 
@@ -61,17 +62,18 @@ class DataSet:
         self.weather = Table(
             "departures_by_origin_and_hour", 2,
             "origin hour temperature dew_point humidity wind_direction wind_speed wind_gust "
-            "precipitation pressure visibility", only_static=True)
+            "precipitation pressure visibility", partition_keys=2, only_static=True)
         self.by_carrier = Table(
             "flights_by_carrier_and_day", 4,
             "carrier day scheduled flight tailnum origin destination departure departure_delay "
-            "arrival_scheduled arrival arrival_delay air_time distance")
+            "arrival_scheduled arrival arrival_delay air_time distance", partition_keys=2)
         self.by_tailnum = Table(
             "flights_by_tailnum", 4,
             "tailnum scheduled carrier flight origin destination departure_delay arrival_delay")
         self.by_hour = Table(
             "departures_by_origin_and_hour", 5,
-            "origin hour scheduled carrier flight tailnum destination departure_delay")
+            "origin hour scheduled carrier flight tailnum destination departure_delay",
+            partition_keys=2)
         self.by_destination = Table(
             "delays_by_destination", 4,
             "destination scheduled carrier flight origin departure_delay arrival_delay")

@@ -12,12 +12,14 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra import (ConsistencyLevel, InvalidRequest, OperationTimedOut, Unauthorized)
 from cassandra.policies import FallthroughRetryPolicy, WhiteListRoundRobinPolicy
 from cassandra.protocol import ConfigurationException, SyntaxException
-from cassandra.query import UNSET_VALUE
+from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
 
 from server import answers
 
 IN_FLIGHT_MAX = 128
 BLOCK_ROWS = 4000
+# Rows of one partition that travel in one unlogged batch: about half of batch_size_warn_threshold.
+BATCH_ROWS_MAX = 24
 RECONNECT_SECONDS_MAX = 240
 HERE = pathlib.Path(__file__).resolve().parent
 # Errors that sending again cannot mend.
@@ -143,6 +145,7 @@ class Loader:
         self.retried = 0  # rows that were sent, not acknowledged, and sent again
         self.interrupted = threading.Event()
         self.chaos = None
+        self.batch_rows_max = BATCH_ROWS_MAX
 
     def run(self, progress_made):
         """Writes all blocks; `progress_made` is called with the rows acknowledged so far.
@@ -198,8 +201,36 @@ class Loader:
             "INSERT INTO load_progress (source, block, rows) VALUES (?, ?, ?)",
             (table.source, block, count)))
 
+    def _requests(self, table, indexes):
+        """Cuts the rows into requests: those of one partition share one, up to `batch_rows_max`.
+
+        A batch of one partition is one mutation for the server: cheaper than single rows, and
+        written whole or not at all. Batches over several partitions would be neither.
+        """
+        requests, open_requests = [], {}
+        for index in indexes:
+            partition = table.rows[index][:table.partition_keys]
+            request = open_requests.get(partition)
+            if request is None or len(request) == self.batch_rows_max:
+                request = open_requests[partition] = []
+                requests.append(request)
+            request.append(index)
+        return requests
+
+    def _statement(self, insert, table, request):
+        """The statement of one request and its values, for `execute_async`."""
+        rows = [[UNSET_VALUE if value is None else value for value in table.rows[index]]
+                for index in request]
+        if len(rows) == 1:
+            return insert, rows[0]
+        batch = BatchStatement(batch_type=BatchType.UNLOGGED)
+        for row in rows:
+            batch.add(insert, row)
+        return batch, None
+
     def _send(self, table, indexes, progress_made):
-        """Sends the rows, up to IN_FLIGHT_MAX at a time; returns those without acknowledgement."""
+        """Sends the rows, up to IN_FLIGHT_MAX requests at a time; returns those without
+        acknowledgement."""
         slots = threading.BoundedSemaphore(IN_FLIGHT_MAX)
         broken = threading.Event()
         final = []
@@ -207,13 +238,14 @@ class Loader:
         session = self.connection.session
         answered = threading.Lock()
 
-        def success(_, index):
-            acked[index] = 1
+        def success(_, request):
+            for index in request:
+                acked[index] = 1
             with answered:
-                self.acknowledged += 1
+                self.acknowledged += len(request)
             slots.release()
 
-        def failure(error, index):
+        def failure(error, request):
             if isinstance(error, FINAL_ERRORS):
                 final.append(error)
             broken.set()
@@ -225,20 +257,22 @@ class Loader:
             raise
         except Exception:  # the connection is gone: nothing was sent
             return list(indexes)
-        for index in indexes:
+        for request in self._requests(table, indexes):
             slots.acquire()
             if broken.is_set() or self.interrupted.is_set():
                 slots.release()
                 break
-            values = [UNSET_VALUE if value is None else value for value in table.rows[index]]
-            sent[index] = 1
+            statement, values = self._statement(insert, table, request)
+            for index in request:
+                sent[index] = 1
             try:
-                future = session.execute_async(insert, values)
+                future = session.execute_async(statement, values)
             except NoHostAvailable:
                 broken.set()
                 slots.release()
                 break
-            future.add_callbacks(success, failure, callback_args=(index,), errback_args=(index,))
+            future.add_callbacks(
+                success, failure, callback_args=(request,), errback_args=(request,))
             progress_made(self.acknowledged)
         for _ in range(IN_FLIGHT_MAX):  # every answer, or error, of what is in flight
             slots.acquire()

@@ -42,8 +42,8 @@ class Checks:
 def arguments():
     parser = argparse.ArgumentParser(
         prog="run.sh", description="Load 336,776 real flights with the Python driver, query them, "
-        "plot a result. Without HELENUS_HOST, HELENUS_PORT and --server, a node of its own is "
-        "started from the program HELENUS_BIN (default: the release build of this tree).")
+        "plot a result. Without FLIGHTS_HOST, FLIGHTS_PORT and --server, a node of its own is "
+        "started from the program FLIGHTS_HELENUS (default: the release build of this tree).")
     parser.add_argument("--rows", type=positive, default=FLIGHTS, metavar="N",
                         help="load only the first N flights")
     parser.add_argument("--keyspace", default="flights", metavar="NAME",
@@ -56,7 +56,7 @@ def arguments():
                         help="where the picture goes; default: delays.png in the work directory")
     parser.add_argument("--server", metavar="COMMAND",
                         help="start this command (a server in the foreground that listens on "
-                        "HELENUS_HOST:HELENUS_PORT) instead of helenus, stop it at the end")
+                        "FLIGHTS_HOST:FLIGHTS_PORT) instead of helenus, stop it at the end")
     parser.add_argument("--chaos", type=int, metavar="SEED",
                         help="kill the server with SIGKILL at random moments of the load, start it "
                         "again, and verify at the end that every acknowledged row is there; "
@@ -66,18 +66,18 @@ def arguments():
     options = parser.parse_args()
     if not options.keyspace.isidentifier():
         parser.error("--keyspace: not a name")
-    given = "HELENUS_HOST" in os.environ or "HELENUS_PORT" in os.environ
+    given = "FLIGHTS_HOST" in os.environ or "FLIGHTS_PORT" in os.environ
     if options.chaos is not None:
         options.fresh = options.verify = True
         if given and options.server is None:
             parser.error("--chaos kills only a server that it started: give --server, or unset "
-                         "HELENUS_HOST and HELENUS_PORT")
-    options.host = os.environ.get("HELENUS_HOST", "127.0.0.1")
+                         "FLIGHTS_HOST and FLIGHTS_PORT")
+    options.host = os.environ.get("FLIGHTS_HOST", "127.0.0.1")
     options.own = not given and options.server is None
     if options.own:
         options.port = free_port(options.host)
     else:
-        options.port = int(os.environ.get("HELENUS_PORT", "9042"))
+        options.port = int(os.environ.get("FLIGHTS_PORT", "9042"))
     options.work = pathlib.Path(os.environ["FLIGHTS_WORK"])
     return options
 
@@ -90,16 +90,16 @@ def positive(text):
 
 
 def helenus_binary():
-    """HELENUS_BIN, or the release build of this tree, made or renewed first."""
-    if os.environ.get("HELENUS_BIN"):
-        return pathlib.Path(os.environ["HELENUS_BIN"])
+    """FLIGHTS_HELENUS, or the release build of this tree, made or renewed first."""
+    if os.environ.get("FLIGHTS_HELENUS"):
+        return pathlib.Path(os.environ["FLIGHTS_HELENUS"])
     root = pathlib.Path(__file__).resolve().parent.parent.parent
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or root / "target")
     print("building helenus, where it is not up to date", flush=True)
     built = subprocess.run(
         ["cargo", "build", "--quiet", "--release", "--bin", "helenus"], cwd=root)
     if built.returncode != 0:
-        raise RuntimeError("helenus does not build; HELENUS_BIN can name a program")
+        raise RuntimeError("helenus does not build; FLIGHTS_HELENUS can name a program")
     return target / "release" / "helenus"
 
 
@@ -162,6 +162,7 @@ def load(options, loader, server, checks):
     progress = Progress(loader.total, earlier)
     signal.signal(signal.SIGINT, lambda *_: loader.interrupted.set())
     if options.chaos is not None:
+        loader.batch_rows_max = 1  # the finest grain for kills: each row is acknowledged by itself
         loader.chaos = Chaos(server, options.chaos, options.kills, loader.total,
                              lambda: loader.acknowledged, progress.say)
         loader.chaos.start()

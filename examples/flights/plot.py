@@ -20,13 +20,12 @@ def draw(per_destination, through_the_day, path):
     left.set_title("The 20 busiest destinations")
     left.tick_params(axis="y", labelsize=8)
     for origin, means in sorted(through_the_day.items()):
-        # Hours of the data set are UTC; New York's day begins at about 9:00 UTC.
-        hours = sorted(means, key=lambda hour: (hour - 9) % 24)
-        right.plot([(hour - 9) % 24 for hour in hours], [means[hour] for hour in hours],
+        hours = sorted(means)
+        right.plot(hours, [means[hour] for hour in hours],
                    marker="o", markersize=3, label=ORIGINS.get(origin, origin),
                    color=COLORS.get(origin))
-    right.set_xticks(range(0, 24, 3), [f"{(9 + hour) % 24:02d}:00" for hour in range(0, 24, 3)])
-    right.set_xlabel("scheduled departure, UTC")
+    right.set_xticks(range(0, 25, 3), [f"{hour:02d}:00" for hour in range(0, 25, 3)])
+    right.set_xlabel("scheduled departure, local time (New York)")
     right.set_ylabel("mean departure delay, minutes")
     right.set_title("Delays add up through the day")
     right.grid(alpha=0.3)

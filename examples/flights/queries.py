@@ -2,10 +2,15 @@
 
 Every function takes the connection, the data set and the checks, and may return data to plot.
 """
+import datetime
+import zoneinfo
 from collections import Counter, defaultdict
 
 from cassandra.concurrent import execute_concurrent_with_args
 from cassandra.query import SimpleStatement
+
+
+NEW_YORK = zoneinfo.ZoneInfo("America/New_York")
 
 
 def run_all(connection, data, checks):
@@ -126,7 +131,8 @@ def per_destination(connection, data, checks):
 
 
 def through_the_day(connection, data, checks):
-    """{origin: {hour of the day, UTC: mean departure delay}}, from one scan of the whole table."""
+    """{origin: {hour of the day in New York: mean departure delay}}, from one scan of the table."""
+    local_hours = {row[1]: _local_hour(row[1]) for row in data.by_hour.rows}
     sums = defaultdict(lambda: [0, 0])
     count = 0
     scan = SimpleStatement(
@@ -137,13 +143,13 @@ def through_the_day(connection, data, checks):
             continue  # weather without departures
         count += 1
         if delay is not None:
-            entry = sums[origin, hour.hour]
+            entry = sums[origin, local_hours.get(hour)]
             entry[0] += delay
             entry[1] += 1
     expected = defaultdict(lambda: [0, 0])
     for row in data.by_hour.rows:
         if row[7] is not None:
-            entry = expected[row[0], row[1].hour]
+            entry = expected[row[0], local_hours[row[1]]]
             entry[0] += row[7]
             entry[1] += 1
     checks.check(f"scan: {count:,} departures, delays summed by hour of the day",
@@ -152,6 +158,11 @@ def through_the_day(connection, data, checks):
     for (origin, hour), (minutes, flights) in sums.items():
         means[origin][hour] = minutes / flights
     return means
+
+
+def _local_hour(moment):
+    """Hour of the day in New York of a naive datetime in UTC."""
+    return moment.replace(tzinfo=datetime.timezone.utc).astimezone(NEW_YORK).hour
 
 
 def _round(value):

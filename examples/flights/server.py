@@ -2,7 +2,6 @@
 
 Owns: its own child process. Never: signals a process that it did not start.
 """
-import os
 import pathlib
 import random
 import shlex
@@ -70,12 +69,9 @@ class Server:
     def start(self):
         if answers(self.host, self.port):
             raise RuntimeError(f"{self.host}:{self.port} is answered by another server")
-        # HELENUS_… variables are settings of the server; those of this example are not its own.
-        environment = {name: value for name, value in os.environ.items()
-                       if name not in ("HELENUS_HOST", "HELENUS_PORT", "HELENUS_BIN")}
         with self.log.open("ab") as log:
             self.child = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True)
 
     def wait_ready(self):

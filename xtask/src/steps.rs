@@ -324,6 +324,10 @@ impl Drop for Beside {
     }
 }
 
+/// Variables in which scripts look for the program. The examples have names of their own, as users
+/// run them beside a server, for which every `HELENUS_` variable is a setting.
+const BINARY_VARIABLES: [&str; 3] = ["HELENUS_BIN", "FLIGHTS_HELENUS", "BANK_HELENUS"];
+
 /// Names the file into which a process of [`Beside`] writes its rows.
 const ROWS: &str = "HELENUS_TEST_ROWS";
 
@@ -361,7 +365,7 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
             }
             Action::RunWithBinary(words) => {
                 let binary = root.join("target/debug/helenus").display().to_string();
-                let environment = [("HELENUS_BIN", binary.as_str())];
+                let environment = BINARY_VARIABLES.map(|name| (name, binary.as_str()));
                 timed(&mut table, step.name, || command_with(root, words, &environment));
             }
             Action::RunWithServer(words) => {
