@@ -539,6 +539,8 @@ impl Server {
             shard_aware_port_ssl: None,
         };
         supported.extend(sharding.supported_options());
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        supported.push((cql_wire::startup::HELENUS_VERSION, vec![version]));
         supported.push((scylla::USE_METADATA_ID, vec![String::new()]));
         supported.push((scylla::LWT_ADD_METADATA_MARK, vec![scylla::lwt_mark_value()]));
         supported

@@ -29,6 +29,8 @@ const READ_BYTES: usize = 256 << 10;
 
 /// How much longer than to its deadline a read may wait.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(50);
+/// A server that is well answers OPTIONS at once.
+const OPTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to reach and enter a server.
 #[derive(Clone, Debug)]
@@ -119,8 +121,8 @@ pub(crate) enum Answer {
     SchemaChange,
     Prepared(Prepared),
     Authenticate,
-    /// The versions of CQL that the server knows.
-    Supported(Vec<String>),
+    /// Options that the server offers, with their values.
+    Supported(Vec<(String, Vec<String>)>),
 }
 
 /// An answer with what came beside it.
@@ -195,10 +197,12 @@ impl Connection {
         let timeout = target.connect_timeout;
         if let Some(wanted) = &target.cql_version {
             let reply = self.request(&Request::Options, false, timeout)?;
-            if let Answer::Supported(known) = reply.answer
-                && !known.contains(wanted)
-            {
-                return Err(Failure::cql_version(wanted, &known));
+            if let Answer::Supported(options) = reply.answer {
+                let known = options.into_iter().find(|(name, _)| name == "CQL_VERSION");
+                let known = known.map(|(_, versions)| versions).unwrap_or_default();
+                if !known.contains(wanted) {
+                    return Err(Failure::cql_version(wanted, &known));
+                }
             }
         }
         let mut options = Vec::new();
@@ -328,6 +332,14 @@ impl Connection {
         }
     }
 
+    /// First value of an option that the server offers; `None` when it does not, or does not answer.
+    pub(crate) fn supported(&mut self, option: &str) -> Option<String> {
+        let reply = self.request(&Request::Options, false, OPTIONS_TIMEOUT).ok()?;
+        let Answer::Supported(options) = reply.answer else { return None };
+        let (_, values) = options.into_iter().find(|(name, _)| name == option)?;
+        values.into_iter().next()
+    }
+
     fn fill(&mut self, deadline: Instant) -> Result<(), Failure> {
         self.input.drain(..self.at);
         self.at = 0;
@@ -393,9 +405,11 @@ fn convert(response: Response<'_>, length: usize) -> Result<Reply, Failure> {
             return Err(Failure::authentication("the server wants more than name and password"));
         }
         ResponseBody::Supported(options) => {
-            let versions = options.iter().filter(|(name, _)| *name == "CQL_VERSION");
-            let versions = versions.flat_map(|(_, versions)| versions.iter());
-            Answer::Supported(versions.map(|version| (*version).to_owned()).collect())
+            let own = |text: &&str| (*text).to_owned();
+            let options = options.iter();
+            let options =
+                options.map(|(name, values)| (own(name), values.iter().map(own).collect()));
+            Answer::Supported(options.collect())
         }
         ResponseBody::Void
         | ResponseBody::Ready

@@ -14,7 +14,7 @@ use rustyline::history::{History, MemHistory, SearchDirection};
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
-use crate::complete::{Names, complete};
+use crate::complete::{Grammar, Names, complete, grammar};
 use crate::input::{Input, Line};
 
 /// Entries that are kept.
@@ -22,6 +22,7 @@ const HISTORY_MAX: usize = 10_000;
 
 #[derive(Default)]
 struct Completions {
+    grammar: Grammar,
     names: Arc<Names>,
     /// Lines of the statement before the one that is edited.
     pending: String,
@@ -36,7 +37,12 @@ impl Completer for Completions {
         position: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let found = complete(&self.pending, line.get(..position).unwrap_or(line), &self.names);
+        let found = complete(
+            &self.grammar,
+            &self.pending,
+            line.get(..position).unwrap_or(line),
+            &self.names,
+        );
         let only = found.words.len() == 1;
         let pairs = found.words.into_iter().map(|word| {
             let open = word.ends_with(['.', '/', '\'']);
@@ -76,7 +82,7 @@ impl Terminal {
         let entries = MemHistory::with_config(&config);
         let mut editor =
             Editor::with_history(config, entries).map_err(|error| error.to_string())?;
-        editor.set_helper(Some(Completions::default()));
+        editor.set_helper(Some(Completions { grammar: grammar(), ..Completions::default() }));
         let text = history.as_ref().and_then(|path| std::fs::read_to_string(path).ok());
         for line in text.unwrap_or_default().lines() {
             // A line that the history does not take (a double) is no loss.

@@ -42,6 +42,7 @@ pub(crate) struct Server {
     pub(crate) release: String,
     pub(crate) cql: String,
     pub(crate) data_center: String,
+    pub(crate) rack: String,
     pub(crate) partitioner: String,
 }
 
@@ -62,6 +63,8 @@ pub(crate) struct Shell {
     pub(crate) tty: bool,
     pub(crate) style: Style,
     pub(crate) input: Box<dyn Input>,
+    /// Schema version that the names for completion are of.
+    pub(crate) names_of: Option<String>,
     pub(crate) stop: bool,
     pub(crate) history_shown: usize,
     /// Columns of tables by keyspace and name, forgotten at each schema change.
@@ -114,6 +117,7 @@ impl Shell {
             tty: options.tty,
             style,
             input,
+            names_of: None,
             stop: false,
             history_shown: 50,
             tables: Vec::new(),
@@ -178,6 +182,7 @@ impl Shell {
                 release: page.text(0, "release_version"),
                 cql: page.text(0, "cql_version"),
                 data_center: page.text(0, "data_center"),
+                rack: page.text(0, "rack"),
                 partitioner: page.text(0, "partitioner"),
             };
         }
@@ -221,6 +226,7 @@ impl Shell {
             }
             self.show_host();
             self.show_version();
+            self.show_product();
             self.say("Use HELP for help.");
             self.flush();
             self.refresh_names();
@@ -242,6 +248,9 @@ impl Shell {
                 self.say("");
             }
             self.flush();
+            if self.tty && statement.is_empty() {
+                self.refresh_changed_names();
+            }
             self.input.set_pending(&statement);
             match self.input.line(&prompt) {
                 Line::Text(line) => {
@@ -356,6 +365,18 @@ impl Shell {
         let text = format!(
             "[cqlsh {VERSION} | Cassandra {release} | CQL spec {cql} | Native protocol v{protocol}]"
         );
+        self.say(&text);
+    }
+
+    /// Names the server program and its data center and rack; for people only, as cqlsh has no such
+    /// line.
+    fn show_product(&mut self) {
+        let product = match self.connection.supported(cql_wire::startup::HELENUS_VERSION) {
+            Some(version) => format!("Helenus {version}"),
+            None => format!("Cassandra {}", self.server.release),
+        };
+        let Server { data_center, rack, .. } = &self.server;
+        let text = format!("{product}, data center {data_center}, rack {rack}");
         self.say(&text);
     }
 

@@ -11,6 +11,8 @@ pub const CQL_VERSION: &str = "CQL_VERSION";
 pub const COMPRESSION: &str = "COMPRESSION";
 /// Versions of the protocol (SUPPORTED).
 pub const PROTOCOL_VERSIONS: &str = "PROTOCOL_VERSIONS";
+/// Version of this server (SUPPORTED); no other server has it.
+pub const HELENUS_VERSION: &str = "HELENUS_VERSION";
 /// Name of the driver.
 pub const DRIVER_NAME: &str = "DRIVER_NAME";
 /// Version of the driver.
