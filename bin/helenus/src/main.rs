@@ -3,6 +3,8 @@
 //! Owns: the command line, the log's form, what this machine offers (cores, memory, host names),
 //! signals, exit codes. Never: decisions about data; a node is started through crate `node`.
 //!
+//! Started as one of Cassandra's tools (`nodetool`, `cqlsh`, `sstabledump`, …) it is that tool: [`tool_names`].
+//!
 //! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`commitlog_tools`], [`bench`], [`local_cluster`].
 
 #[macro_use]
@@ -19,7 +21,9 @@ mod nodetool;
 mod resources;
 mod server;
 mod sstable_tools;
+mod tool_names;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -87,10 +91,19 @@ enum Command {
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (Cassandra 5.0.9, CQL 3.4.7)");
 
 fn main() -> ExitCode {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    match as_a_tool(&arguments) {
+        Some(Ok(of_tool)) => {
+            arguments.truncate(1);
+            arguments.extend(of_tool.into_iter().map(OsString::from));
+        }
+        Some(Err(code)) => return ExitCode::from(code),
+        None => {}
+    }
     let matches = Cli::command()
         .after_help(exit::HELP)
         .mut_subcommand("server", |command| command.after_help(server::help()))
-        .get_matches();
+        .get_matches_from(arguments);
     let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
@@ -109,6 +122,13 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// The command line that the name of the binary stands for, or an exit code.
+fn as_a_tool(arguments: &[OsString]) -> Option<Result<Vec<String>, u8>> {
+    let (program, rest) = arguments.split_first()?;
+    let rest: Vec<String> = rest.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    tool_names::of_process(program.to_str()?, &rest)
 }
 
 #[cfg(test)]

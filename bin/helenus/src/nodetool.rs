@@ -22,12 +22,14 @@ use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions}
 
 use crate::exit;
 use crate::http::{Api, HttpError};
-use verbs::{GLOBAL, REFUSED_GLOBAL, VERBS, Verb, refused, verb};
+use verbs::{GLOBAL, VERBS, Verb, refused, verb};
 
 /// Wrong usage, or no connection.
 const BAD_USE: u8 = 1;
 /// The node reported an error.
 const FAILED: u8 = 2;
+/// Where Cassandra's nodetool connects to.
+const JMX_PORT: u16 = 7199;
 
 /// A command line that was understood.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +73,10 @@ impl Line {
                 only_arguments = true;
                 continue;
             }
+            // Cassandra's script hands them to the Java virtual machine, wherever they stand.
+            if is_jvm_property(&word) && !only_arguments {
+                continue;
+            }
             // Tokens below zero are arguments, with or without the `--` that Cassandra's tool needs.
             let is_number = word.parse::<i64>().is_ok();
             if !word.starts_with('-') || word.len() == 1 || only_arguments || is_number {
@@ -96,12 +102,6 @@ impl Line {
                 Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
                 _ => (word.as_str(), None),
             };
-            if REFUSED_GLOBAL.contains(&name) {
-                return Err(format!(
-                    "{name} is not supported: the API has no users; it is protected by the \
-                     address that it listens on"
-                ));
-            }
             let own = command.map_or(&[][..], |c| c.flags);
             let Some(flag) = own.iter().chain(GLOBAL).find(|f| f.names.contains(&name)) else {
                 unexpected.push(word);
@@ -145,6 +145,11 @@ impl Line {
     }
 }
 
+/// `-Dname=value`, as runbooks pass it for TLS and the like.
+fn is_jvm_property(word: &str) -> bool {
+    word.strip_prefix("-D").is_some_and(|property| !property.is_empty())
+}
+
 /// How a command ends other than well.
 #[derive(Debug)]
 enum Failure {
@@ -181,6 +186,9 @@ pub fn main(arguments: Vec<String>) -> u8 {
         Ok(line) => line,
         Err(message) => return report(&Failure::BadUse(message), None),
     };
+    if line.has("--ssl") {
+        complain_line!("nodetool: note: the API has no TLS; this connection is not encrypted");
+    }
     match run(&line) {
         Ok(text) => {
             say!("{text}");
@@ -217,7 +225,13 @@ fn report(failure: &Failure, api: Option<&Api>) -> u8 {
                 std::io::ErrorKind::TimedOut => "SocketTimeoutException",
                 _ => "IOException",
             };
-            complain_line!("nodetool: Failed to connect to '{host}:{port}' - {kind}: '{error}'.");
+            let text = error.to_string();
+            // As Java words it, without the system's number.
+            let cause = text.split_once(" (os error").map_or(text.as_str(), |(cause, _)| cause);
+            complain_line!("nodetool: Failed to connect to '{host}:{port}' - {kind}: '{cause}'.");
+            if let Some(hint) = hint_at_the_port(port) {
+                complain_line!("{hint}");
+            }
             BAD_USE
         }
         Failure::Node(message) => {
@@ -225,6 +239,14 @@ fn report(failure: &Failure, api: Option<&Api>) -> u8 {
             FAILED
         }
     }
+}
+
+/// Runbooks name the port of JMX, where no node listens.
+fn hint_at_the_port(port: u16) -> Option<&'static str> {
+    (port == JMX_PORT).then_some(
+        "7199 is the port of Cassandra's JMX. Nodes of Helenus serve nodetool on their API port, 10000 \
+         unless \"api_port\" names another: leave \"-p 7199\" out.",
+    )
 }
 
 fn run(line: &Line) -> Result<String, Failure> {
@@ -553,7 +575,31 @@ mod tests {
         for (text, expected) in refused {
             assert_eq!(parse(text).unwrap_err(), expected, "{text}");
         }
-        assert!(parse("-u me status").unwrap_err().starts_with("-u is not supported"));
+    }
+
+    #[test]
+    fn options_of_runbooks_are_accepted() {
+        for text in [
+            "-Dcom.sun.x=1 -h ::1 status -r",
+            "-u me -pw secret -h ::1 status -r",
+            "-h ::1 status -r -pwf /no/such/file -u me",
+            "--ssl -h ::1 -Djavax.net.ssl.trustStore=/t status -Dx -r",
+            "--username=me --password=x -h ::1 status -r",
+        ] {
+            let line = parse(text).unwrap();
+            assert_eq!((line.verb, line.api.host.as_str()), ("status", "::1"), "{text}");
+            assert!(line.has("--resolve-ip") && line.arguments.is_empty(), "{text}");
+            assert_eq!(line.has("--ssl"), text.contains("--ssl"));
+        }
+        assert_eq!(parse("-u").unwrap_err(), "Required values for option 'username' not provided");
+        assert_eq!(parse("flush -- -Dks").unwrap().arguments, ["-Dks"]);
+        assert_eq!(parse("-D status").unwrap_err(), "Found unexpected parameters: [-D, status]");
+    }
+
+    #[test]
+    fn a_refused_connection_at_the_port_of_jmx_hints_at_that_of_the_api() {
+        assert!(hint_at_the_port(7199).unwrap().contains("10000"));
+        assert_eq!(hint_at_the_port(10_000), None);
     }
 
     #[test]

@@ -83,6 +83,14 @@ fn load(command_line: CommandLine) -> Result<Loaded, String> {
     conf::load(&Sources { file, environment, command_line }).map_err(|errors| errors.to_string())
 }
 
+/// Data directories of the node whose settings are those of the environment and of a file, if one is
+/// named.
+pub fn data_directories(config_file: Option<String>) -> Result<Vec<String>, String> {
+    let mut command_line = CommandLine::default();
+    command_line.config_file = config_file;
+    Ok(load(command_line)?.options.data_directories())
+}
+
 /// Host names become addresses here, because nothing below may ask the network for names.
 fn resolve_addresses(options: &mut Options) -> Result<(), String> {
     resolve("listen_address", &mut options.listen_address)?;

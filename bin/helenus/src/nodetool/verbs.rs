@@ -65,15 +65,18 @@ const fn valued(names: &'static [&'static str], value: &'static str, help: &'sta
     Flag { names, value: Some(value), help }
 }
 
+/// Cassandra without authentication ignores credentials as well; they are neither sent nor read.
+const NO_LOGINS: &str = "Accepted and not used: the API has no logins";
+
 pub(super) const GLOBAL: &[Flag] = &[
     valued(&["-h", "--host"], "host", "Node hostname or ip address"),
     valued(&["-p", "--port"], "port", "Port of the node's API"),
     switch(&["-pp", "--print-port"], "Show hosts with their port"),
+    valued(&["-pw", "--password"], "password", NO_LOGINS),
+    valued(&["-pwf", "--password-file"], "passwordFilePath", NO_LOGINS),
+    switch(&["--ssl"], "Accepted with a note: the API has no TLS"),
+    valued(&["-u", "--username"], "username", NO_LOGINS),
 ];
-
-/// Options of Cassandra's tool that ask for something that is not there: refused by name.
-pub(super) const REFUSED_GLOBAL: &[&str] =
-    &["-u", "--username", "-pw", "--password", "-pwf", "--password-file"];
 
 /// Names are looked up where the tool runs.
 const RESOLVE: Flag = switch(&["-r", "--resolve-ip"], "Show node domain names instead of IPs");
