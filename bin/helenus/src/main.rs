@@ -16,8 +16,10 @@ mod local_cluster;
 mod log_records;
 mod logging;
 mod nodetool;
+mod reload;
 mod resources;
 mod server;
+mod signals;
 mod sstable_tools;
 
 use std::process::ExitCode;
