@@ -2,7 +2,7 @@
 //! node runs (`nodetool setlogginglevel`), and its last records can be read as a table.
 
 use std::collections::BTreeMap;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,17 +42,32 @@ pub struct Levels {
 struct Counted(Arc<AtomicU64>);
 
 impl<'a> MakeWriter<'a> for Counted {
-    type Writer = io::Stderr;
+    type Writer = Lossy<io::Stderr>;
 
-    fn make_writer(&'a self) -> io::Stderr {
-        io::stderr()
+    fn make_writer(&'a self) -> Lossy<io::Stderr> {
+        Lossy(io::stderr())
     }
 
-    fn make_writer_for(&'a self, event: &Metadata<'_>) -> io::Stderr {
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Lossy<io::Stderr> {
         if *event.level() == Level::ERROR {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
-        io::stderr()
+        Lossy(io::stderr())
+    }
+}
+
+/// Drops what cannot be written. The subscriber would report the failure on standard error, which
+/// panics when that fails too: a closed terminal, a pipe without a reader or a full disk under the
+/// log must not end the node.
+struct Lossy<W>(W);
+
+impl<W: Write> Write for Lossy<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -61,13 +76,7 @@ impl<'a> MakeWriter<'a> for Counted {
 /// # Errors
 /// `RUST_LOG` is not understood; in words.
 pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
-    let level = match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    };
+    let level = level_filter(level);
     let first = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => text,
         _ => level.to_string(),
@@ -101,6 +110,27 @@ pub fn start(level: LogLevel, format: LogFormat) -> Result<Levels, String> {
 fn filter(text: &str, level: LevelFilter) -> Result<EnvFilter, String> {
     let builder = EnvFilter::builder().with_default_directive(level.into());
     builder.parse(text).map_err(|error| error.to_string())
+}
+
+impl Levels {
+    /// Takes the level of the configuration, which was read again, for what has no level of its own.
+    ///
+    /// # Errors
+    /// It cannot be put in force; in words.
+    pub fn set_root(&self, level: LogLevel) -> Result<(), String> {
+        let level = level_filter(level).to_string();
+        self.set(&LogLevelReport { logger: ROOT.to_owned(), level })
+    }
+}
+
+fn level_filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    }
 }
 
 impl LogControl for Levels {
@@ -231,6 +261,22 @@ mod tests {
             assert!(change(&mut changed, &wanted(logger, level)).is_err(), "{logger} {level}");
         }
         assert!(filter(&directives("info", &changed), LevelFilter::INFO).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_dropped() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        }
+        let mut log = Lossy(Full);
+        log.write_all(b"a line\n").unwrap();
+        log.flush().unwrap();
     }
 
     #[test]

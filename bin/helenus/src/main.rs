@@ -18,8 +18,10 @@ mod local_cluster;
 mod log_records;
 mod logging;
 mod nodetool;
+mod reload;
 mod resources;
 mod server;
+mod signals;
 mod sstable_tools;
 mod tool_names;
 

@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use conf::{Address, CommandLine, Loaded, MemorySize, Options, Setting, Sources, Status};
 use node::{Node, Program, SeedSource, StartError};
-use rt::{IoBackend, Machine, NativeOptions, Stopper};
+use rt::{IoBackend, Machine, NativeOptions};
 
-use crate::{exit, logging, resources};
+use crate::logging::{self, Levels};
+use crate::reload::Reloader;
+use crate::signals::Signals;
+use crate::{exit, resources};
 
 /// Variable that names the configuration file when `--config` does not.
 const CONFIG_VARIABLE: &str = "HELENUS_CONFIG";
@@ -23,7 +26,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
         say_line!("Run a node in the foreground until it is told to stop\n\n{}", help());
         return exit::OK;
     }
-    let seeds = Seeds(command_line.clone());
+    let layers = Layers(command_line.clone());
     let loaded = match load(command_line) {
         Ok(loaded) => loaded,
         Err(message) => return usage(&message),
@@ -37,20 +40,32 @@ pub fn main(arguments: Vec<String>) -> u8 {
         Err(message) => return usage(&message),
     };
     fill_from_machine(&mut options);
+    raise_open_files();
     announce(&options);
     for line in conf::summarize(&warnings) {
         tracing::warn!("{line}");
     }
-    run(
-        options,
-        Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)), page_limit: None },
-    )
+    run(options, layers, Arc::new(levels))
 }
 
-/// Reads the seeds again, from where this program had them at its start.
-struct Seeds(CommandLine);
+/// The layers of the configuration, to be read again as this program read them at its start.
+#[derive(Clone)]
+pub struct Layers(CommandLine);
 
-impl SeedSource for Seeds {
+impl Layers {
+    /// The settings as they are configured now. Blocks while host names are looked up.
+    ///
+    /// # Errors
+    /// The configuration cannot be read, or a name has no address; in words.
+    pub fn read(&self) -> Result<Options, String> {
+        let mut options = load(self.0.clone())?.options;
+        resolve_addresses(&mut options)?;
+        fill_from_machine(&mut options);
+        Ok(options)
+    }
+}
+
+impl SeedSource for Layers {
     fn read(&self) -> Result<Vec<String>, String> {
         let seeds = load(self.0.clone())?.options.seeds;
         seeds.iter().map(|seed| resolved_seed(seed)).collect()
@@ -157,6 +172,9 @@ fn fill_from_machine(options: &mut Options) {
     if options.memory.is_none() {
         options.memory = Some(MemorySize(resources::memory_default()));
     }
+}
+
+fn raise_open_files() {
     match resources::raise_open_files() {
         Some(files) if files < 10_000 => {
             tracing::warn!(files, "few open files are allowed; raise the hard limit (ulimit -Hn)");
@@ -176,12 +194,27 @@ fn announce(options: &Options) {
     );
 }
 
-fn run(options: Options, program: Program) -> u8 {
+fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
+    // Before anything is opened: whatever is begun is ended in order.
+    let signals = match Signals::catch() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "cannot catch signals");
+            return exit::FAILED;
+        }
+    };
+    let program = Program {
+        log: Some(levels.clone()),
+        seeds: Some(Arc::new(layers.clone())),
+        page_limit: None,
+    };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
-    let node = Node::start_for(options, &machine, program);
+    let node = Node::start_for(options.clone(), &machine, program);
     tracing::info!(io = node.io_description(), "files");
-    if let Err(error) = watch_signals(node.stopper()) {
-        tracing::error!(%error, "signals cannot be watched; stopping");
+    let reloader = Reloader { layers, current: options, levels, node: node.commander() };
+    let watched = reloader.start().and_then(|reload| signals.watch(node.stopper(), reload));
+    if let Err(error) = watched {
+        tracing::error!(%error, "cannot watch signals; stopping");
         node.request_stop();
         // The first error is the one to report.
         let _ = node.join();
@@ -205,35 +238,6 @@ fn report(error: &StartError) {
     complain_line!("helenus server: {error}");
 }
 
-/// SIGTERM and SIGINT drain and stop; a second one ends the process at once, which loses nothing
-/// that was acknowledged.
-fn watch_signals(stopper: Stopper) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut terminate, mut interrupt) = {
-        let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
-    };
-    let watch = async move {
-        let first = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
-        tracing::info!(signal = first, "draining and stopping");
-        stopper.request_stop();
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::warn!("second signal: ending without draining");
-        std::process::exit(i32::from(exit::FAILED));
-    };
-    std::thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || runtime.block_on(watch))?;
-    Ok(())
-}
-
 /// All settings, for `--help`.
 pub fn help() -> String {
     let mut out = String::from(
@@ -243,7 +247,7 @@ Without options: one node on 127.0.0.1:9042, data below ./helenus-data.
 Settings, each layer over the one before: defaults, the file of --config FILE or HELENUS_CONFIG
 (a cassandra.yaml), the environment (HELENUS_ and the name in capitals), the command line
 (--name value, --name=value, --name for true; dashes and underscores are the same).
-SIGTERM and SIGINT drain and stop.
+SIGTERM and SIGINT drain and stop; SIGHUP reads the configuration again.
 
 ",
     );

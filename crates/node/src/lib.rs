@@ -34,6 +34,7 @@ mod own_rows;
 pub mod parts;
 mod peer_rows;
 pub mod policy;
+pub mod reload;
 mod serving;
 mod shard;
 pub mod system_tables;
@@ -46,6 +47,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use admin::Commander;
 use conf::Options;
 use rt::{Machine, NodeSpec, Running, Stopper};
 use stdx::IoError;
@@ -287,18 +289,12 @@ impl Node {
 
     /// As [`Node::start`], for a program that can do more than run it.
     pub fn start_for(options: Options, machine: &Machine, program: Program) -> RunningNode {
-        let outcome = Arc::new(Outcome::default());
-        let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
-        let hooks = (None, program);
-        let (spec, main) = Node::prepare_on("helenus", options, outcome.clone(), hooks, meshes);
-        RunningNode { running: machine.start(spec, main), outcome }
+        Node::start_on("helenus", options, machine, Arc::default(), (None, program))
     }
 
     /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
     pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
-        let outcome = Arc::new(Outcome::default());
-        let (spec, main) = Node::prepare(name, options, outcome.clone());
-        RunningNode { running: machine.start(spec, main), outcome }
+        Node::start_on(name, options, machine, Arc::default(), (None, Program::default()))
     }
 
     /// Starts a node and runs `hook` on its first shard once it is ready: for programs that embed
@@ -310,8 +306,21 @@ impl Node {
         outcome: Arc<Outcome>,
         hook: ReadyHook,
     ) -> RunningNode {
-        let (spec, main) = Node::prepare_with(name, options, outcome.clone(), Some(hook));
-        RunningNode { running: machine.start(spec, main), outcome }
+        Node::start_on(name, options, machine, outcome, (Some(hook), Program::default()))
+    }
+
+    fn start_on(
+        name: &str,
+        options: Options,
+        machine: &Machine,
+        outcome: Arc<Outcome>,
+        hooks: (Option<ReadyHook>, Program),
+    ) -> RunningNode {
+        let shards = options.smp.unwrap_or(1).max(1);
+        let meshes = Meshes::new(shards);
+        let commander = Commander::new(meshes.admin.foreign(), shards);
+        let (spec, main) = Node::prepare_on(name, options, outcome.clone(), hooks, meshes);
+        RunningNode { running: machine.start(spec, main), outcome, commander }
     }
 
     /// What [`Machine::start`] or a simulated world needs to start this node.
@@ -365,6 +374,7 @@ impl Node {
 pub struct RunningNode {
     running: Running,
     outcome: Arc<Outcome>,
+    commander: Commander,
 }
 
 impl RunningNode {
@@ -376,6 +386,11 @@ impl RunningNode {
     /// A handle for signal handlers.
     pub fn stopper(&self) -> Stopper {
         self.running.stopper()
+    }
+
+    /// Administrative commands from this program, answered once the shards serve administration.
+    pub fn commander(&self) -> Commander {
+        self.commander.clone()
     }
 
     /// Whether it answers CQL.

@@ -11,6 +11,7 @@
 //!
 //! Reading order: [`model`], [`histogram`], [`shard`], [`commands`], [`server`], [`prometheus`], [`nodetool`].
 
+mod commander;
 pub mod commands;
 pub mod histogram;
 mod members;
@@ -20,6 +21,7 @@ pub mod prometheus;
 pub mod server;
 pub mod shard;
 
+pub use commander::Commander;
 pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
 pub use server::{AdminError, AdminHandle, AdminServer, LogControl, cidr_filtering, stages};
 pub use shard::{
