@@ -25,7 +25,7 @@ OPENS = """java.base/jdk.internal.misc java.base/jdk.internal.loader java.base/j
     java.base/java.lang java.base/java.util java.base/java.nio java.rmi/sun.rmi.transport.tcp""".split()
 
 
-def connect(port, timeout=60):
+def connect(port, timeout=60, user=None):
     """A session with the server on that port, once it answers, and its cluster object."""
     deadline = time.monotonic() + timeout
     profile = ExecutionProfile(
@@ -39,6 +39,7 @@ def connect(port, timeout=60):
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             schema_metadata_enabled=False,
             token_metadata_enabled=False,
+            auth_provider=user,
         )
         try:
             return cluster, cluster.connect()
@@ -177,7 +178,7 @@ class CassandraFiles:
     REPEATED = {"SSTablePartitions", "StandaloneVerifier", "NodeTool"}
     shared = {}
 
-    def __init__(self, directory, compatibility="CASSANDRA_4", form="big"):
+    def __init__(self, directory, compatibility="CASSANDRA_4", form="big", settings=""):
         self.own = {}
         self.written = (compatibility, form)
         self.directory = Path(directory).resolve()
@@ -211,7 +212,7 @@ flush_compression: table
 storage_compatibility_mode: {compatibility}
 sstable:
   selected_format: {form}
-""")
+{settings}""")
         for name, stream in [("logback.xml", "System.out"), ("logback-tools.xml", "System.err")]:
             level = "INFO" if stream == "System.out" else "ERROR"
             (self.conf / name).write_text(
@@ -271,8 +272,8 @@ sstable:
 
 
 class Cassandra(Process):
-    def __init__(self, directory, compatibility="CASSANDRA_4", form="big"):
-        self.files = CassandraFiles(directory, compatibility, form)
+    def __init__(self, directory, compatibility="CASSANDRA_4", form="big", settings=""):
+        self.files = CassandraFiles(directory, compatibility, form, settings)
         command = self.files.command(
             "org.apache.cassandra.service.CassandraDaemon", "1G", tool=False
         )

@@ -11,6 +11,7 @@
 
 pub(crate) mod commit_log;
 mod definitions;
+pub(crate) mod newer;
 mod roles;
 mod rows;
 #[cfg(test)]
@@ -106,6 +107,21 @@ pub enum ImportError {
         /// Their addresses.
         peers: Vec<String>,
     },
+    /// A Cassandra ran on the directory of one of several members.
+    #[error(
+        "a Cassandra has run on this directory since Helenus ({file}), and this node is one of several \
+         members: what that Cassandra changed cannot be told to the others. Move the directory away, \
+         start this node with an empty one and replace_address_first_boot set to its own address, and \
+         bring back what was written in between with `helenus sstable load` from the directory that was \
+         moved"
+    )]
+    OtherMembers {
+        /// The SSTable that shows it.
+        file: String,
+    },
+    /// The schema in the system tables does not fit together, or not to the one of the metadata log.
+    #[error("the schema of the directory cannot be taken over: {0}")]
+    Schema(String),
     /// Logged batches that were not carried out yet.
     #[error(
         "{count} logged batches wait for their replay; start Cassandra on the directory, wait a \

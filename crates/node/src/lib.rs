@@ -16,6 +16,7 @@
 
 mod actions;
 mod archiving;
+mod auth_rows;
 pub mod boot;
 mod cidr;
 mod cluster;
@@ -35,6 +36,7 @@ pub mod parts;
 mod peer_rows;
 pub mod policy;
 pub mod reload;
+mod row_sync;
 mod serving;
 mod shard;
 pub mod system_tables;

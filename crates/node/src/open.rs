@@ -14,7 +14,7 @@ use conf::{Archiving, Options, Snitch};
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt};
-use stdx::{HostId, Token};
+use stdx::{HostId, TimestampMicros, Token};
 
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
@@ -70,8 +70,10 @@ pub(crate) async fn open(
     let start = Start { rt, options, mesh, work_dir: &work_dir, place: &place, known };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
-            let (snapshot, run, messaging) = start.again(snapshot).await?;
-            (snapshot, run, opened.log, messaging)
+            let mut log = opened.log;
+            let (snapshot, newest) = start.adopted(&base, snapshot, &mut log).await?;
+            let (snapshot, run, messaging) = start.again(snapshot, newest).await?;
+            (snapshot, run, log, messaging)
         }
         None => {
             drop(opened.log);
@@ -95,10 +97,48 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// A start on a directory that has a log.
+    /// The log with what a Cassandra changed that ran on the directory since, and the newest of its
+    /// timestamps. A crash in between repeats it: the number of this run is not stored yet.
+    async fn adopted(
+        &self,
+        base: &schema::Schema,
+        folded: ClusterSnapshot,
+        log: &mut LogFile,
+    ) -> Result<(ClusterSnapshot, TimestampMicros), StartError> {
+        let (rt, options) = (self.rt, self.options);
+        let nothing = TimestampMicros::NONE;
+        if folded.local.cluster_name != options.cluster_name {
+            // Refused in words of its own.
+            return Ok((folded, nothing));
+        }
+        let run = last_run(rt, self.work_dir).await?.unwrap_or(0);
+        let run = i64::try_from(run).unwrap_or(i64::MAX).max(folded.local.created_at.0);
+        let steps = folded.system_timestamp().0.saturating_sub(folded.local.created_at.0);
+        let newest_own = TimestampMicros(run.saturating_add(steps));
+        let found = import::newer::written_since(rt, options, base, newest_own).await?;
+        let Some(file) = found else { return Ok((folded, nothing)) };
+        let mut snapshot = match self.known {
+            Some(known) => folded.with_local(known.host_id).unwrap_or(folded),
+            None => folded,
+        };
+        let adopted = import::newer::adopt(rt, options, base, &snapshot, file).await?;
+        for entry in adopted.entries {
+            for entry in snapshot.with_features(vec![entry]) {
+                let next = snapshot.apply(&entry).map_err(membership::SubmitError::from)?;
+                let mut framed = Vec::new();
+                entry.encode_entry(next.epoch, &mut framed);
+                log.append(framed, next.epoch).await?;
+                snapshot = next;
+            }
+        }
+        Ok((snapshot, adopted.newest))
+    }
+
+    /// A start on a directory that has a log. `newest`: a timestamp that another program left.
     async fn again(
         &self,
         folded: ClusterSnapshot,
+        newest: TimestampMicros,
     ) -> Result<(ClusterSnapshot, u64, Option<Messaging>), StartError> {
         let (rt, options) = (self.rt, self.options);
         if folded.local.cluster_name != options.cluster_name {
@@ -115,7 +155,7 @@ impl Start<'_> {
         };
         self.check_place(&snapshot)?;
         // Larger than every earlier run's even when the clock went back: runs are counted in a file.
-        let run = next_run(rt, self.work_dir).await?;
+        let run = next_run(rt, self.work_dir, newest).await?;
         if options.replace_address_first_boot.is_some() {
             tracing::info!(
                 "replace_address_first_boot is passed over: this is not the first start"
@@ -198,7 +238,8 @@ impl Start<'_> {
             (None, None) => new_host_id(rt),
         };
         let identity = Identity { host_id, cluster_id: None };
-        let run = next_run(rt, self.work_dir).await?;
+        let newest = imported.as_ref().map(|i| TimestampMicros(i.local.created_at.0));
+        let run = next_run(rt, self.work_dir, newest.unwrap_or(TimestampMicros::NONE)).await?;
         let mut messaging = None;
         if options.wants_peers() {
             let shards = rt.shard_count();
@@ -352,16 +393,26 @@ pub(crate) fn describe(
     ]))
 }
 
-/// The number of this run: one more than the last, at least the wall clock in microseconds.
-async fn next_run(rt: &Rt, work_dir: &str) -> Result<u64, StartError> {
-    let path = format!("{work_dir}/{}/run", membership::log::DIRECTORY);
-    let last = match rt.fs().read(&path, 64).await {
-        Ok(bytes) => std::str::from_utf8(&bytes).ok().and_then(|t| t.trim().parse().ok()),
-        Err(error) if error.kind == IoErrorKind::NotFound => None,
-        Err(error) => return Err(error.into()),
-    };
+/// The number of this run: one more than the last, at least the wall clock in microseconds, and larger
+/// than `newest`, as timestamps are made of it.
+async fn next_run(rt: &Rt, work_dir: &str, newest: TimestampMicros) -> Result<u64, StartError> {
+    let last = last_run(rt, work_dir).await?;
     let wall = u64::try_from(rt.wall().0).unwrap_or(0);
-    let run = wall.max(last.map_or(1, |l: u64| l.saturating_add(1)));
-    rt.fs().write_atomic(&path, format!("{run}\n").into_bytes()).await?;
+    let newer = u64::try_from(newest.0).map_or(1, |newest| newest.saturating_add(1));
+    let run = wall.max(newer).max(last.map_or(1, |l: u64| l.saturating_add(1)));
+    rt.fs().write_atomic(&run_path(work_dir), format!("{run}\n").into_bytes()).await?;
     Ok(run)
+}
+
+fn run_path(work_dir: &str) -> String {
+    format!("{work_dir}/{}/run", membership::log::DIRECTORY)
+}
+
+/// The number of the last run; `None` when it is not known.
+async fn last_run(rt: &Rt, work_dir: &str) -> Result<Option<u64>, StartError> {
+    match rt.fs().read(&run_path(work_dir), 64).await {
+        Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(|t| t.trim().parse().ok())),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

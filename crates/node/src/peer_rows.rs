@@ -10,23 +10,13 @@ use std::sync::Arc;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, Member, MemberState};
 use coordinator::Coordinator;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
-use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{BoundRef, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef};
 use schema::{Schema, Table};
-use stdx::{DeletionSeconds, TimestampMicros, Token};
-use store::{Flow, RowSink, StoreError};
+use stdx::{TimestampMicros, Token};
+use store::StoreError;
+
+use crate::row_sync::{self, Moment, RowKey, Rows};
 
 const TABLES: [&str; 2] = ["peers", "peers_v2"];
-
-/// A row's place: its partition key and its clustering.
-type Place = (Vec<u8>, Vec<u8>);
-
-/// When the rows are written.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) at: TimestampMicros,
-    pub(crate) now: DeletionSeconds,
-}
 
 /// The members that drivers are told of, by address.
 fn shown(snapshot: &ClusterSnapshot) -> BTreeMap<SocketAddr, Arc<Member>> {
@@ -70,7 +60,7 @@ pub(crate) async fn all(
     let mut out = Vec::new();
     for name in TABLES {
         let Some(table) = snapshot.schema.table("system", name) else { continue };
-        let old = present(coordinator, table, moment.now).await?;
+        let old = row_sync::present(coordinator, table, moment.now).await?;
         out.extend(rewrite(table, old, &is, snapshot, moment));
     }
     Ok(out)
@@ -79,12 +69,12 @@ pub(crate) async fn all(
 /// Deletes the rows at `old` that are not wanted any more and writes those that are.
 fn rewrite(
     table: &Table,
-    old: BTreeSet<Place>,
+    old: BTreeSet<RowKey>,
     members: &BTreeMap<SocketAddr, Arc<Member>>,
     snapshot: &ClusterSnapshot,
     moment: Moment,
 ) -> Vec<(Token, Vec<u8>)> {
-    let mut rows: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
+    let mut rows = Rows::new();
     for (address, member) in members {
         match row(table, *address, member, &snapshot.schema, moment.at) {
             Ok(row) => {
@@ -96,40 +86,10 @@ fn rewrite(
             }
         }
     }
-    let gone = old.into_iter().filter(|place| !rows.contains_key(place));
-    let gone: Vec<_> = gone.map(|place| (place, None)).collect();
-    let written = rows.into_iter().map(|(place, row)| (place, Some(row)));
-    written.chain(gone).map(|(place, row)| mutation(table, &place, row, moment)).collect()
+    row_sync::rewrite(table, old, rows, moment)
 }
 
-/// One row, after a deletion of whatever was in its place.
-fn mutation(
-    table: &Table,
-    (key, clustering): &Place,
-    row: Option<Vec<u8>>,
-    moment: Moment,
-) -> (Token, Vec<u8>) {
-    let before = TimestampMicros(moment.at.0.saturating_sub(1));
-    let deletion = DeletionTime { timestamp: before, local: moment.now };
-    let mut bytes = Vec::new();
-    let mut builder = MutationBuilder::new(&mut bytes, table.id, table.version, key);
-    if clustering.is_empty() {
-        builder.deletion(deletion);
-    }
-    builder.rows(row.iter().map(|row| (clustering.as_slice(), RowRef::trusted(row))));
-    if !clustering.is_empty() {
-        let whole = RangeTombstoneRef {
-            start: BoundRef { prefix: clustering, after: false },
-            end: BoundRef { prefix: clustering, after: true },
-            deletion,
-        };
-        builder.range_tombstones([whole].into_iter());
-    }
-    builder.finish();
-    (codec::token_of(key), bytes)
-}
-
-fn place_of(table: &Table, address: SocketAddr) -> Option<Place> {
+fn place_of(table: &Table, address: SocketAddr) -> Option<RowKey> {
     let mut builder = VirtualRowBuilder::new(table);
     builder.inet("peer", address.ip());
     if &*table.name == "peers_v2" {
@@ -163,38 +123,4 @@ fn row(
         row.inet("rpc_address", member.rpc.ip());
     }
     row.finish()
-}
-
-/// Where there are rows.
-async fn present(
-    coordinator: &Coordinator,
-    table: &Table,
-    now: DeletionSeconds,
-) -> Result<BTreeSet<Place>, StoreError> {
-    let command = ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), now);
-    let mut sink = Places::default();
-    coordinator.read(&command, usize::MAX, &mut sink).await?;
-    Ok(sink.found)
-}
-
-#[derive(Default)]
-struct Places {
-    key: Vec<u8>,
-    found: BTreeSet<Place>,
-}
-
-impl RowSink for Places {
-    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
-        self.key = key.to_vec();
-        Flow::Continue
-    }
-
-    fn row(&mut self, clustering: &[u8], _: RowRef<'_>) -> Flow {
-        self.found.insert((self.key.clone(), clustering.to_vec()));
-        Flow::Continue
-    }
-
-    fn partition_end(&mut self) -> Flow {
-        Flow::Continue
-    }
 }

@@ -1,7 +1,10 @@
 //! What the node writes about itself into ordinary tables, so that drivers read it and Cassandra
-//! can open a drained directory: `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`.
+//! can open a drained directory: `system.local`, `system.peers`, `system.peers_v2`, `system_schema.*`,
+//! `system_auth.*`.
 //!
-//! The metadata log is the truth; these tables are written from it and never read back. All of them
+//! The metadata log is the truth; these tables are written from it and never read back, but after a
+//! Cassandra ran on the directory ([`crate::import::newer`]). Their timestamps grow with every run, so
+//! that they are newer than what such a Cassandra wrote. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
 //! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the
 //! rows that differ.
@@ -22,8 +25,8 @@ use schema::{Keyspace, Schema, Table};
 use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
 
-use crate::peer_rows::{self, Moment};
-use crate::{StartError, own_rows, parts};
+use crate::row_sync::Moment;
+use crate::{StartError, auth_rows, own_rows, parts, peer_rows};
 
 /// Writes everything and keeps it up to date from now on. Shard 0 only.
 ///
@@ -82,14 +85,15 @@ impl Writer {
     }
 
     async fn all(&self, snapshot: &ClusterSnapshot) -> Result<(), StoreError> {
-        let at = snapshot.system_timestamp();
+        let at = self.run_timestamp(snapshot);
         let now = self.rt.wall().seconds();
         let schema = &snapshot.schema;
         for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
             self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
         }
-        let moment = Moment { at: self.run_timestamp(snapshot), now };
+        let moment = Moment { at, now };
         self.write(peer_rows::all(&self.coordinator, snapshot, moment).await?).await?;
+        self.write(auth_rows::all(&self.coordinator, snapshot, moment).await?).await?;
         self.local(snapshot, schema).await
     }
 
@@ -100,7 +104,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The run decides before the epoch: addresses may have changed since the last start.
+    /// The run decides before the epoch: addresses may have changed since the last start, and a
+    /// Cassandra may have written in between.
     fn run_timestamp(&self, snapshot: &ClusterSnapshot) -> TimestampMicros {
         let steps = snapshot.system_timestamp().0.saturating_sub(snapshot.local.created_at.0);
         TimestampMicros(self.run.saturating_add(steps))
@@ -138,7 +143,7 @@ impl Writer {
         before: &ClusterSnapshot,
         after: &ClusterSnapshot,
     ) -> Result<(), StoreError> {
-        let at = after.system_timestamp();
+        let at = self.run_timestamp(after);
         let now = self.rt.wall().seconds();
         let schema = &after.schema;
         for (name, keyspace) in schema.keyspaces.iter().filter(|(_, k)| !k.is_virtual) {
@@ -161,8 +166,9 @@ impl Writer {
                 self.apply(system_rows::drop_keyspace_mutations(schema, name, at, now)).await?;
             }
         }
-        let moment = Moment { at: self.run_timestamp(after), now };
+        let moment = Moment { at, now };
         self.write(peer_rows::difference(before, after, moment)).await?;
+        self.write(auth_rows::difference(before, after, moment)).await?;
         self.local(after, schema).await
     }
 }

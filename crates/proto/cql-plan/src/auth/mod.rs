@@ -14,7 +14,7 @@ mod statement;
 
 pub use access::{Access, AccessRules, CidrFinding, CidrRules, Requirement, created, requirements};
 pub use resource::Resource;
-pub use rows::{is_computed, rows};
+pub use rows::{is_computed, rows, rows_at};
 pub use statement::{AuthContext, AuthOutcome, AuthPlan, ListedRows};
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use cluster::{Auth, Permission};
 use schema::Table;
+use stdx::TimestampMicros;
 
 use crate::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 
@@ -15,13 +16,26 @@ pub fn is_computed(table: &Table) -> bool {
 /// # Errors
 /// A table with other columns.
 pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowError> {
+    rows_at(auth, table, TimestampMicros(0))
+}
+
+/// As [`rows()`], written at a timestamp: for the table that a Cassandra reads which is given the
+/// directory.
+///
+/// # Errors
+/// A table with other columns.
+pub fn rows_at(
+    auth: &Auth,
+    table: &Table,
+    at: TimestampMicros,
+) -> Result<Vec<VirtualRow>, VirtualRowError> {
     match &*table.name {
-        "roles" => auth.roles.keys().map(|role| role_row(auth, role, table)).collect(),
+        "roles" => auth.roles.keys().map(|role| role_row(auth, role, table, at)).collect(),
         "role_members" => auth
             .member_of
             .iter()
             .flat_map(|(member, granted)| granted.iter().map(move |role| (role, member)))
-            .map(|(role, member)| pair(table, ("role", role), ("member", member)))
+            .map(|(role, member)| pair(table, at, ("role", role), ("member", member)))
             .collect(),
         "role_permissions" => {
             let of_role = auth.permissions.iter();
@@ -29,7 +43,7 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
                 .flat_map(|(role, on)| on.iter().map(move |(resource, set)| (role, resource, set)))
                 .map(|(role, resource, set)| {
                     let names = set.iter().map(Permission::name);
-                    let mut row = VirtualRowBuilder::new(table);
+                    let mut row = VirtualRowBuilder::at(table, at);
                     row.text("role", role).text("resource", resource);
                     row.text_set("permissions", names).finish()
                 })
@@ -39,13 +53,13 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
             .permissions
             .iter()
             .flat_map(|(role, on)| on.keys().map(move |resource| (resource, role)))
-            .map(|(resource, role)| pair(table, ("resource", resource), ("role", role)))
+            .map(|(resource, role)| pair(table, at, ("resource", resource), ("role", role)))
             .collect(),
         "network_permissions" => auth
             .datacenters
             .iter()
             .map(|(role, datacenters)| {
-                let mut row = VirtualRowBuilder::new(table);
+                let mut row = VirtualRowBuilder::at(table, at);
                 // Cassandra puts the name of the resource here.
                 row.text("role", &format!("roles/{role}"));
                 row.text_set("dcs", datacenters.iter().map(String::as_str)).finish()
@@ -55,7 +69,7 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
             .cidr_groups
             .iter()
             .map(|(name, ranges)| {
-                let mut row = VirtualRowBuilder::new(table);
+                let mut row = VirtualRowBuilder::at(table, at);
                 let ranges = ranges.iter().map(|r| (r.addr(), i16::from(r.prefix_len())));
                 row.text("cidr_group", name).range_set("cidrs", ranges).finish()
             })
@@ -64,7 +78,7 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
             .cidr_permissions
             .iter()
             .map(|(role, groups)| {
-                let mut row = VirtualRowBuilder::new(table);
+                let mut row = VirtualRowBuilder::at(table, at);
                 let groups = groups.iter().map(String::as_str);
                 row.text("role", role).text_set("cidr_groups", groups).finish()
             })
@@ -72,14 +86,19 @@ pub fn rows(auth: &Auth, table: &Table) -> Result<Vec<VirtualRow>, VirtualRowErr
         "identity_to_role" => auth
             .identities
             .iter()
-            .map(|(identity, role)| pair(table, ("identity", identity), ("role", role)))
+            .map(|(identity, role)| pair(table, at, ("identity", identity), ("role", role)))
             .collect(),
         _ => Ok(Vec::new()),
     }
 }
 
-fn role_row(auth: &Auth, name: &str, table: &Table) -> Result<VirtualRow, VirtualRowError> {
-    let mut row = VirtualRowBuilder::new(table);
+fn role_row(
+    auth: &Auth,
+    name: &str,
+    table: &Table,
+    at: TimestampMicros,
+) -> Result<VirtualRow, VirtualRowError> {
+    let mut row = VirtualRowBuilder::at(table, at);
     row.text("role", name);
     if let Some(role) = auth.roles.get(name) {
         row.boolean("can_login", role.can_login).boolean("is_superuser", role.is_superuser);
@@ -95,9 +114,10 @@ fn role_row(auth: &Auth, name: &str, table: &Table) -> Result<VirtualRow, Virtua
 
 fn pair(
     table: &Table,
+    at: TimestampMicros,
     first: (&str, &str),
     second: (&str, &str),
 ) -> Result<VirtualRow, VirtualRowError> {
-    let mut row = VirtualRowBuilder::new(table);
+    let mut row = VirtualRowBuilder::at(table, at);
     row.text(first.0, first.1).text(second.0, second.1).finish()
 }

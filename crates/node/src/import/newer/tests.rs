@@ -1,0 +1,148 @@
+//! The difference of two schemas as Cassandra leaves them, and of roles.
+
+use cql_plan::ddl::{DdlContext, DdlPlan};
+use stdx::{Uuid, WallMicros};
+
+use super::*;
+
+/// The schema of these statements; tables get ids in the order in which they are made.
+fn schema_of(statements: &[&str]) -> Schema {
+    let mut schema = cql_plan::system::system_schema();
+    let (mut last, mut clock) = (0_u128, 1000);
+    for statement in statements {
+        clock += 1000;
+        let statement = cql_syntax::parse(statement).unwrap();
+        let plan = DdlPlan::new(&statement.kind, None).unwrap().unwrap();
+        let outcome = plan.outcome(&mut DdlContext {
+            schema: &schema,
+            datacenters: &[("dc", 1)],
+            moving: &[],
+            new_table_id: &mut || {
+                last += 1;
+                Uuid::from_u128(last)
+            },
+            now: WallMicros(clock),
+            watch: None,
+            default_factor: 1,
+            drop_compact_storage: true,
+            functions: None,
+        });
+        for change in outcome.unwrap().changes {
+            schema = schema.apply(&change).unwrap();
+        }
+    }
+    schema
+}
+
+const BEFORE: [&str; 4] = [
+    "CREATE KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc': 1}",
+    "CREATE TYPE ks.pair (x int)",
+    "CREATE TABLE ks.a (k int, c int, s text static, v text, u frozen<pair>, PRIMARY KEY (k, c))",
+    "CREATE TABLE ks.b (k int PRIMARY KEY, v text)",
+];
+
+fn with<'t>(more: &[&'t str]) -> Schema {
+    let all: Vec<&'t str> = BEFORE.iter().copied().chain(more.iter().copied()).collect();
+    schema_of(&all)
+}
+
+/// As an import numbers columns: from 0 in the order of the table, dropped ones last.
+fn numbered_anew(schema: &Schema, name: &str) -> Table {
+    let mut table = Table::clone(schema.table("ks", name).unwrap());
+    for (column, id) in table.columns.iter_mut().zip(0..) {
+        column.id = ColumnId(id);
+    }
+    for (dropped, id) in table.dropped.values_mut().zip(100..) {
+        dropped.column.id = ColumnId(id);
+    }
+    table
+}
+
+fn applied(before: &Schema, changes: &[SchemaChange]) -> Schema {
+    changes.iter().fold(before.clone(), |schema, change| schema.apply(change).unwrap())
+}
+
+#[test]
+fn what_did_not_change_makes_no_entry() {
+    let before = with(&[]);
+    assert_eq!(schema_changes(&before, &with(&[]), &|_| false).unwrap(), []);
+}
+
+#[test]
+fn what_a_cassandra_made_altered_and_dropped_is_taken_over() {
+    let before = with(&[]);
+    let now = with(&[
+        "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc': 3}",
+        "CREATE KEYSPACE other WITH replication = {'class': 'NetworkTopologyStrategy', 'dc': 1}",
+        "CREATE TABLE ks.c (k int PRIMARY KEY)",
+        "ALTER TYPE ks.pair ADD y int",
+        "ALTER TABLE ks.a WITH comment = 'changed'",
+        "DROP TABLE ks.b",
+    ]);
+    let changes = schema_changes(&before, &now, &|_| false).unwrap();
+    let after = applied(&before, &changes);
+    assert!(after.keyspace("other").is_some());
+    let (ks, wanted) = (after.keyspace("ks").unwrap(), now.keyspace("ks").unwrap());
+    assert_eq!(ks.params, wanted.params);
+    assert_eq!(ks.types, wanted.types);
+    assert_eq!(ks.tables.keys().collect::<Vec<_>>(), wanted.tables.keys().collect::<Vec<_>>());
+    for table in wanted.tables.values() {
+        assert!(looks_the_same(&after, &ks.tables[&table.name], table), "{}", table.name);
+    }
+    // Again: nothing is left to do, as after a crash before the end.
+    assert_eq!(schema_changes(&after, &now, &|_| false).unwrap(), []);
+    let back = schema_changes(&after, &before, &|_| false).unwrap();
+    assert!(back.contains(&SchemaChange::DropKeyspace { name: "other".into() }), "{back:?}");
+}
+
+#[test]
+fn a_table_that_may_hold_rows_is_kept_with_its_keyspace_and_types() {
+    let before = with(&[]);
+    let keep_a = |table: &Table| &*table.name == "a";
+    let now = with(&["DROP TABLE ks.a", "DROP TABLE ks.b", "DROP TYPE ks.pair"]);
+    let after = applied(&before, &schema_changes(&before, &now, &keep_a).unwrap());
+    let ks = after.keyspace("ks").unwrap();
+    assert_eq!(ks.tables.keys().map(|name| &**name).collect::<Vec<_>>(), ["a"]);
+    assert!(ks.types.contains_key("pair"));
+    let now = schema_of(&[]);
+    let after = applied(&before, &schema_changes(&before, &now, &keep_a).unwrap());
+    assert!(after.table("ks", "a").is_some());
+    assert!(schema_changes(&before, &now, &|_| false).unwrap().len() == 1);
+}
+
+#[test]
+fn columns_keep_their_ids_and_an_added_one_gets_one_that_was_never_used() {
+    let before = with(&[]);
+    let was = before.table("ks", "a").unwrap();
+    let id = |table: &Table, name: &str| table.column(name).unwrap().id;
+    let now = with(&[
+        "ALTER TABLE ks.a ADD (a0 int, w int)",
+        "ALTER TABLE ks.a DROP v",
+        "ALTER TABLE ks.a RENAME c TO d",
+    ]);
+    let new = with_ids_of(was, &numbered_anew(&now, "a"));
+    for name in ["k", "s", "u"] {
+        assert_eq!(id(&new, name), id(was, name), "{name}");
+    }
+    assert_eq!(id(&new, "d"), id(was, "c"));
+    assert_eq!(new.dropped["v"].column.id, id(was, "v"));
+    let added = [id(&new, "a0"), id(&new, "w")];
+    assert!(added.iter().all(|id| id.0 >= was.next_column_id) && added[0] != added[1], "{added:?}");
+    assert!(new.next_column_id > added[0].0.max(added[1].0));
+    assert_eq!(new.version, was.version + 1);
+}
+
+#[test]
+fn a_column_that_was_dropped_and_added_again_is_another_one() {
+    let before = with(&[]);
+    let was = before.table("ks", "a").unwrap();
+    let now = with(&["ALTER TABLE ks.a DROP v", "ALTER TABLE ks.a ADD v text"]);
+    let new = with_ids_of(was, &numbered_anew(&now, "a"));
+    let old = was.column("v").unwrap().id;
+    assert_eq!(new.dropped["v"].column.id, old);
+    assert!(new.column("v").unwrap().id.0 >= was.next_column_id);
+    // The same drop, known before: the column of now keeps its id.
+    let known = with_ids_of(&new, &numbered_anew(&now, "a"));
+    assert_eq!(known.column("v").unwrap().id, new.column("v").unwrap().id);
+    assert_eq!(known.dropped["v"].column.id, old);
+}
