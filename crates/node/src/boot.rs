@@ -1,12 +1,13 @@
 //! How shards wait for each other at start and stop: all questions go to shard 0.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::ClusterSnapshot;
 use rt::{Mesh, Reply, Rt};
-use stdx::ShardId;
+use stdx::{ShardId, TableId};
 
 /// What shards ask shard 0.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct Beginning {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
     pub run: u64,
+    /// All tables that the metadata log ever had.
+    pub tables_ever: Arc<BTreeSet<TableId>>,
     /// The archive of the commit log.
     pub archiving: conf::Archiving,
     /// The node speaks to others.

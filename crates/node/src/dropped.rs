@@ -1,47 +1,169 @@
-//! Directories of tables whose drop was decided when the process ended, and not carried out: the metadata log
-//! knows that these tables were there.
+//! Directories of tables that are not in the schema: drops that the end of the process cut off, which the
+//! metadata log knows, and what was put there by hand, such as a restore of a dropped table.
 //!
-//! Owns: which tables were dropped. Never: what a drop does ([`Store::finish_drops_of`]).
+//! A drop is carried out once. `metadata/drops` names the entry of the metadata log up to which all drops
+//! are: files that lie in the directory of such a table came later, and are left alone and named.
+//!
+//! Owns: which tables were dropped, and up to where drops are carried out. Never: what a drop does
+//! ([`Store::finish_drops_of`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::Transformation;
 use membership::Membership;
-use membership::log::LogReader;
+use membership::log::{DIRECTORY, LogReader};
+use rt::{Fs, Gate, Group, Rt};
 use schema::{SchemaChange, Table};
-use stdx::{Epoch, TableId};
+use stdx::{Epoch, IoError, IoErrorKind, TableId, Uuid};
 use store::Store;
 
-/// Carries out the drops that an end of the process came before. Directories of which the log knows nothing
-/// stay, and are named. On shard 0, when it has the log, behind the last step that may refuse the start. What
-/// fails is told of, and tried again at the next start.
-pub(crate) async fn finish(log: &LogReader, membership: &Membership, store: &Store) {
+/// Between two checks whether drops are carried out.
+const PERIOD: Duration = Duration::from_secs(10);
+/// Name of the file below [`DIRECTORY`].
+const NAME: &str = "drops";
+const HEAD: &str = "helenus-drops 1\n";
+/// Largest such file, bytes.
+const BYTES_MAX: usize = 4_096;
+
+fn encode(epoch: Epoch) -> Vec<u8> {
+    let mut text = format!("{HEAD}epoch {}\n", epoch.0);
+    let crc = codec::crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {crc:08x}\n"));
+    text.into_bytes()
+}
+
+/// `None` when these are not the bytes of such a file.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Epoch> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
+    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+    if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
+        return None;
+    }
+    let number = body.strip_prefix(HEAD)?.strip_prefix("epoch ")?.strip_suffix('\n')?;
+    number.parse().ok().map(Epoch)
+}
+
+/// The file of a work directory.
+#[derive(Clone)]
+pub(crate) struct CarriedOut {
+    fs: Fs,
+    path: String,
+}
+
+impl CarriedOut {
+    pub(crate) fn new(rt: &Rt, work_dir: &str) -> CarriedOut {
+        let work_dir = work_dir.trim_end_matches('/');
+        CarriedOut { fs: rt.fs(), path: format!("{work_dir}/{DIRECTORY}/{NAME}") }
+    }
+
+    /// Drops up to this entry are carried out; 0 when nothing says so.
+    async fn read(&self) -> Epoch {
+        match self.fs.read(&self.path, BYTES_MAX).await {
+            Ok(bytes) => decode(&bytes).unwrap_or_else(|| {
+                tracing::warn!(path = self.path, "ignoring corrupt file; it is rewritten");
+                Epoch(0)
+            }),
+            Err(error) if error.kind == IoErrorKind::NotFound => Epoch(0),
+            Err(error) => {
+                tracing::warn!(%error, "cannot read which drops were carried out");
+                Epoch(0)
+            }
+        }
+    }
+
+    async fn write(&self, epoch: Epoch) -> Result<(), IoError> {
+        self.fs.write_atomic(&self.path, encode(epoch)).await
+    }
+
+    /// Notes that all drops of the snapshot are carried out, if they are.
+    pub(crate) async fn note(&self, epoch: Epoch, store: &Store) {
+        let noted = async {
+            match store.settle_drops().await? {
+                true => Ok(self.write(epoch).await?),
+                false => Ok::<(), store::StoreError>(()),
+            }
+        };
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "cannot record which drops were carried out");
+        }
+    }
+
+    /// Does so in the background whenever the schema has changed. On shard 0.
+    pub(crate) fn watch(self, rt: &Rt, gate: &Gate, membership: &Membership, store: &Store) {
+        let (own, membership, store) = (rt.clone(), membership.clone(), store.clone());
+        let task = async move {
+            let mut noted = Epoch(0);
+            loop {
+                let next = own.now() + PERIOD;
+                if own.timeout(next, own.stop_requested()).await.is_ok() {
+                    return;
+                }
+                let epoch = membership.snapshot().epoch;
+                if epoch > noted {
+                    self.note(epoch, &store).await;
+                    noted = self.read().await;
+                }
+            }
+        };
+        // A closed gate: the node stops.
+        let _ = gate.spawn(rt, Group::Admin, "note-drops", task);
+    }
+}
+
+/// Carries out the drops that an end of the process came before. Other directories of tables that are not in
+/// the schema stay, and are named. On shard 0, when it has the log, behind the last step that may refuse the
+/// start. What fails is logged, and retried at the next start.
+pub(crate) async fn finish(
+    log: &LogReader,
+    membership: &Membership,
+    store: &Store,
+    carried_out: &CarriedOut,
+) {
     if store.directories_of_unknown_tables().is_empty() {
         return;
     }
+    let done = carried_out.read().await;
     match tables_of(log).await {
-        Ok(mut tables) => {
+        Ok(known) => {
             // By now: a table that clients or other nodes have made again is none of them.
             let schema = membership.snapshot().schema.clone();
-            tables.retain(|table| schema.table_by_id(table.id).is_none());
+            let is_due = |known: &Known| {
+                known.dropped.is_some_and(|dropped| dropped > done)
+                    && schema.table_by_id(known.table.id).is_none()
+            };
+            let tables: Vec<Arc<Table>> =
+                known.into_values().filter(is_due).map(|known| known.table).collect();
             carry_out(&tables, store).await;
         }
-        Err(error) => tracing::warn!(%error, "which tables were dropped cannot be read"),
+        Err(error) => tracing::warn!(%error, "cannot read which tables were dropped"),
     }
     for directory in store.directories_of_unknown_tables() {
+        let (table, id) = table_of(&directory);
         tracing::warn!(
             %directory,
-            "SSTables of a table that is not in the schema are left alone; remove the directory or \
-             create the table with this id"
+            "SSTables of {table} are not in use: the schema has no such table; to bring them back, create the \
+             table again under its id with CREATE TABLE {table} (…) WITH ID = {id} (schema.cql of a snapshot has \
+             the statement), or import them into another table with nodetool import; else remove the directory"
         );
     }
+}
+
+/// Name and id of a table by the path of its directory.
+fn table_of(directory: &str) -> (String, String) {
+    let mut parts = directory.rsplit('/');
+    let (last, keyspace) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+    let (name, id) = last.rsplit_once('-').unwrap_or((last, ""));
+    let id = Uuid::parse_str(id).map_or_else(|_| "its id".to_owned(), |id| id.to_string());
+    (format!("{keyspace}.{name}"), id)
 }
 
 async fn carry_out(tables: &[Arc<Table>], store: &Store) {
     match store.finish_drops_of(tables).await {
         Ok(0) => {}
-        Ok(directories) => tracing::info!(
+        Ok(directories) => tracing::warn!(
             directories,
             "removed what was left of tables whose DROP was cut off, after a snapshot where that is wanted"
         ),
@@ -51,28 +173,76 @@ async fn carry_out(tables: &[Arc<Table>], store: &Store) {
     }
 }
 
-/// The tables that the log once had, each as it was last.
-async fn tables_of(log: &LogReader) -> Result<Vec<Arc<Table>>, membership::log::OpenError> {
-    let mut known: BTreeMap<TableId, Arc<Table>> = BTreeMap::new();
+/// A table that the log once had, as it was last.
+struct Known {
+    table: Arc<Table>,
+    /// The entry that dropped it.
+    dropped: Option<Epoch>,
+}
+
+async fn tables_of(
+    log: &LogReader,
+) -> Result<BTreeMap<TableId, Known>, membership::log::OpenError> {
+    let mut known: BTreeMap<TableId, Known> = BTreeMap::new();
     log.read(Epoch(1), |framed| {
         // What cannot be decoded has stopped the start.
         if let Ok(entry) = Transformation::decode(framed.payload) {
-            note(entry, &mut known);
+            note(entry, framed.epoch, &mut known);
         }
         true
     })
     .await?;
-    Ok(known.into_values().collect())
+    Ok(known)
 }
 
-fn note(entry: Transformation, known: &mut BTreeMap<TableId, Arc<Table>>) {
-    match entry {
-        Transformation::Group(parts) => parts.into_iter().for_each(|part| note(part, known)),
-        Transformation::Schema(change) => {
-            if let SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table) = *change {
-                known.insert(table.id, Arc::new(table));
-            }
+/// The ids of all tables that the log ever had.
+pub(crate) async fn ids_of(
+    log: &LogReader,
+) -> Result<BTreeSet<TableId>, membership::log::OpenError> {
+    Ok(tables_of(log).await?.into_keys().collect())
+}
+
+fn note(entry: Transformation, epoch: Epoch, known: &mut BTreeMap<TableId, Known>) {
+    let mut drop_where = |is_it: &dyn Fn(&Table) -> bool| {
+        for known in known.values_mut().filter(|k| k.dropped.is_none() && is_it(&k.table)) {
+            known.dropped = Some(epoch);
         }
+    };
+    match entry {
+        Transformation::Group(parts) => {
+            parts.into_iter().for_each(|part| note(part, epoch, known));
+        }
+        Transformation::Schema(change) => match *change {
+            SchemaChange::CreateTable(table) | SchemaChange::AlterTable(table) => {
+                known.insert(table.id, Known { table: Arc::new(table), dropped: None });
+            }
+            SchemaChange::DropTable { keyspace, table: name } => {
+                drop_where(&|table| table.keyspace == keyspace && table.name == name);
+            }
+            SchemaChange::DropKeyspace { name } => drop_where(&|table| table.keyspace == name),
+            _ => {}
+        },
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_back_and_a_directory_names_its_table() {
+        let bytes = encode(Epoch(12));
+        assert_eq!(decode(&bytes), Some(Epoch(12)));
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert!(decode(&bad).is_none_or(|epoch| epoch == Epoch(12)), "{at}");
+            assert_eq!(decode(&bytes[..at]), None, "{at}");
+        }
+        let directory = "/d/data/ks/events-00000000000000000000000000000011";
+        let id = "00000000-0000-0000-0000-000000000011".to_owned();
+        assert_eq!(table_of(directory), ("ks.events".to_owned(), id));
+        assert_eq!(table_of("ks/x").0, "ks.x");
     }
 }

@@ -4,6 +4,7 @@
 //! The order, each step durable before the next: 1. the number of the run; 2. for a node that joins
 //! its identity; 3. the metadata log; 4. the identity with the cluster's id.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::{
@@ -14,18 +15,20 @@ use conf::{Archiving, Options, Snitch};
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt};
-use stdx::{HostId, TimestampMicros, Token};
+use stdx::{HostId, TableId, TimestampMicros, Token};
 
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
-use crate::{StartError, archiving, disk_usage, disks, first_role, import, parts};
+use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
     pub(crate) snapshot: Arc<ClusterSnapshot>,
     /// Number of this run.
     pub(crate) run: u64,
+    /// All tables that the metadata log ever had, and those of the system.
+    pub(crate) tables_ever: Arc<BTreeSet<TableId>>,
     /// The archive of the commit log, and what of it is replayed.
     pub(crate) archiving: Archiving,
     pub(crate) log: LogFile,
@@ -67,6 +70,13 @@ pub(crate) async fn open(
             "dropped an incomplete last entry of the metadata log; it was never acknowledged"
         );
     }
+    if opened.is_end_rebuilt {
+        tracing::warn!(
+            path = format!("{work_dir}/{}/log-end", membership::log::DIRECTORY),
+            "the high-water mark of the metadata log could not be read and has been rebuilt from the log; \
+             check the disk"
+        );
+    }
     let start = Start { rt, options, mesh, work_dir: &work_dir, place: &place, known };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
@@ -80,9 +90,12 @@ pub(crate) async fn open(
             start.first(&base).await?
         }
     };
+    let mut tables_ever = dropped::ids_of(&log.reader()).await?;
+    tables_ever.extend(snapshot.schema.tables_by_id.keys().copied());
     archiving::check_replay(options, &snapshot.schema)?;
     let archiving = archiving::prepare(rt, options).await?;
-    Ok(Opened { snapshot: Arc::new(snapshot), run, archiving, log, lock, messaging })
+    let tables_ever = Arc::new(tables_ever);
+    Ok(Opened { snapshot: Arc::new(snapshot), run, tables_ever, archiving, log, lock, messaging })
 }
 
 /// What a start is made of.

@@ -67,6 +67,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         StoreFailure::OutOfService(_)
         | StoreFailure::Backup(_)
         | StoreFailure::Archive(_)
+        | StoreFailure::Found(_)
         | StoreFailure::SavedCache(_) => Verdict::GoOn,
     }
 }
@@ -128,6 +129,10 @@ impl Policy {
             }
             StoreFailure::Backup(what) => {
                 tracing::error!(%what, "an incremental backup is not complete");
+                return;
+            }
+            StoreFailure::Found(what) => {
+                tracing::warn!(%what, "SSTables found on the disk of a table whose definition came late are in use");
                 return;
             }
             StoreFailure::SavedCache(what) => {

@@ -27,6 +27,7 @@ use crate::cluster::identity::Identity;
 use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
 use crate::disk_usage::{self, DiskMesh, DiskMonitor};
+use crate::dropped::CarriedOut;
 use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
@@ -95,6 +96,7 @@ pub(crate) async fn run(
         let answer = opened.as_ref().map(|o| Beginning {
             snapshot: o.snapshot.clone(),
             run: o.run,
+            tables_ever: o.tables_ever.clone(),
             archiving: o.archiving.clone(),
             has_peers: o.messaging.is_some(),
         });
@@ -110,7 +112,7 @@ pub(crate) async fn run(
         boot::arrive(&rt, &meshes.boot, Point::Opened, false).await;
         return;
     };
-    let Beginning { snapshot, run, archiving, has_peers } = beginning;
+    let Beginning { snapshot, run, tables_ever, archiving, has_peers } = beginning;
     let (log, lock, messaging) = match opened {
         Some(o) => (Some(o.log), Some(o.lock), o.messaging),
         None => {
@@ -120,6 +122,7 @@ pub(crate) async fn run(
 
     let mut store_options =
         parts::store_options(&options, snapshot.local.host_id, run, rt.shard_count());
+    store_options.tables_ever = Some(tables_ever);
     store_options.replay = archiving::replay_options(&options, &archiving);
     store_options.commitlog_archive_directory = archiving.archive_directory;
     let opened = match archiving::keys(&rt, &options).await {
@@ -223,7 +226,9 @@ pub(crate) async fn run(
     if boot::arrive(&rt, &meshes.boot, Point::Serving, served.is_some()).await {
         // Nothing can refuse the start any more.
         if let Some(log) = &log_at_start {
-            dropped::finish(log, &parts.membership, &parts.store).await;
+            let carried_out = CarriedOut::new(&rt, &parts.options.workdir);
+            dropped::finish(log, &parts.membership, &parts.store, &carried_out).await;
+            carried_out.watch(&rt, &parts.own_rows, &parts.membership, &parts.store);
         }
         if rt.shard() == ShardId(0) {
             outcome.set_ready();
@@ -255,6 +260,10 @@ pub(crate) async fn run(
         tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
     }
     store.stop().await;
+    if lock.is_some() {
+        let epoch = membership.snapshot().epoch;
+        CarriedOut::new(&rt, &options.workdir).note(epoch, &store).await;
+    }
     if let (Ok(()), Some(id)) = (drained, coordinator.counter_id(was_kept)) {
         counter_id::keep(&rt, &options.workdir, id).await;
     }
@@ -537,6 +546,41 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
             offset,
             bytes,
             "dropped the unsynced tail of a commit log"
+        );
+    }
+    for file in &report.damaged_inventories {
+        tracing::warn!(
+            shard = rt.shard().0,
+            file,
+            "the inventory of a commit log is damaged and is ignored; missing segments cannot be noticed; check \
+             the disk and repair this node"
+        );
+    }
+    for file in &report.rebuilt_tocs {
+        tracing::warn!(
+            shard = rt.shard().0,
+            file,
+            "TOC.txt of an SSTable was missing and has been rebuilt from the components found; check the disk"
+        );
+    }
+    if let Some(file) = report.moved_files.first() {
+        tracing::warn!(
+            shard = rt.shard().0,
+            count = report.moved_files.len(),
+            file,
+            "SSTables were written under another name or for another table and are served as they are; after \
+             a restore this is expected, otherwise move them away and repair the table"
+        );
+    }
+    if !report.removed_files.is_empty() {
+        let count = report.removed_files.len();
+        let files = report.removed_files.iter().take(REPLAYED_TABLES_NAMED);
+        let files: Vec<&str> = files.map(String::as_str).collect();
+        tracing::info!(
+            shard = rt.shard().0,
+            count,
+            files = files.join(", "),
+            "removed leftovers of unfinished writes and removals of SSTables"
         );
     }
     if report.segments > 0 {

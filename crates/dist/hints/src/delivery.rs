@@ -338,7 +338,10 @@ impl Inner {
                     file = name,
                     offset,
                     bytes,
-                    "a hint file is damaged; the hints there are lost, a repair brings them back"
+                    host = %id.target.0,
+                    since_millis = id.sequence,
+                    "hint file is damaged: writes that the host missed are lost there; run a full repair on the \
+                     host for the ranges that it shares with this node"
                 );
             } else {
                 self.counters.crash_tails.inc();

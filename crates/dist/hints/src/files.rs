@@ -67,6 +67,18 @@ impl Directory {
                 continue;
             }
             if name == stem {
+                if entry.len < HEADER_BYTES as u64 {
+                    tracing::warn!(
+                        file = name,
+                        directory = path,
+                        bytes = entry.len,
+                        host = %id.target.0,
+                        since_millis = id.sequence,
+                        "hint file is empty or cut: either the node crashed when it was created, or writes that \
+                         the host missed are lost; run a full repair on the host for the ranges that it shares \
+                         with this node"
+                    );
+                }
                 // The sequence is the clock at the file's creation, unless that went back.
                 let millis = i64::try_from(id.sequence).unwrap_or(i64::MAX);
                 let created = WallMicros(millis.saturating_mul(1000));

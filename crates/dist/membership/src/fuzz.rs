@@ -4,3 +4,8 @@
 pub fn fuzz_metadata_message(data: &[u8]) {
     crate::wire::fuzz_metadata_message(data);
 }
+
+/// High-water marks of the metadata log of any bytes.
+pub fn fuzz_log_end(data: &[u8]) {
+    let _ = crate::log_end::decode(data);
+}

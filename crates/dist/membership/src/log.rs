@@ -1,8 +1,9 @@
 //! The metadata log's file: `metadata/log` below the work directory.
 //!
 //! Order of an append, each step after the one before: 1. write the entries at the end; 2. sync;
-//! 3. write the marker (not synced: it needs no durability of its own); 4. answer. A crash after 1
-//! leaves an entry that nobody was told of; it may be kept or dropped. A crash after 2 keeps it.
+//! 3. write the marker (not synced: it needs no durability of its own); 4. replace the high-water mark
+//! ([`crate::log_end`]), synced; 5. answer. A crash after 1 leaves an entry that was not acknowledged; it
+//! may be kept or dropped. A crash after 2 keeps it.
 
 use cluster::metalog::Framed;
 use cluster::{ClusterSnapshot, MetaLogError, metalog};
@@ -11,6 +12,7 @@ use rt::{Buf, File, Fs, OpenOptions, Rt};
 use schema::Schema;
 use stdx::{Epoch, IoError, IoErrorKind};
 
+use crate::log_end::{self, LogEnd};
 use crate::wire::{self, Value};
 
 /// Directory of the log below the work directory.
@@ -25,6 +27,22 @@ pub enum OpenError {
     /// Reading or writing it failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// Its tail is gone.
+    #[error(
+        "{path} ends with entry {}, but entries up to {} were written to it: its tail is \
+         missing; restore the file from a backup of this node, or copy it from another member of the \
+         cluster (all members have the same entries)",
+        found.0,
+        expected.0
+    )]
+    Cut {
+        /// The file.
+        path: String,
+        /// Its last entry.
+        found: Epoch,
+        /// What the high-water mark says.
+        expected: Epoch,
+    },
     /// What it holds is not what was written.
     #[error("{path}: {error}")]
     Log {
@@ -38,6 +56,8 @@ pub enum OpenError {
 /// The open log; appends, and reads entries back for nodes that lack them.
 pub struct LogFile {
     file: File,
+    fs: Fs,
+    directory: String,
     length: u64,
     /// Offset and length of every entry's frame, from epoch 1 on.
     places: Vec<(u64, u32)>,
@@ -54,12 +74,14 @@ pub struct Opened {
     pub snapshot: Option<ClusterSnapshot>,
     /// Bytes of an incomplete last entry that were dropped.
     pub dropped_bytes: u64,
+    /// The high-water mark could not be read and was written again.
+    pub is_end_rebuilt: bool,
 }
 
 /// Opens or creates the log below `work_dir` and folds it onto `base`.
 ///
 /// # Errors
-/// `Io`; `Log` when it is damaged: the start is refused and the place named.
+/// `Io`; `Log` when it is damaged, `Cut` when its tail is missing: the start is refused and the place named.
 pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, OpenError> {
     let fs: Fs = rt.fs();
     let directory = format!("{work_dir}/{DIRECTORY}");
@@ -72,6 +94,13 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
     };
     let loaded = metalog::load(&bytes, base)
         .map_err(|error| OpenError::Log { path: path.clone(), error })?;
+    let found = Epoch(loaded.places.len() as u64);
+    let end = log_end::read(&fs, &directory).await?;
+    if let LogEnd::At(expected) = end
+        && expected > found
+    {
+        return Err(OpenError::Cut { path, found, expected });
+    }
     let options = OpenOptions { read: true, write: true, create: true, ..OpenOptions::default() };
     let file = fs.open(&path, options).await?;
     let mut length = loaded.valid_bytes;
@@ -87,9 +116,17 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
     file.sync_data().await?;
     fs.sync_dir(&directory).await?;
     fs.sync_dir(work_dir).await?;
+    if end != LogEnd::At(found) && (found.0 > 0 || end == LogEnd::Damaged) {
+        log_end::write(&fs, &directory, found).await?;
+    }
     let registers = read_registers(&fs, &directory).await?;
-    let log = LogFile { file, length, places: loaded.places, path, registers };
-    Ok(Opened { log, snapshot: loaded.snapshot, dropped_bytes: loaded.dropped_bytes })
+    let log = LogFile { file, fs, directory, length, places: loaded.places, path, registers };
+    Ok(Opened {
+        log,
+        snapshot: loaded.snapshot,
+        dropped_bytes: loaded.dropped_bytes,
+        is_end_rebuilt: end == LogEnd::Damaged,
+    })
 }
 
 /// Name of the file with what this node promised and accepted, below [`DIRECTORY`].
@@ -169,7 +206,8 @@ impl LogFile {
         self.length = end.saturating_add(marker.len() as u64);
         self.places.push(place);
         let (_, written) = self.file.write_at(Buf::from_slice(&marker), end).await;
-        written
+        written?;
+        log_end::write(&self.fs, &self.directory, epoch).await
     }
 
     /// Number of entries.

@@ -16,7 +16,7 @@ pub enum LogError {
     Io(#[from] IoError),
     /// A segment is damaged where it had been synced.
     #[error(
-        "commit-log segment {file} is corrupt at offset {offset}: {what}; restore the file, or move it away to lose its writes"
+        "commit-log segment {file} is corrupt at offset {offset}: {what}; restore the file, or move it and the files helenus-segments-* beside it away to lose its writes"
     )]
     Corrupt {
         /// The segment's file.
@@ -25,6 +25,25 @@ pub enum LogError {
         offset: u64,
         /// What was wrong there.
         what: &'static str,
+    },
+    /// A segment is missing, or shorter than what was synced to it.
+    #[error(
+        "commit-log segment {file} {}, but {expected} bytes were synced to it: writes that are in no SSTable are \
+         missing; restore the file, or remove {inventory} to start without them, then repair this node",
+        match found {
+            None => "is missing".to_owned(),
+            Some(found) => format!("has {found} bytes"),
+        }
+    )]
+    Lost {
+        /// The segment's file.
+        file: String,
+        /// Bytes that it had at least.
+        expected: u64,
+        /// Bytes that it has.
+        found: Option<u64>,
+        /// The list that names it.
+        inventory: String,
     },
     /// A segment is encrypted and cannot be read.
     #[error("commit-log segment {file}: {what}")]

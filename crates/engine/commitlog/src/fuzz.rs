@@ -17,3 +17,8 @@ pub fn fuzz_segment(data: &[u8]) {
 pub fn fuzz_descriptor(data: &[u8]) {
     let _ = decode_descriptor(data);
 }
+
+/// Inventories of any bytes.
+pub fn fuzz_inventory(data: &[u8]) {
+    let _ = crate::inventory::decode(data);
+}

@@ -11,9 +11,10 @@
 //! position is corruption, damage after it is the tail of a crash.
 //! INV-log-4: segments of one writer are deleted oldest first, so the log is always a suffix of
 //! the history; replaying a suffix over flushed data changes nothing.
+//! INV-log-6: what an inventory lists was synced and is needed: a start without it is refused.
 //! INV-log-5: with an archive, a segment is deleted only when it is in there, whole and durable.
 //!
-//! Reading order: [`format`], [`blocks`], `keys`, `log`, [`scan`], `replay`, [`archive`]. See
+//! Reading order: [`format`], [`blocks`], `keys`, `log`, [`inventory`], [`scan`], `replay`, [`archive`]. See
 //! `docs/formats/commitlog.md`.
 
 pub mod archive;
@@ -21,6 +22,7 @@ pub mod blocks;
 mod error;
 pub mod format;
 pub mod fuzz;
+pub mod inventory;
 mod keys;
 mod log;
 mod replay;

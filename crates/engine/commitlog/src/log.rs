@@ -18,6 +18,7 @@ use crate::archive::Archive;
 use crate::blocks::Packer;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentHeader, SegmentId};
+use crate::inventory::Inventory;
 use crate::keys::Keys;
 use crate::signal::Signal;
 
@@ -116,6 +117,10 @@ struct SegmentFile {
     stored: u64,
     /// Bytes of it that are synced.
     synced: u64,
+    /// The same as they are in the file.
+    synced_stored: u64,
+    /// It is being deleted.
+    is_released: bool,
     /// Its directory entry is synced.
     entry_synced: bool,
     /// Nothing is appended to it any more.
@@ -154,6 +159,7 @@ struct Inner {
     /// Of segments with blocks; used by the one write at a time.
     packer: RefCell<Option<Packer>>,
     archive: Option<Archive>,
+    inventory: Inventory,
     signal: Signal,
     bytes_total: telemetry::Counter,
     syncs_total: telemetry::Counter,
@@ -214,6 +220,7 @@ impl CommitLog {
         let inner = Inner {
             packer: RefCell::new(packer),
             archive,
+            inventory: Inventory::new(),
             fs,
             gate: rt.gate("commitlog"),
             old: RefCell::new(old.into()),
@@ -269,6 +276,22 @@ impl CommitLog {
 
     pub(crate) fn options(&self) -> &LogOptions {
         &self.inner.options
+    }
+
+    pub(crate) fn inventory(&self) -> &Inventory {
+        &self.inner.inventory
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.inner.rt.now()
+    }
+
+    /// This run's segments that are needed, and how many bytes of their files are synced.
+    pub(crate) fn synced_segments(&self) -> BTreeMap<SegmentId, u64> {
+        let state = self.inner.state.borrow();
+        let is_listed = |f: &SegmentFile| f.entry_synced && f.synced_stored > 0 && !f.is_released;
+        let listed = state.files.iter().filter(|(_, f)| is_listed(f));
+        listed.map(|(id, f)| (*id, f.synced_stored)).collect()
     }
 
     pub(crate) fn archive(&self) -> Option<&Archive> {
@@ -456,6 +479,8 @@ impl CommitLog {
         }
         let result = self.sync().await;
         self.inner.state.borrow_mut().closed = true;
+        // Without it a part of what is synced now would not be missed.
+        let _ = self.write_inventory(true).await;
         result
     }
 }

@@ -25,6 +25,8 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Tails dropped: file, offset where the valid part ends, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
+    /// Inventories of earlier runs that cannot be read: nothing says whether segments are missing.
+    pub damaged_inventories: Vec<String>,
 }
 
 /// What takes the records of a replay. A closure over header and record takes them without a pause.
@@ -108,10 +110,11 @@ impl CommitLog {
     ///
     /// # Errors
     /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
-    /// which `visitor` says what is wrong with it. `Sealed`: a segment that the keys do not open. Those of
-    /// [`Visitor::pause`].
+    /// which `visitor` says what is wrong with it. `Lost`: a segment is missing or shorter than it was.
+    /// `Sealed`: a segment that the keys do not open. Those of [`Visitor::pause`].
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
-        let mut summary = ReplaySummary::default();
+        let damaged_inventories = self.check_inventories().await?;
+        let mut summary = ReplaySummary { damaged_inventories, ..ReplaySummary::default() };
         let released = self.released_by_this_shard().await?;
         let mut scans: BTreeMap<SegmentId, Scan> = BTreeMap::new();
         let mut walk = Walk { visitor, attested: BTreeMap::new(), mutations: 0 };
@@ -273,6 +276,7 @@ impl CommitLog {
                 if !by_all || !self.is_old_archived(id).await? {
                     return Ok(false);
                 }
+                self.remove_old_inventories().await?;
                 self.remove(&format!("{directory}/{}", id.file_name())).await?;
             }
             // The segment goes before the notes about it: a crash between leaves harmless notes.

@@ -9,14 +9,16 @@
 //! walks partitions over blocks that its driver feeds.
 //!
 //! Invariants: INV-sstable-1: no byte of a file of ours reaches a cursor before a checksum over it
-//! was compared. INV-sstable-2: TOC.txt is written last: a file set without it is a leftover.
+//! was compared. INV-sstable-2: TOC.txt gets its name last; until then, and from the beginning of a
+//! removal, the file set carries a mark ([`file_set`]).
 //!
-//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`repair_state`],
-//! [`unreadable`], [`offline`].
+//! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`file_set`],
+//! [`repair_state`], [`unreadable`], [`offline`].
 
 pub mod block;
 mod covered;
 pub mod cursor;
+pub mod file_set;
 pub mod meta;
 pub mod offline;
 pub mod reader;
@@ -31,10 +33,11 @@ mod tests;
 
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, Follows, Lookahead, SstableCursor, TokenFilter};
+pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
 pub use meta::{Components, SstableMeta};
-pub use reader::{SstableReader, list_sstables, remove_sstable};
+pub use reader::SstableReader;
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
-pub use sst_format::{Component, Descriptor, EncodingStats, StorageGroup, Version};
+pub use sst_format::{Binding, Component, Descriptor, EncodingStats, StorageGroup, Version};
 pub use unreadable::open_unreadable;
 pub use writer::{
     CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
@@ -60,7 +63,7 @@ pub enum SstableError {
         /// What is wrong.
         what: String,
     },
-    /// A component that must be there is not: an unfinished write (no TOC) or a lost file.
+    /// A component that must be there is not.
     #[error("{file} is missing")]
     Missing {
         /// The file.

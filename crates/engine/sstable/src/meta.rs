@@ -7,7 +7,9 @@ use codec::checksum::crc32;
 use codec::{Compressor, KeyHash, hash_key};
 use data::{ClusteringComparator, Slices};
 use schema::Table;
-use sst_format::checksums::{CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest};
+use sst_format::checksums::{
+    Binding, CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, decode_digest,
+};
 use sst_format::component::decode_toc;
 use sst_format::compression_info::{CHUNK_CRC_BYTES, CompressionInfo};
 use sst_format::index::sample_entries;
@@ -15,7 +17,7 @@ use sst_format::partitions::Footer;
 use sst_format::statistics::{Partitioner, Statistics};
 use sst_format::summary::SummaryBuilder;
 use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version};
-use stdx::{DeletionSeconds, FixedMap, Token};
+use stdx::{DeletionSeconds, FixedMap, Token, Uuid};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};
 use crate::covered::Covered;
@@ -178,8 +180,11 @@ impl SstableMeta {
             }
         }
         let version = descriptor.version;
-        let statistics = Statistics::decode(required(Component::Statistics)?, version)
-            .map_err(at(Component::Statistics))?;
+        let bytes = required(Component::Statistics)?;
+        let statistics = Statistics::decode(bytes, version).map_err(at(Component::Statistics))?;
+        if let Some(binding) = checksums.as_ref().and_then(|list| list.binding.as_ref()) {
+            check_identity(binding, bytes, version).map_err(at(Component::Statistics))?;
+        }
         let is_served = purpose == Purpose::Serve;
         if is_served && statistics.partitioner != Partitioner::Murmur3 {
             let value = statistics.partitioner.class_name().to_owned();
@@ -439,6 +444,21 @@ impl SstableMeta {
     /// Digest.crc32: CRC32 of the whole Data file.
     pub fn digest(&self) -> Option<u32> {
         self.digest
+    }
+
+    /// Table and identifier that the file set was written under; `None` for files not written here, and
+    /// those of earlier releases.
+    pub fn binding(&self) -> Option<&Binding> {
+        self.checksums.as_ref().and_then(|list| list.binding.as_ref())
+    }
+
+    /// Whether the file set was written as what it is: under its own name, for that table. Not so: it was
+    /// copied there as a whole.
+    pub fn is_in_place(&self, table: Uuid) -> bool {
+        self.binding().is_none_or(|binding| {
+            let is_of_table = binding.table == table || binding.table.is_nil() || table.is_nil();
+            is_of_table && binding.id == self.descriptor.id()
+        })
     }
 
     /// The part of the ring that the file belongs to; `None` for files not written here.
@@ -754,6 +774,29 @@ impl IndexKind {
             IndexKind::Trie(footer) => (&footer.first, &footer.last),
         }
     }
+}
+
+/// Compares Statistics.db with the one that the file set was written with: integers in Data are differences
+/// to its minima, so that of another file set would change times of rows.
+pub(crate) fn check_identity(
+    binding: &Binding,
+    statistics: &[u8],
+    version: Version,
+) -> std::result::Result<(), FormatError> {
+    if Statistics::identity(statistics, version)? == binding.statistics {
+        return Ok(());
+    }
+    Err(FormatError::Invalid {
+        what: "it belongs to another file set: Checksums.db was written with another Statistics.db",
+        offset: 0,
+    })
+}
+
+/// The id of a table by the name of its directory, `<name>-<id>`; nil when it has none.
+pub(crate) fn table_of_directory(directory: &str) -> Uuid {
+    let name = directory.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let id = name.rsplit_once('-').map(|(_, id)| Uuid::parse_str(id));
+    id.and_then(std::result::Result::ok).unwrap_or_default()
 }
 
 fn verify_small(

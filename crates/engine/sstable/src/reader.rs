@@ -7,10 +7,9 @@ use data::Slices;
 use data::command::KeyRange;
 use rt::{Buf, File, Fs, OpenOptions};
 use schema::Table;
-use sst_format::component::unknown_in_toc;
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sst_format::{Component, Descriptor};
-use stdx::{FixedMap, Generation, IoErrorKind, Token};
+use stdx::{IoErrorKind, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
@@ -35,7 +34,7 @@ impl SstableReader {
     /// Opens the files and verifies every small component. `table`: see [`SstableMeta::open`].
     ///
     /// # Errors
-    /// `Missing` when TOC.txt is not there (an unfinished write) or a component that it lists;
+    /// `Missing` when TOC.txt is not there or a component that it lists;
     /// `Corrupt`, `Unsupported`, `Io`.
     pub async fn open(
         fs: &Fs,
@@ -69,30 +68,8 @@ impl SstableReader {
         descriptor: Descriptor,
         table: Option<&Table>,
     ) -> Result<SstableReader> {
-        let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
-        let mut components = Components::default();
-        for component in Component::ALL {
-            if component.is_large() {
-                continue;
-            }
-            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
-                Ok(bytes) => components.small.push((component, bytes)),
-                Err(e) if e.kind == IoErrorKind::NotFound => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-        let data = open_large(fs, &path(Component::Data), true).await?;
-        let index_file = path(index_component(descriptor.version));
-        let index = open_large(fs, &index_file, true).await?;
-        components.data_length = data.len().await?;
-        components.index_length = index.len().await?;
-        let mut rows = None;
-        if descriptor.version.is_bti() {
-            let file = open_large(fs, &path(Component::Rows), true).await?;
-            components.rows_length = file.len().await?;
-            rows = Some(file);
-            components.index_tail = read_tail(&index, components.index_length).await?;
-        }
+        let loaded = Loaded::load(fs, directory, descriptor).await?;
+        let Loaded { components, data, index, rows } = loaded;
         let meta = SstableMeta::open_for(purpose, directory, descriptor, table, &components)?;
         Ok(SstableReader { meta: Rc::new(meta), data, index, rows })
     }
@@ -212,6 +189,46 @@ impl SstableReader {
     }
 }
 
+/// The small components of a file set and its open large ones; nothing is checked yet.
+pub(crate) struct Loaded {
+    pub(crate) components: Components,
+    data: File,
+    index: File,
+    rows: Option<File>,
+}
+
+impl Loaded {
+    /// # Errors
+    /// `Missing` for a large component, `Io`.
+    pub(crate) async fn load(fs: &Fs, directory: &str, descriptor: Descriptor) -> Result<Loaded> {
+        let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        let mut components = Components::default();
+        for component in Component::ALL {
+            if component.is_large() {
+                continue;
+            }
+            match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
+                Ok(bytes) => components.small.push((component, bytes)),
+                Err(e) if e.kind == IoErrorKind::NotFound => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let data = open_large(fs, &path(Component::Data), true).await?;
+        let index_file = path(index_component(descriptor.version));
+        let index = open_large(fs, &index_file, true).await?;
+        components.data_length = data.len().await?;
+        components.index_length = index.len().await?;
+        let mut rows = None;
+        if descriptor.version.is_bti() {
+            let file = open_large(fs, &path(Component::Rows), true).await?;
+            components.rows_length = file.len().await?;
+            rows = Some(file);
+            components.index_tail = read_tail(&index, components.index_length).await?;
+        }
+        Ok(Loaded { components, data, index, rows })
+    }
+}
+
 /// The last bytes of Partitions.db, with the keys and numbers that it ends with.
 pub(crate) async fn read_tail(file: &File, length: u64) -> Result<Vec<u8>> {
     // Aligned for direct IO.
@@ -230,68 +247,6 @@ async fn open_large(fs: &Fs, path: &str, direct: bool) -> Result<File> {
         Err(e) if e.kind == IoErrorKind::NotFound => {
             Err(SstableError::Missing { file: path.to_owned() })
         }
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// The SSTables of a directory by generation, with whether each is complete (has its TOC.txt).
-///
-/// # Errors
-/// `Unsupported` for two file sets of one generation (in different versions), `Io`.
-pub async fn list_sstables(fs: &Fs, directory: &str) -> Result<Vec<(Descriptor, bool)>> {
-    let mut found: FixedMap<Generation, (Descriptor, bool)> = FixedMap::default();
-    for entry in fs.read_dir(directory).await? {
-        let Some((descriptor, component)) = Descriptor::parse(&entry.name) else { continue };
-        let complete = component == Component::Toc;
-        let known = found.entry(descriptor.generation).or_insert((descriptor, false));
-        if known.0 != descriptor {
-            return Err(SstableError::Unsupported {
-                file: format!("{directory}/{}", entry.name),
-                what: format!("{} has the same generation", known.0.prefix()),
-            });
-        }
-        known.1 |= complete;
-    }
-    let mut found: Vec<(Descriptor, bool)> = found.into_values().collect();
-    found.sort();
-    Ok(found)
-}
-
-/// Removes the files of one SSTable, TOC.txt first, so that a crash in between leaves a leftover
-/// and never half a file set. Components that only TOC.txt knows (of secondary indexes) go before
-/// it. The caller syncs the directory.
-///
-/// # Errors
-/// `Io`.
-pub async fn remove_sstable(fs: &Fs, directory: &str, descriptor: Descriptor) -> Result<()> {
-    let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
-    match fs.read(&toc, TOC_BYTES_MAX).await {
-        Ok(bytes) => {
-            for name in unknown_in_toc(&bytes) {
-                remove_if_there(fs, &format!("{directory}/{}-{name}", descriptor.prefix())).await?;
-            }
-        }
-        Err(e) if e.kind == IoErrorKind::NotFound => {}
-        Err(e) => return Err(e.into()),
-    }
-    for component in Component::ALL.into_iter().rev() {
-        let path = format!("{directory}/{}", descriptor.file_name(component));
-        let removed = remove_if_there(fs, &path).await?;
-        if component == Component::Toc {
-            if removed {
-                fs.sync_dir(directory).await?;
-            }
-            // Left by a crash just before the rename that completes a file set.
-            remove_if_there(fs, &format!("{path}.tmp")).await?;
-        }
-    }
-    Ok(())
-}
-
-async fn remove_if_there(fs: &Fs, path: &str) -> Result<bool> {
-    match fs.remove_file(path).await {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind == IoErrorKind::NotFound => Ok(false),
         Err(e) => Err(e.into()),
     }
 }

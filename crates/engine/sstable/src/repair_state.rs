@@ -1,10 +1,11 @@
 //! What Statistics.db says of repairs and of the level, changed in place: the only part of a file
 //! set that is ever written again.
 //!
-//! Order: 1. Checksums.db loses its entry of Statistics, if it has one (files of earlier builds and
-//! those that [`crate::offline`] gave theirs); 2. the new Statistics.db takes the place of the old
-//! one in one step. Both are renames of synced files, so whoever opens or links the file set at any
-//! time gets one that is whole: Statistics has checksums of its own over every byte.
+//! Order: 1. Checksums.db loses its entry of Statistics, if it has one (files of earlier builds); 2. the
+//! new Statistics.db replaces the old one. Both are renames of synced files, so whoever opens or links
+//! the file set at any time gets one that is whole: Statistics has checksums of its own over every byte,
+//! and the binding in Checksums.db covers only what does not change here
+//! ([`sst_format::Statistics::identity`]).
 
 use rt::Fs;
 use sst_format::Component;

@@ -17,7 +17,7 @@ use sst_format::{
 };
 use stdx::{DeletionSeconds, IoErrorKind, TimestampMicros, Token};
 
-use crate::meta::{SstableMeta, StandIn};
+use crate::meta::{SstableMeta, StandIn, check_identity};
 use crate::reader::SMALL_COMPONENT_BYTES_MAX;
 use crate::{Result, SstableError, SstableReader, is_unreadable};
 
@@ -75,6 +75,10 @@ pub async fn open_unreadable(
     let checksums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
     // Before `na` nothing says whether it is right.
     let own = read(Component::Statistics).filter(|_| set.version.has_statistics_checksums());
+    let binding = checksums.as_ref().and_then(|list| list.binding.as_ref());
+    let own = own.filter(|bytes| {
+        binding.is_none_or(|binding| check_identity(binding, bytes, set.version).is_ok())
+    });
     let own = own.and_then(|bytes| Statistics::decode(bytes, set.version).ok());
     let own = own.filter(|statistics| statistics.partitioner == Partitioner::Murmur3);
     let keys =

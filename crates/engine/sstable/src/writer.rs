@@ -1,13 +1,14 @@
 //! Writing one SSTable.
 //!
 //! Partitions, rows and markers come in order and are encoded at once; chunks are compressed when
-//! they are full and go to disk in sequential requests of 256 KiB or more. Order at the end (each step
-//! leaves either nothing that opens, or the whole file set):
+//! they are full and go to disk in sequential requests of 256 KiB or more. First comes the mark of an
+//! unfinished write ([`crate::file_set`]), durably. Order at the end (each step leaves either a marked
+//! file set or the whole one):
 //!
 //! 1. rest of Data and Index (format BTI: Partitions and Rows), synced;
 //! 2. CompressionInfo or CRC, Digest, Filter, Statistics, Summary (BIG), Checksums, each synced;
 //! 3. the directory synced, so that every name is durable;
-//! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
+//! 4. TOC.txt written under the name of the mark, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
 mod finish;
@@ -39,10 +40,11 @@ use sst_format::{
     BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector,
     Version, WriteSchema,
 };
-use stdx::Token;
+use stdx::{IoError, IoErrorKind, Token, Uuid};
 
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
-use crate::meta::index_component;
+use crate::file_set::mark_unfinished;
+use crate::meta::{index_component, table_of_directory};
 use crate::{Result, SstableError};
 
 pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};
@@ -113,6 +115,7 @@ pub struct SstableWriter {
     directory: String,
     options: WriterOptions,
     descriptor: Descriptor,
+    table: Uuid,
     header: SerializationHeader,
     schema: Rc<WriteSchema>,
     comparator: ClusteringComparator,
@@ -145,7 +148,7 @@ pub struct SstableWriter {
 }
 
 impl SstableWriter {
-    /// Creates Data and Index in `directory`, which must exist.
+    /// Creates the mark, Data and Index in `directory`, which must exist.
     ///
     /// # Errors
     /// `Unsupported` version; `Io`, `AlreadyExists` among them when the generation is taken.
@@ -164,6 +167,17 @@ impl SstableWriter {
             });
         }
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
+        // Before the mark: a generation that is taken must not look unfinished.
+        if fs.exists(&path(Component::Data)).await? {
+            let error = IoError {
+                kind: IoErrorKind::AlreadyExists,
+                operation: "open",
+                path: path(Component::Data),
+                detail: "a file set of this generation exists".to_owned(),
+            };
+            return Err(error.into());
+        }
+        mark_unfinished(fs, directory, descriptor).await?;
         let data = Output::create(fs, &path(Component::Data), options.direct).await?;
         let data = data.in_requests_of(options.request_bytes);
         let index = Output::create(fs, &path(index_component(version)), false).await?;
@@ -204,6 +218,11 @@ impl SstableWriter {
             fs: fs.clone(),
             directory: directory.to_owned(),
             descriptor,
+            table: match table.id.0 {
+                // A table that was made up from a file's header.
+                id if id.is_nil() => table_of_directory(directory),
+                id => id,
+            },
             schema: Rc::new(header.write_schema(table, version)),
             header,
             comparator: ClusteringComparator::for_table(table),

@@ -108,6 +108,17 @@ impl From<LogError> for StoreError {
             LogError::Io(e) => e.into(),
             LogError::Failed(e) if e.kind == IoErrorKind::Stopping => StoreError::Stopping,
             LogError::Failed(e) => StoreError::LogFailed(e.to_string()),
+            LogError::Lost { file, expected, found, inventory } => {
+                let found = match found {
+                    None => "it is missing".to_owned(),
+                    Some(found) => format!("it has {found} bytes"),
+                };
+                let what = format!(
+                    "{found}, but {expected} bytes were synced to it: writes that are in no SSTable are missing; \
+                     restore the file, or remove {inventory} to start without them, then repair this node"
+                );
+                StoreError::Corrupt { file, what }
+            }
             LogError::Corrupt { file, offset, what } => {
                 StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
             }

@@ -20,9 +20,10 @@ use std::rc::Rc;
 
 use rt::{Fs, OpenOptions};
 use schema::Table;
+use sstable::file_set::{is_rebuild_leftover, marked_set, state_of};
 use sstable::{
-    Component, Descriptor, SstableError, SstableReader, TokenFilter, Version, WriterOptions,
-    list_sstables, open_unreadable, remove_sstable,
+    Component, Descriptor, SetState, SstableError, SstableReader, TokenFilter, Version,
+    WriterOptions, list_sstables, open_unreadable, rebuild_toc, remove_sstable,
 };
 use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
 
@@ -160,8 +161,12 @@ pub(crate) fn checked_body(bytes: &[u8]) -> Option<&str> {
     (u32::from_str_radix(crc, 16).ok()? == codec::crc32(body.as_bytes())).then_some(body)
 }
 
-/// The generation in the name of a half-written `.tmp` file of a file set or record.
+/// The generation in the name of a half-written `.tmp` file of a file set or record; not of the mark of an
+/// unfinished write, which goes after everything else of the set.
 fn leftover_of(name: &str) -> Option<Generation> {
+    if marked_set(name).is_some() {
+        return None;
+    }
     let name = name.strip_suffix(".tmp")?;
     let record = parse_txn_name(name).or_else(|| parse_record_name(name));
     record.or_else(|| Descriptor::parse(name).map(|(d, _)| d.generation))
@@ -240,6 +245,17 @@ pub(crate) async fn remove_if_there(fs: &Fs, path: &str) -> Result<(), StoreErro
     }
 }
 
+/// What a start did to file sets of a table's directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OpenedSets {
+    /// Leftovers of unfinished operations that were removed.
+    pub(crate) removed: Vec<String>,
+    /// File sets that had lost their TOC.txt and have it again.
+    pub(crate) rebuilt: Vec<String>,
+    /// Data files that were written under other names, or for other tables.
+    pub(crate) moved: Vec<String>,
+}
+
 /// What is known of files before they are opened.
 struct Gone {
     /// Inputs of compactions of other shards.
@@ -255,17 +271,17 @@ impl Store {
         (self.inner.rt.shard().0, self.inner.rt.shard_count().max(1))
     }
 
-    /// Opens this shard's files of a table, finishing what a crash left half done. Names of removed
-    /// leftovers are appended to `removed`.
+    /// Opens this shard's files of a table, finishing what a crash left half done, which is noted in
+    /// `done`.
     pub(crate) async fn open_files(
         &self,
         table: &Table,
-        removed: &mut Vec<String>,
+        done: &mut OpenedSets,
     ) -> Result<(Vec<Rc<TableFile>>, Generation), StoreError> {
         let fs = self.inner.rt.fs();
         fs.create_dir_durably(&self.directory_of(table)).await?;
         for _ in 0..OPEN_ATTEMPTS {
-            if let Some(opened) = self.try_open_files(&fs, table, removed).await? {
+            if let Some(opened) = self.try_open_files(&fs, table, done).await? {
                 return Ok(opened);
             }
         }
@@ -280,7 +296,7 @@ impl Store {
         &self,
         fs: &Fs,
         table: &Table,
-        removed: &mut Vec<String>,
+        done: &mut OpenedSets,
     ) -> Result<Option<(Vec<Rc<TableFile>>, Generation)>, StoreError> {
         let directories = self.everywhere(fs, &self.directory_of(table)).await?;
         let mut gone = Gone {
@@ -295,7 +311,7 @@ impl Store {
         let mut files: Vec<Rc<TableFile>> = Vec::new();
         for directory in &directories {
             let place = (table, directory.as_str());
-            let Some(found) = self.open_directory(fs, place, &mut gone, removed).await? else {
+            let Some(found) = self.open_directory(fs, place, &mut gone, done).await? else {
                 return Ok(None);
             };
             for file in &found {
@@ -350,7 +366,9 @@ impl Store {
                         }
                     }
                 }
-            } else if leftover_of(&entry.name).is_some_and(mine) {
+            } else if leftover_of(&entry.name).is_some_and(mine)
+                || is_rebuild_leftover(&entry.name, &self.shard().0.to_string())
+            {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
             } else if entry.name.ends_with("-Data.db") && Descriptor::parse(&entry.name).is_none() {
                 return Err(StoreError::Invalid(format!(
@@ -368,7 +386,7 @@ impl Store {
         fs: &Fs,
         (table, directory): (&Table, &str),
         gone: &mut Gone,
-        removed: &mut Vec<String>,
+        done: &mut OpenedSets,
     ) -> Result<Option<Vec<Rc<TableFile>>>, StoreError> {
         let mut names = fs.read_dir(directory).await?;
         let written: FixedMap<Descriptor, WallMicros> = names
@@ -381,17 +399,17 @@ impl Store {
         // Few of the names are notes, and each file asks for its own among them.
         names.retain(|entry| entry.name.contains(NOTE));
         let mut files = Vec::new();
-        for (descriptor, complete) in list_sstables(fs, directory).await.map_err(map_error)? {
+        for (descriptor, state) in list_sstables(fs, directory).await.map_err(map_error)? {
             let generation = descriptor.generation;
             // Names with a UUID count for none of ours.
             if generation.0 & Descriptor::UUID_GENERATION == 0 {
                 gone.highest = gone.highest.max(generation);
             }
-            if !complete {
+            if state == SetState::Unfinished {
                 // Another shard may be writing it right now; its own leftovers it finds itself.
                 if self.is_mine(generation) {
                     remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
-                    removed.push(format!("{directory}/{}", descriptor.prefix()));
+                    done.removed.push(format!("{directory}/{}", descriptor.prefix()));
                 }
                 continue;
             }
@@ -401,23 +419,48 @@ impl Store {
             if gone.dead.contains(&generation) || notes.contains(&self.shard()) {
                 continue;
             }
-            let reader = match SstableReader::open(fs, directory, descriptor, Some(table)).await {
+            let opened = match state {
+                SetState::WithoutToc => {
+                    self.open_without_toc(fs, (table, directory), descriptor, done).await
+                }
+                _ => SstableReader::open(fs, directory, descriptor, Some(table)).await,
+            };
+            let reader = match opened {
                 Ok(reader) => reader,
                 Err(error) => {
-                    let toc = format!("{directory}/{}", descriptor.file_name(Component::Toc));
-                    if is_gone(&error) && !fs.exists(&toc).await? {
+                    let now = state_of(fs, directory, descriptor).await.map_err(map_error)?;
+                    if is_gone(&error) && !matches!(now, Some(s) if s == state) {
                         return Ok(None);
                     }
                     self.open_damaged(fs, (table, directory), descriptor, error).await?
                 }
             };
             self.check_times(reader.meta())?;
+            if self.is_mine(generation) && !reader.meta().is_in_place(table.id.0) {
+                done.moved.push(reader.meta().file(Component::Data));
+            }
             if let Some(mut file) = self.file_of(reader, notes) {
                 file.written_at = written.get(&descriptor).copied().unwrap_or(file.written_at);
                 files.push(Rc::new(file));
             }
         }
         Ok(Some(files))
+    }
+
+    /// Writes TOC.txt of a file set that lost it, and opens that.
+    async fn open_without_toc(
+        &self,
+        fs: &Fs,
+        (table, directory): (&Table, &str),
+        descriptor: Descriptor,
+        done: &mut OpenedSets,
+    ) -> sstable::Result<SstableReader> {
+        let suffix = self.shard().0.to_string();
+        rebuild_toc(fs, (directory, descriptor), table, &suffix).await?;
+        if self.is_mine(descriptor.generation) {
+            done.rebuilt.push(format!("{directory}/{}", descriptor.file_name(Component::Toc)));
+        }
+        SstableReader::open(fs, directory, descriptor, Some(table)).await
     }
 
     /// What stands for a file that cannot be opened, when the node starts with such files
@@ -591,7 +634,8 @@ impl Store {
         generation: Generation,
         (shard, shards): (u16, u16),
     ) -> Result<(), StoreError> {
-        if find_generation(fs, directory, generation).await?.is_some_and(|(_, complete)| complete) {
+        let found = find_generation(fs, directory, generation).await?;
+        if found.is_some_and(|(_, state)| state != SetState::Unfinished) {
             let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };
             fs.open(&format!("{directory}/{}", note_name(generation, shard, shards)), options)
                 .await?;
@@ -628,12 +672,12 @@ impl Store {
     }
 }
 
-/// The file set of a generation in a directory, and whether it has its TOC.txt.
+/// The file set of a generation in a directory, and its state.
 async fn find_generation(
     fs: &Fs,
     directory: &str,
     generation: Generation,
-) -> Result<Option<(Descriptor, bool)>, StoreError> {
+) -> Result<Option<(Descriptor, SetState)>, StoreError> {
     let files = list_sstables(fs, directory).await.map_err(map_error)?;
     Ok(files.into_iter().find(|(descriptor, _)| descriptor.generation == generation))
 }

@@ -3,7 +3,7 @@
 //! Order: 1. the view gets a new active memtable, the old one is among the flushing ones; 2. the
 //! file set is written, TOC.txt last, everything synced; 3. the view gets the file and loses the
 //! memtable in one step; 4. the commit log's segments below every unflushed mutation are deleted. A
-//! crash before 2 is done leaves a leftover without TOC.txt, which the next start removes; the
+//! crash before 2 is done leaves a set marked as unfinished, which the next start removes; the
 //! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, 
 use sst_format::header::EncodingStats;
 use sst_format::{PackedRow, RowCopier};
 use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
-use stdx::{Generation, TableId, TimestampMicros, Token};
+use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
@@ -232,6 +232,10 @@ impl Store {
         let in_flight = table.in_flight(generation);
         let file = match self.flush_to(table, memtable, &directory, generation).await {
             Ok(file) => file,
+            // A file set of another writer has the name.
+            Err(StoreError::Io(error)) if error.kind == IoErrorKind::AlreadyExists => {
+                return Err(error.into());
+            }
             Err(error) => {
                 self.discard(table, in_flight).await;
                 return Err(error);

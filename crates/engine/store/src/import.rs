@@ -21,10 +21,14 @@ use std::rc::Rc;
 
 use data::command::KeyRange;
 use rt::{Buf, Fs, OpenOptions};
+use sst_format::checksums::Checksums;
+use sstable::file_set::{mark_unfinished, marked_set, unfinished_path};
 use sstable::offline::{Detail, PartitionScan, ScanClock, verify};
 use sstable::repair_state::restated;
-use sstable::{Component, Descriptor, SstableMeta, SstableReader};
-use stdx::{DeletionSeconds, IoErrorKind, TableId, Token};
+use sstable::{
+    Component, Descriptor, SetState, SstableMeta, SstableReader, list_sstables, rebuild_toc,
+};
+use stdx::{DeletionSeconds, IoErrorKind, TableId, Token, Uuid};
 
 use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
@@ -38,6 +42,10 @@ use crate::table::{TableState, TableView};
 const COPY_BYTES: usize = 1 << 20;
 /// Directories of one import.
 pub(crate) const DIRECTORIES_MAX: usize = 1024;
+/// Largest TOC.txt, bytes.
+const TOC_BYTES_MAX: usize = 1 << 20;
+/// Largest Checksums.db, bytes.
+const CHECKSUMS_BYTES_MAX: usize = 2 << 30;
 /// File sets of one import: their record is read as a whole.
 const FILE_SETS_MAX: usize = 100_000;
 
@@ -183,6 +191,7 @@ impl Store {
         let mut found = Vec::new();
         let mut sets = Vec::new();
         for directory in self.everywhere(&fs, &own).await? {
+            self.rebuild_tocs(&fs, &table, &directory).await?;
             sets.extend(file_sets(&fs, &directory).await?);
         }
         for set in sets {
@@ -205,6 +214,24 @@ impl Store {
             table.generation.set(highest);
         }
         Ok(found)
+    }
+
+    /// Writes TOC.txt of complete file sets of the table's directory that have none.
+    async fn rebuild_tocs(
+        &self,
+        fs: &Fs,
+        table: &TableState,
+        directory: &str,
+    ) -> Result<(), StoreError> {
+        let version = table.version();
+        for (set, state) in list_sstables(fs, directory).await.map_err(map_error)? {
+            if state == SetState::WithoutToc {
+                let suffix = self.shard().0.to_string();
+                let rebuilt = rebuild_toc(fs, (directory, set), &version.table, &suffix).await;
+                rebuilt.map_err(map_error)?;
+            }
+        }
+        Ok(())
     }
 
     /// Shows what this shard has of files that were taken in, in one step. Returns how many.
@@ -402,17 +429,22 @@ impl Store {
             SstableReader::open(fs, &from.directory, from.descriptor, Some(&version.table));
         let reader = reader.await.map_err(map_error)?;
         let changed = changed_of(fs, reader.meta(), options).await?;
+        let table = version.table.id.0;
+        let changed = rebound(fs, reader.meta(), changed, (table, *descriptor)).await?;
         let mut links = !options.copy;
+        mark_unfinished(fs, &directory, *descriptor).await.map_err(map_error)?;
         for (component, bytes) in &from.components {
-            let mut to = format!("{directory}/{}", descriptor.file_name(*component));
-            if *component == Component::Toc {
-                to.push_str(".tmp");
-            }
+            let to = format!("{directory}/{}", descriptor.file_name(*component));
             if let Some((_, content)) = changed.iter().find(|(c, _)| c == component) {
                 write_new(fs, &to, content.clone()).await?;
                 continue;
             }
             let path = from.path(*component);
+            if *component == Component::Toc {
+                let content = fs.read(&path, TOC_BYTES_MAX).await?;
+                write_over(fs, &unfinished_path(&directory, *descriptor), content).await?;
+                continue;
+            }
             if links {
                 match fs.hard_link(&path, &to).await {
                     Ok(()) => {
@@ -549,10 +581,12 @@ fn is_final(kind: IoErrorKind) -> bool {
     )
 }
 
-/// The complete file sets of a directory.
+/// The complete file sets of a directory, without those that are being written or removed.
 async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError> {
     let mut sets: BTreeMap<Descriptor, Vec<(Component, u64)>> = BTreeMap::new();
+    let mut unfinished: Vec<Descriptor> = Vec::new();
     for entry in fs.read_dir(directory).await? {
+        unfinished.extend(marked_set(&entry.name));
         let at = || format!("{directory}/{}", entry.name);
         match Descriptor::parse(&entry.name) {
             Some((descriptor, component)) => {
@@ -580,8 +614,12 @@ async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError>
         // TOC comes last.
         components.sort_unstable_by_key(|(c, _)| (*c == Component::Toc, *c));
         if components.last().is_none_or(|(c, _)| *c != Component::Toc) {
+            if unfinished.contains(&descriptor) {
+                continue;
+            }
             return Err(StoreError::Invalid(format!(
-                "{directory}/{} is not complete: it has no TOC.txt",
+                "{directory}/{} is not complete: it has no TOC.txt; copy that too, or write one that \
+                 lists its components, one a line",
                 descriptor.prefix()
             )));
         }
@@ -637,8 +675,43 @@ async fn changed_of(
     change.await.map_err(map_error)
 }
 
+/// The same with the list of checksums of a file set that gets another name, or another table.
+async fn rebound(
+    fs: &Fs,
+    meta: &SstableMeta,
+    mut changed: Vec<(Component, Vec<u8>)>,
+    (table, descriptor): (Uuid, Descriptor),
+) -> Result<Vec<(Component, Vec<u8>)>, StoreError> {
+    if meta.binding().is_none() {
+        return Ok(changed);
+    }
+    let path = meta.file(Component::Checksums);
+    let bytes = fs.read(&path, CHECKSUMS_BYTES_MAX).await?;
+    let mut list = Checksums::decode(&bytes)
+        .map_err(|error| StoreError::Corrupt { file: path, what: error.to_string() })?;
+    list.rebind(table, descriptor.id());
+    changed.retain(|(component, _)| *component != Component::Checksums);
+    changed.push((Component::Checksums, list.encode()));
+    Ok(changed)
+}
+
 async fn write_new(fs: &Fs, path: &str, content: Vec<u8>) -> Result<(), StoreError> {
     let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
+    write_with(fs, path, content, options).await
+}
+
+async fn write_over(fs: &Fs, path: &str, content: Vec<u8>) -> Result<(), StoreError> {
+    let options =
+        OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
+    write_with(fs, path, content, options).await
+}
+
+async fn write_with(
+    fs: &Fs,
+    path: &str,
+    content: Vec<u8>,
+    options: OpenOptions,
+) -> Result<(), StoreError> {
     let file = fs.open(path, options).await?;
     let (_, written) = file.write_at(Buf::from(content), 0).await;
     written?;

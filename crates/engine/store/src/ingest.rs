@@ -6,7 +6,7 @@
 //! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
 //! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
 //! the TOC files get their names; 4. the view gets all of the files in one step; 5. the record goes.
-//! A crash before 2 leaves leftovers without TOC.txt, which the next start removes; a start that
+//! A crash before 2 leaves sets with the mark of an unfinished write, which the next start removes; a start that
 //! finds a record goes on with step 3. So all files of an ingest are there or none: a deletion may
 //! be in one of them and what it hides in another, and whoever had both may have purged both since.
 //!

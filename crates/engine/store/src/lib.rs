@@ -29,6 +29,7 @@ mod error;
 mod estimates;
 mod files;
 mod flush;
+mod found;
 pub mod fuzz;
 mod garbage;
 mod import;

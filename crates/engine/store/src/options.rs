@@ -1,12 +1,14 @@
 //! What a store is told at open.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use codec::Algorithm;
 use commitlog::{LogOptions, SyncMode};
 use schema::Table;
 use sstable::{Version, WriteCompression};
-use stdx::{HostId, ShardId, Token};
+use stdx::{HostId, ShardId, TableId, Token};
 
 use crate::replay::ReplayOptions;
 
@@ -74,6 +76,9 @@ pub struct StoreOptions {
     pub commitlog_archive_directory: Option<String>,
     /// What of the old commit log is replayed.
     pub replay: ReplayOptions,
+    /// All tables that the metadata log ever had: mutations of others in the old commit log refuse the start.
+    /// `None`: not known, they are dropped.
+    pub tables_ever: Option<Arc<BTreeSet<TableId>>>,
     /// Budget of memtables; a flush of the largest begins at a third of it.
     pub memtable_bytes_max: usize,
     /// Budget of uncompressed chunks, of the row cache and of the counter cache together.
@@ -149,6 +154,7 @@ impl StoreOptions {
             commitlog_keys: None,
             commitlog_archive_directory: None,
             replay: ReplayOptions::default(),
+            tables_ever: None,
             memtable_bytes_max: 256 << 20,
             chunk_cache_bytes_max: 256 << 20,
             row_cache_bytes_max: 0,

@@ -188,9 +188,7 @@ impl Store {
         command: &ReadCommand,
         sink: &mut S,
     ) -> Result<ReadStats, StoreError> {
-        let Some(table) = self.table(command.table) else {
-            return Err(StoreError::UnknownTable(command.table));
-        };
+        let table = self.opened_table(command.table).await?;
         let (shape, view) = (table.shape(), table.view());
         bump(&table.counters.reads, 1);
         let mut stats = ReadStats::default();

@@ -2,6 +2,7 @@
 
 mod room;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -133,12 +134,19 @@ pub struct ReplayReport {
     pub tables: Vec<(String, u64)>,
     /// Tails lost in a crash: file, offset of the first byte dropped, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
+    /// Inventories of the commit log that cannot be read.
+    pub damaged_inventories: Vec<String>,
     /// SSTables that were written before the log was at its end, because memtables were at their budget.
     pub files: u64,
     /// Most bytes that memtables had.
     pub memtable_bytes_peak: usize,
     /// Leftovers of unfinished writes that were removed.
     pub removed_files: Vec<String>,
+    /// Paths of TOC.txt that had been lost and were written again.
+    pub rebuilt_tocs: Vec<String>,
+    /// Data files of file sets that were written under other names or for other tables, and copied to
+    /// where they are.
+    pub moved_files: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
@@ -156,7 +164,12 @@ struct Replaying<'s> {
     ahead: Option<Vec<Ahead>>,
     /// The last record.
     at: LogPosition,
+    /// Tables that the metadata log never had: the first mutation of each, and how many.
+    unknown: BTreeMap<TableId, (LogPosition, u64)>,
 }
+
+/// Most ids of unknown tables in an error.
+const UNKNOWN_NAMED: usize = 10;
 
 impl Visitor for Replaying<'_> {
     type Error = StoreError;
@@ -195,14 +208,17 @@ impl Store {
             truncated: Vec::new(),
             ahead: None,
             at: LogPosition::default(),
+            unknown: BTreeMap::new(),
         };
         let summary: ReplaySummary = self.inner.log.replay(&mut replaying).await?;
+        replaying.check_unknown()?;
         replaying.end().await?;
         let Replaying { mut report, counts, .. } = replaying;
         report.segments = summary.segments;
         report.bytes = summary.bytes;
         report.mutations = summary.mutations;
         report.tails = summary.tails;
+        report.damaged_inventories = summary.damaged_inventories;
         self.forget_emptied();
         let named = counts.iter().filter_map(|(id, count)| {
             let table = self.table(*id)?.version();
@@ -241,7 +257,7 @@ impl Replaying<'_> {
             return Ok(());
         }
         let Some(table) = self.store.table(opened.table) else {
-            self.report.dropped_tables += 1;
+            self.note_unknown(opened.table);
             return Ok(());
         };
         let version = table.version();
@@ -263,6 +279,40 @@ impl Replaying<'_> {
         self.report.applied += 1;
         *self.counts.entry(opened.table).or_default() += 1;
         Ok(())
+    }
+
+    /// A mutation of a table that the schema does not have: of one that was dropped it goes, else it is
+    /// acknowledged data of a table of which the metadata log has lost the definition.
+    fn note_unknown(&mut self, table: TableId) {
+        let options = &self.store.inner.options;
+        match &options.tables_ever {
+            Some(ever) if !ever.contains(&table) => match options.replay.tables.is_empty() {
+                true => self.unknown.entry(table).or_insert((self.at, 0)).1 += 1,
+                false => self.report.not_listed += 1,
+            },
+            _ => self.report.dropped_tables += 1,
+        }
+    }
+
+    /// # Errors
+    /// `Corrupt`: there are mutations of tables of which the metadata log knows nothing.
+    fn check_unknown(&self) -> Result<(), StoreError> {
+        let Some((first, _)) = self.unknown.values().min() else { return Ok(()) };
+        let count: u64 = self.unknown.values().map(|(_, count)| count).sum();
+        let named: Vec<String> =
+            self.unknown.keys().take(UNKNOWN_NAMED).map(|id| id.0.to_string()).collect();
+        let directory = &self.store.inner.options.commitlog_directory;
+        Err(StoreError::Corrupt {
+            file: format!("{directory}/{}", first.segment.file_name()),
+            what: format!(
+                "it and later segments hold {count} writes to {} tables that the metadata log neither has nor \
+                 dropped (ids {}): metadata/log is older than the commit log; restore a newer copy of it, \
+                 or copy it from another member of the cluster. To give these writes up, move the segments \
+                 of the commit log away",
+                self.unknown.len(),
+                named.join(", ")
+            ),
+        })
     }
 
     fn truncation(&mut self, truncation: &TruncationRef<'_>) {

@@ -148,9 +148,7 @@ impl Store {
         (counts_static, purge_before): (bool, DeletionSeconds),
         filter: Option<&dyn RowFilter>,
     ) -> Result<ReplicaRead, StoreError> {
-        let Some(table) = self.table(command.table) else {
-            return Err(StoreError::UnknownTable(command.table));
-        };
+        let table = self.opened_table(command.table).await?;
         bump(&table.counters.reads, 1);
         let began = self.inner.rt.now();
         let job = Job {
@@ -185,9 +183,7 @@ impl Store {
         purge_before: DeletionSeconds,
         scope: ReadScope,
     ) -> Result<ReplicaRead, StoreError> {
-        let Some(table) = self.table(command.table) else {
-            return Err(StoreError::UnknownTable(command.table));
-        };
+        let table = self.opened_table(command.table).await?;
         let tombstones = limits.tombstones.min(REPAIR_TOMBSTONES_MAX);
         let limits = PageLimits { tombstones, ..limits };
         let job = &Job {

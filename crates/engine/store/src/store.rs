@@ -19,7 +19,7 @@ use crate::cache::ChunkCache;
 use crate::compaction::CompactionRecord;
 use crate::counter_cache::CounterCache;
 use crate::error::StoreError;
-use crate::files::TableFile;
+use crate::files::{OpenedSets, TableFile};
 use crate::large::Large;
 use crate::options::StoreOptions;
 use crate::quarantine::DamageEvent;
@@ -83,6 +83,8 @@ pub(crate) struct Inner {
     pub(crate) old_log_released: Cell<bool>,
     /// Directories with SSTables of tables that were not in the schema at open.
     pub(crate) strangers: RefCell<Vec<String>>,
+    /// Tables whose DROP is being carried out, once for each DROP.
+    pub(crate) dropping: RefCell<Vec<TableId>>,
     /// Told of failures of the disk.
     on_failure: Hook<StoreFailure>,
     /// Told of finished compactions.
@@ -120,6 +122,8 @@ pub enum StoreFailure {
     Backup(String),
     /// A commit-log segment could not be archived; it stays in the log until it can.
     Archive(String),
+    /// SSTables of a table that came into the schema were found on the disk and are in use; nothing failed.
+    Found(String),
     /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
     SavedCache(String),
 }
@@ -189,6 +193,7 @@ impl Store {
             gone_directories: RefCell::default(),
             old_log_released: Cell::new(false),
             strangers: RefCell::default(),
+            dropping: RefCell::default(),
             on_failure: RefCell::default(),
             on_compacted: RefCell::default(),
             on_damage: RefCell::default(),
@@ -205,9 +210,11 @@ impl Store {
         if store.shard().0 == 0 {
             *store.inner.strangers.borrow_mut() = store.finish_drops(&schema).await?;
         }
-        let removed_files = store.open_tables(&schema).await?;
+        let opened = store.open_tables(&schema).await?;
         let mut report = store.replay().await?;
-        report.removed_files = removed_files;
+        report.removed_files = opened.removed;
+        report.rebuilt_tocs = opened.rebuilt;
+        report.moved_files = opened.moved;
         store.start_background();
         store.start_watch();
         store.start_row_cache();
@@ -223,20 +230,21 @@ impl Store {
         Ok((store, report))
     }
 
-    async fn open_tables(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
+    async fn open_tables(&self, schema: &Schema) -> Result<OpenedSets, StoreError> {
         self.make_data_directories().await?;
-        let mut removed = Vec::new();
+        let mut done = OpenedSets::default();
         for id in table_ids(schema) {
             let Some(table) = schema.table_by_id(id) else { continue };
-            let (files, highest) = self.open_files(table, &mut removed).await?;
+            let (files, highest) = self.open_files(table, &mut done).await?;
             let state = Rc::new(TableState::new(table.clone()));
             state.generation.set(highest);
             state.has_directory.set(true);
+            state.is_opened.set(true);
             state.set_view(TableView { files, ..TableView::empty() });
             self.open_marks(&state).await?;
             self.inner.tables.borrow_mut().insert(id, state);
         }
-        Ok(removed)
+        Ok(done)
     }
 
     /// Takes a new schema over: new tables appear empty, changed ones get their new shape, dropped
@@ -270,13 +278,17 @@ impl Store {
             for state in added {
                 let made = store.make_directory(&state).await;
                 store.note_write_result(&made);
+                if let Err(error) = made {
+                    store.note_failure(&error);
+                }
             }
         };
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "make-directories", task);
     }
 
-    /// Makes a table's directory, durably, unless that was done before.
+    /// Makes a table's directory, durably, unless that was done before, and opens what it has.
     pub(crate) async fn make_directory(&self, table: &TableState) -> Result<(), StoreError> {
+        self.open_found(table).await?;
         if table.has_directory.get() || table.dropped.get() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use commitlog::{LogPosition, TableTicket};
 use data::command::Partitions;
 use data::{GcBefore, TableShape};
+use rt::sync::Semaphore;
 use schema::{ColumnKind, Table};
 use stdx::{DeletionSeconds, Generation, Instant, TableId, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
@@ -325,6 +326,10 @@ pub(crate) struct TableState {
     pub(crate) dropped: Cell<bool>,
     /// The directory is there, durably.
     pub(crate) has_directory: Cell<bool>,
+    /// Its files are in the view: see [`crate::found`].
+    pub(crate) is_opened: Cell<bool>,
+    /// Held by the task that opens them.
+    pub(crate) opening: Semaphore,
     /// Files that were, or may have been, written whole and are in no view, because a later step
     /// failed. A start would open them, so until they are gone nothing may be purged: what a
     /// tombstone hides in one of them would come back.
@@ -392,6 +397,8 @@ impl TableState {
             emptied: Cell::new(0),
             dropped: Cell::new(false),
             has_directory: Cell::new(false),
+            is_opened: Cell::new(false),
+            opening: Semaphore::new(1),
             orphans: RefCell::default(),
             repairs: RefCell::default(),
             ageless: RefCell::default(),

@@ -10,7 +10,8 @@
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
 //! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
 //! directory like that of any table that the schema does not have: who knows that it was dropped
-//! ([`Store::finish_drops_of`]) has it go on with step 2.
+//! ([`Store::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
+//! ([`Store::settle_drops`]): files that come there later are not those of the drop.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use commitlog::TruncationRef;
 use rt::{Fs, Group};
 use schema::{Schema, Table};
-use sstable::{Descriptor, list_sstables, remove_sstable};
+use sstable::{Descriptor, SetState, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::directories::FoundDirectory;
@@ -58,7 +59,7 @@ impl Store {
         id: TableId,
         truncated_at: TimestampMicros,
     ) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let table = self.opened_table(id).await?;
         let view = table.view();
         let in_flight = table.generations_in_flight();
         let mut generations: Vec<u64> = view.files.iter().map(|f| f.generation.0).collect();
@@ -264,12 +265,19 @@ impl Store {
     /// A table that is in the schema no longer: its view is emptied, its files are removed.
     pub(crate) fn drop_table(&self, table: Rc<TableState>) {
         table.dropped.set(true);
+        self.inner.dropping.borrow_mut().push(table.id);
+        let id = table.id;
         let millis = self.inner.rt.wall().millis();
         let in_flight = table.generations_in_flight();
         let remains = self.empty_view(&table, in_flight, format!("dropped-{millis}"));
         let store = self.clone();
         let task = async move {
-            store.remove_remains(remains).await;
+            if store.remove_remains(remains).await {
+                let mut dropping = store.inner.dropping.borrow_mut();
+                if let Some(at) = dropping.iter().position(|dropping| *dropping == id) {
+                    dropping.swap_remove(at);
+                }
+            }
         };
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "drop-table", task);
     }
@@ -365,13 +373,45 @@ impl Store {
         Ok(count)
     }
 
+    /// Whether nothing is left of tables that are not in the schema, but for directories of unknown tables.
+    /// Marks of drops that are carried out are removed, so that files that come there later are not taken for
+    /// what is left of one. On the shard that has [`Store::directories_of_unknown_tables`].
+    ///
+    /// # Errors
+    /// `Io`.
+    pub async fn settle_drops(&self) -> Result<bool, StoreError> {
+        let fs = self.inner.rt.fs();
+        let known: FixedSet<String> = self
+            .all_tables()
+            .iter()
+            .map(|table| {
+                let table = table.version().table.clone();
+                format!("{}/{}", table.keyspace, table.directory_name())
+            })
+            .collect();
+        let mut is_settled = self.inner.dropping.borrow().is_empty();
+        for FoundDirectory { keyspace, name, path } in self.found_directories().await? {
+            let is_stranger = self.inner.strangers.borrow().contains(&path);
+            if known.contains(&format!("{keyspace}/{name}")) || is_stranger {
+                continue;
+            }
+            if !list_sstables(&fs, &path).await.map_err(map_error)?.is_empty() {
+                is_settled = false;
+            } else if is_marked_dropped(&fs, &path).await? {
+                remove_if_there(&fs, &format!("{path}/{DROPPED}")).await?;
+                fs.sync_dir(&path).await?;
+            }
+        }
+        Ok(is_settled)
+    }
+
     async fn finish_drop(&self, fs: &Fs, directory: &str, tag: &str) -> Result<(), StoreError> {
         let files = list_sstables(fs, directory).await.map_err(map_error)?;
         if !tag.is_empty() {
             let names = entries(fs, directory).await?;
             let target = format!("{directory}/snapshots/{tag}");
             fs.create_dir_durably(&target).await?;
-            for (descriptor, _) in files.iter().filter(|(_, complete)| *complete) {
+            for (descriptor, _) in files.iter().filter(|(_, s)| *s != SetState::Unfinished) {
                 let of_it = |name: &str| {
                     Descriptor::parse_any(name).is_some_and(|(found, _)| found == *descriptor)
                 };
@@ -384,8 +424,14 @@ impl Store {
         for (descriptor, _) in &files {
             remove_sstable(fs, directory, *descriptor).await.map_err(map_error)?;
         }
-        Ok(fs.sync_dir(directory).await?)
+        fs.sync_dir(directory).await?;
+        remove_if_there(fs, &format!("{directory}/{DROPPED}")).await
     }
+}
+
+/// Whether a directory has the mark of a drop.
+pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, StoreError> {
+    Ok(fs.exists(&format!("{directory}/{DROPPED}")).await?)
 }
 
 /// The tag in the mark of a drop, which may be empty; `None` when there is no mark.

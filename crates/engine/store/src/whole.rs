@@ -24,11 +24,12 @@ use data::{Advance, Cursor, Slices};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sst_format::partitions::FOOTER_BYTES_MAX;
+use sstable::file_set::{mark_unfinished, unfinished_path};
 use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOptions};
 use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
-use crate::files::{TableFile, map_error, toc_path};
+use crate::files::{TableFile, map_error};
 use crate::ingest::{Done, Ingest};
 use crate::memtable::Memtable;
 use crate::store::Store;
@@ -140,7 +141,7 @@ impl Store {
         bytes_min: u64,
         versions: &[Version],
     ) -> Result<Option<Held>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let table = self.opened_table(id).await?;
         let goes = |file: &Rc<TableFile>| {
             versions.contains(&file.reader.meta().version()) && can_go(file, bytes_min)
         };
@@ -370,6 +371,21 @@ impl Coming {
         Descriptor::new(self.version, self.in_flight.generation())
     }
 
+    /// The list of checksums that came, with the name that the file set has here in its binding.
+    fn rebound(&mut self, table: TableId) -> Result<Vec<u8>, StoreError> {
+        let id = self.descriptor().id();
+        let Some((_, bytes)) = self.small.iter_mut().find(|(c, _)| *c == Component::Checksums)
+        else {
+            return Err(StoreError::Invalid("a file that came: it has no checksums".to_owned()));
+        };
+        let list = Checksums::decode(bytes);
+        let mut list =
+            list.map_err(|error| StoreError::Invalid(format!("a file that came: {error}")))?;
+        list.rebind(table.0, id);
+        *bytes = list.encode();
+        Ok(bytes.clone())
+    }
+
     fn length_of(&self, component: Component) -> u64 {
         let found = self.components.iter().find(|(c, _)| *c == component);
         found.map_or(0, |(_, length)| *length)
@@ -473,11 +489,16 @@ impl Ingest {
         let file = match &coming.file {
             Some(file) => file.clone(),
             None => {
-                let path = match component {
-                    Component::Toc => format!("{}.tmp", toc_path(&directory, descriptor)),
-                    other => format!("{directory}/{}", descriptor.file_name(other)),
+                if coming.at == 0 {
+                    mark_unfinished(&fs, &directory, descriptor).await.map_err(map_error)?;
+                }
+                let file = match component {
+                    Component::Toc => reopen(&fs, &unfinished_path(&directory, descriptor)).await?,
+                    other => {
+                        let path = format!("{directory}/{}", descriptor.file_name(other));
+                        create(&fs, &path, other == Component::Data).await?
+                    }
                 };
-                let file = create(&fs, &path, component == Component::Data).await?;
                 if component == Component::Data {
                     // Writes that make a file longer go to the disk one after the other.
                     file.set_len(coming.length_of(component)).await?;
@@ -487,7 +508,10 @@ impl Ingest {
             }
         };
         coming.checksummer.update(bytes);
-        coming.writes.write(&file, bytes, coming.written).await?;
+        // The list of checksums is written when it is whole, under the name that the file set has here.
+        if component != Component::Checksums {
+            coming.writes.write(&file, bytes, coming.written).await?;
+        }
         if component == Component::Partitions {
             let from = coming.length_of(component).saturating_sub(FOOTER_BYTES_MAX as u64);
             let skip = usize::try_from(from.saturating_sub(coming.written)).unwrap_or(usize::MAX);
@@ -502,6 +526,10 @@ impl Ingest {
         }
         if coming.written < coming.length_of(component) {
             return Ok(());
+        }
+        if component == Component::Checksums {
+            let list = coming.rebound(self.version.table.id)?;
+            coming.writes.write(&file, &list, 0).await?;
         }
         coming.writes.end().await?;
         let sync = async move { file.sync_data().await };
@@ -612,6 +640,12 @@ impl Ingest {
         }
         Ok(meta.estimated_partitions())
     }
+}
+
+async fn reopen(fs: &Fs, path: &str) -> Result<File, StoreError> {
+    let options =
+        OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
+    Ok(fs.open(path, options).await?)
 }
 
 async fn create(fs: &Fs, path: &str, direct: bool) -> Result<File, StoreError> {

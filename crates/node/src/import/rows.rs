@@ -246,9 +246,8 @@ async fn sstables_of(
         return Ok(Vec::new());
     }
     let mut complete = Vec::new();
-    for (descriptor, has_toc) in sstable::list_sstables(fs, directory).await? {
-        if !has_toc {
-            // The store would take it for a leftover of ours and remove it.
+    for (descriptor, state) in sstable::list_sstables(fs, directory).await? {
+        if state != sstable::SetState::Complete {
             let name = descriptor.file_name(sstable::Component::Data);
             return Err(ImportError::Unfinished { table: name_of(table), file: file(&name) });
         }

@@ -1,8 +1,9 @@
 //! Our own component `Checksums.db`, and Cassandra's `CRC.db` and `Digest.crc32`.
 //!
 //! `Checksums.db` holds a CRC32 of every 64 KiB of every other component (the other formats leave
-//! Index, Summary, Filter, CompressionInfo and TOC unguarded) and says which storage group the file
-//! belongs to. Byte table in `docs/formats/sstable.md`.
+//! Index, Summary, Filter, CompressionInfo and TOC unguarded), names the storage group of the file
+//! and binds the file set together: table, identifier and the unchangeable part of Statistics.db.
+//! Byte table in `docs/formats/sstable.md`.
 
 use codec::checksum::Crc32;
 use codec::{Reader, Writer, crc32};
@@ -15,10 +16,25 @@ use crate::{FormatError, Result};
 pub const CHECKSUM_BLOCK: usize = 64 * 1024;
 const CHECKSUM_BLOCK_U32: u32 = 64 * 1024;
 const MAGIC: &[u8; 8] = b"HLNSCRC1";
-/// Version written for files that are in no run: 1.
-pub const CHECKSUMS_VERSION: u16 = 1;
-/// Version written for fragments of a run: as 1, with the run behind the tokens.
-const CHECKSUMS_VERSION_RUN: u16 = 2;
+/// Version of lists without a binding, of files that are in no run; read only.
+const CHECKSUMS_VERSION_UNBOUND: u16 = 1;
+/// As 1, with the run after the tokens; read only.
+const CHECKSUMS_VERSION_UNBOUND_RUN: u16 = 2;
+/// Version that is written: with a [`Binding`].
+pub const CHECKSUMS_VERSION: u16 = 3;
+/// Longest identifier of a file set, bytes.
+const ID_BYTES_MAX: usize = 64;
+
+/// Identity of a file set: components of another one do not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Table that the file set was written for; nil when the writer did not know it.
+    pub table: Uuid,
+    /// Identifier in the file names: a number or a UUID.
+    pub id: String,
+    /// [`crate::Statistics::identity`] of Statistics.db, which is rewritten in place.
+    pub statistics: u32,
+}
 
 /// Which part of the ring the file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +149,8 @@ impl BlockChecksummer {
 pub struct Checksums {
     /// Where on the ring the file lies.
     pub group: StorageGroup,
+    /// `None` in lists of versions 1 and 2.
+    pub binding: Option<Binding>,
     /// One entry for every other component of the SSTable.
     pub components: Vec<ComponentChecksum>,
 }
@@ -143,13 +161,22 @@ impl Checksums {
         self.components.iter().find(|c| c.component == component)
     }
 
+    /// Gives a bound file set another name and table. One without a binding stays so.
+    pub fn rebind(&mut self, table: Uuid, id: String) {
+        if let Some(binding) = &mut self.binding {
+            binding.table = table;
+            binding.id = id;
+        }
+    }
+
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_bytes(MAGIC);
-        out.put_u16(match self.group.run {
-            None => CHECKSUMS_VERSION,
-            Some(_) => CHECKSUMS_VERSION_RUN,
+        out.put_u16(match (&self.binding, self.group.run) {
+            (Some(_), _) => CHECKSUMS_VERSION,
+            (None, None) => CHECKSUMS_VERSION_UNBOUND,
+            (None, Some(_)) => CHECKSUMS_VERSION_UNBOUND_RUN,
         });
         out.put_u32(CHECKSUM_BLOCK_U32);
         out.put_u8(u8::from(self.group.shard.is_some()));
@@ -157,8 +184,17 @@ impl Checksums {
         out.put_u16(self.group.shard_count);
         out.put_i64(self.group.first.0);
         out.put_i64(self.group.last.0);
+        if self.binding.is_some() {
+            out.put_bool(self.group.run.is_some());
+        }
         if let Some(run) = self.group.run {
             out.put_bytes(run.as_bytes());
+        }
+        if let Some(binding) = &self.binding {
+            out.put_bytes(binding.table.as_bytes());
+            out.put_u8(u8::try_from(binding.id.len()).unwrap_or(u8::MAX));
+            out.put_bytes(binding.id.as_bytes());
+            out.put_u32(binding.statistics);
         }
         out.put_u8(u8::try_from(self.components.len()).unwrap_or(u8::MAX));
         for c in &self.components {
@@ -196,7 +232,10 @@ impl Checksums {
         }
         let version = r.u16()?;
         let block = r.u32()?;
-        let is_known = matches!(version, CHECKSUMS_VERSION | CHECKSUMS_VERSION_RUN);
+        let is_known = matches!(
+            version,
+            CHECKSUMS_VERSION_UNBOUND | CHECKSUMS_VERSION_UNBOUND_RUN | CHECKSUMS_VERSION
+        );
         if !is_known || block != CHECKSUM_BLOCK_U32 {
             return Err(FormatError::Unsupported {
                 what: "checksum list version",
@@ -207,10 +246,13 @@ impl Checksums {
         let shard = Some(r.u16()?).filter(|_| has_shard);
         let shard_count = r.u16()?;
         let (first, last) = (Token(r.i64()?), Token(r.i64()?));
-        let run = match version {
-            CHECKSUMS_VERSION_RUN => {
-                Some(Uuid::from_u128(u128::from(r.u64()?) << 64 | u128::from(r.u64()?)))
-            }
+        let has_run = match version {
+            CHECKSUMS_VERSION => r.bool()?,
+            version => version == CHECKSUMS_VERSION_UNBOUND_RUN,
+        };
+        let run = if has_run { Some(Uuid::from_u128(r.u128()?)) } else { None };
+        let binding = match version {
+            CHECKSUMS_VERSION => Some(decode_binding(&mut r)?),
             _ => None,
         };
         let mut components = Vec::new();
@@ -231,8 +273,19 @@ impl Checksums {
             components.push(ComponentChecksum { component, length, blocks });
         }
         r.finish()?;
-        Ok(Checksums { group: StorageGroup { shard, shard_count, first, last, run }, components })
+        let group = StorageGroup { shard, shard_count, first, last, run };
+        Ok(Checksums { group, binding, components })
     }
+}
+
+fn decode_binding(r: &mut Reader<'_>) -> Result<Binding> {
+    let table = Uuid::from_u128(r.u128()?);
+    let (at, length) = (r.position() as u64, usize::from(r.u8()?));
+    if length > ID_BYTES_MAX {
+        return Err(FormatError::Invalid { what: "identifier of a file set too long", offset: at });
+    }
+    let id = r.utf8(length)?.to_owned();
+    Ok(Binding { table, id, statistics: r.u32()? })
 }
 
 /// `CRC.db`: chunk length, then a CRC32 per chunk of the uncompressed Data file.
@@ -314,11 +367,17 @@ mod tests {
 
     #[test]
     fn a_list_comes_back_and_every_flip_is_seen() {
-        for run in [None, Some(Uuid::from_u128(0x0123_4567_89AB_CDEF_u128 << 60))] {
+        let run = Some(Uuid::from_u128(0x0123_4567_89AB_CDEF_u128 << 60));
+        let table = Uuid::from_u128(77);
+        let binding = Some(Binding { table, id: "12".to_owned(), statistics: 0xDEAD_BEEF });
+        for (run, binding, version) in
+            [(None, None, 1), (run, None, 2), (None, binding.clone(), 3), (run, binding, 3)]
+        {
             let (first, last) = (Token(-5), Token(9));
             let group = StorageGroup { shard: Some(3), shard_count: 8, first, last, run };
             let list = Checksums {
                 group,
+                binding,
                 components: vec![
                     BlockChecksummer::of(Component::Data, &[7; 70_000]),
                     BlockChecksummer::of(Component::Toc, b"x"),
@@ -326,8 +385,7 @@ mod tests {
             };
             let bytes = list.encode();
             assert_eq!(Checksums::decode(&bytes).unwrap(), list);
-            // A file of no run is as it always was.
-            assert_eq!(bytes[8..10], [0, if run.is_some() { 2 } else { 1 }]);
+            assert_eq!(bytes[8..10], [0, version]);
             for i in 0..bytes.len() {
                 let mut bad = bytes.clone();
                 bad[i] ^= 0x10;

@@ -107,6 +107,7 @@ fn fuzz_index_of(data: &[u8], version: Version) {
 pub fn fuzz_statistics(data: &[u8]) {
     for version in Version::ALL {
         let Ok(statistics) = Statistics::decode(data, version) else { continue };
+        invariant!(Statistics::identity(data, version).is_ok(), "what decodes has an identity");
         drop(statistics.encode());
         drop(crate::hyperloglog::HyperLogLog::decode(&statistics.cardinality));
     }
@@ -196,7 +197,7 @@ pub fn fuzz_small(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checksums::{BlockChecksummer, StorageGroup};
+    use crate::checksums::{Binding, BlockChecksummer, StorageGroup};
     use crate::clustering::{Prefix, PrefixKind};
     use crate::header::HeaderColumn;
     use crate::index::PromotedBuilder;
@@ -503,7 +504,12 @@ mod tests {
             run: None,
         };
         let components = vec![BlockChecksummer::of(Component::Data, b"data")];
-        let list = Checksums { group, components };
-        mutate(&[list.encode(), b"Data.db\nTOC.txt\n".to_vec(), b"123".to_vec()], fuzz_small);
+        let binding = Binding { table: stdx::Uuid::nil(), id: "7".to_owned(), statistics: 1 };
+        let unbound = Checksums { group, binding: None, components };
+        let bound = Checksums { binding: Some(binding), ..unbound.clone() };
+        mutate(
+            &[bound.encode(), unbound.encode(), b"Data.db\nTOC.txt\n".to_vec(), b"123".to_vec()],
+            fuzz_small,
+        );
     }
 }

@@ -55,7 +55,7 @@ pub mod trie;
 pub mod trie_write;
 pub mod version;
 
-pub use checksums::{Checksums, ComponentChecksum, StorageGroup};
+pub use checksums::{Binding, Checksums, ComponentChecksum, StorageGroup};
 pub use component::{Component, Descriptor};
 pub use compression_info::CompressionInfo;
 pub use filter::BloomFilter;

@@ -5,6 +5,8 @@
 //! `na` there are no checksums.
 //! Source: `io.sstable.metadata.MetadataSerializer` and its neighbours.
 
+use std::ops::Range;
+
 use codec::checksum::Crc32;
 use codec::{Reader, Writer, crc32};
 use stdx::{DeletionSeconds, TimestampMicros, Token, Uuid};
@@ -256,6 +258,11 @@ impl StatsMetadata {
     }
 
     fn decode(bytes: &[u8], version: Version) -> Result<StatsMetadata> {
+        StatsMetadata::decode_with_places(bytes, version).map(|(stats, _)| stats)
+    }
+
+    /// The same, and where in the bytes the fields are that are rewritten in place.
+    fn decode_with_places(bytes: &[u8], version: Version) -> Result<(StatsMetadata, Changing)> {
         let mut r = Reader::new(bytes, "stats metadata");
         let partition_sizes = EstimatedHistogram::decode(&mut r)?;
         let cells_per_partition = EstimatedHistogram::decode(&mut r)?;
@@ -273,8 +280,10 @@ impl StatsMetadata {
         let (min_ttl, max_ttl) = (r.i32()?, r.i32()?);
         let compression_ratio = r.f64()?;
         let tombstones = TombstoneHistogram::decode(&mut r, version)?;
+        let level_at = r.position();
         let level = r.i32()?;
         let repaired_at = r.i64()?;
+        let level_end = r.position();
         let mut clusterings = [Vec::new(), Vec::new()];
         let mut covered = None;
         if version.has_covered_slice() {
@@ -311,12 +320,14 @@ impl StatsMetadata {
         } else if upper != CommitLogPosition::NONE {
             commit_log.push((lower, upper));
         }
+        let pending_at = r.position();
         let (mut pending_repair, mut is_transient) = (None, false);
         if version.has_pending_repair() {
             pending_repair = read_uuid(&mut r)?;
             // Versions of `na` from before the release end here.
             is_transient = !(version == Version::Na && r.is_empty()) && r.bool()?;
         }
+        let pending_end = r.position();
         let originating_host =
             if version.has_originating_host() { read_uuid(&mut r)? } else { None };
         let mut has_partition_deletions = min_local_deletion != DeletionSeconds::NONE;
@@ -326,6 +337,9 @@ impl StatsMetadata {
             let (first, last) = (r.bytes_vint()?.to_vec(), r.bytes_vint()?.to_vec());
             key_range = (!first.is_empty() || !last.is_empty()).then_some((first, last));
             token_coverage = Some(r.f64()?).filter(|share| !share.is_nan());
+        }
+        let end = r.position();
+        if version.has_covered_slice() {
             let padding = r.peek_rest();
             let padding_max = tombstones.points.len().saturating_mul(POINT_PADDING);
             if padding.len() <= padding_max && padding.iter().all(|b| *b == 0) {
@@ -343,7 +357,9 @@ impl StatsMetadata {
         }
         r.finish()?;
         let [min_clustering, max_clustering] = clusterings;
-        Ok(StatsMetadata {
+        let changing =
+            Changing { level: level_at..level_end, repair: pending_at..pending_end, end };
+        let stats = StatsMetadata {
             partition_sizes,
             cells_per_partition,
             commit_log,
@@ -369,8 +385,16 @@ impl StatsMetadata {
             covered,
             key_range,
             token_coverage,
-        })
+        };
+        Ok((stats, changing))
     }
+}
+
+/// Where the stats part has fields that are rewritten in place, and where its padding begins.
+struct Changing {
+    level: Range<usize>,
+    repair: Range<usize>,
+    end: usize,
 }
 
 fn decode_covered(r: &mut Reader<'_>) -> Result<CoveredSlice> {
@@ -474,6 +498,50 @@ impl Statistics {
     /// # Errors
     /// `Checksum`, `Decode`, `Invalid`, `Unsupported` partitioner.
     pub fn decode(bytes: &[u8], version: Version) -> Result<Statistics> {
+        let [validation, compaction, stats, header] = Statistics::parts(bytes, version)?;
+        let mut r = Reader::new(validation, "validation metadata");
+        let name = r.utf8_u16()?;
+        let Some(partitioner) = Partitioner::from_class_name(name) else {
+            let value = name.to_owned();
+            return Err(FormatError::Unsupported { what: "partitioner", value });
+        };
+        let bloom_fp_chance = r.f64()?;
+        r.finish()?;
+        let mut r = Reader::new(compaction, "compaction metadata");
+        let cardinality = r.bytes_i32()?.to_vec();
+        r.finish()?;
+        Ok(Statistics {
+            version,
+            partitioner,
+            bloom_fp_chance,
+            cardinality,
+            stats: StatsMetadata::decode(stats, version)?,
+            header: SerializationHeader::decode(header)?,
+        })
+    }
+
+    /// CRC32 of what stays the same for as long as the file set exists: validation, stats without
+    /// level and repair state, header. The estimator of the number of keys is left out, as another
+    /// program that rewrites the level may serialise it in another form.
+    ///
+    /// # Errors
+    /// As [`Statistics::decode`].
+    pub fn identity(bytes: &[u8], version: Version) -> Result<u32> {
+        let [validation, _, stats, header] = Statistics::parts(bytes, version)?;
+        let (_, Changing { level, repair, end }) =
+            StatsMetadata::decode_with_places(stats, version)?;
+        let kept = [0..level.start, level.end..repair.start, repair.end..end];
+        let mut crc = Crc32::new();
+        crc.update(validation);
+        for range in kept {
+            crc.update(stats.get(range).unwrap_or(&[]));
+        }
+        crc.update(header);
+        Ok(crc.value())
+    }
+
+    /// The four parts, each without its checksum, which is right.
+    fn parts(bytes: &[u8], version: Version) -> Result<[&[u8]; PARTS]> {
         let checksums = version.has_statistics_checksums();
         let mut r = Reader::new(bytes, "statistics");
         let mut crc = Crc32::new();
@@ -527,26 +595,7 @@ impl Statistics {
             *part = body;
             at = end;
         }
-        let [validation, compaction, stats, header] = parts;
-        let mut r = Reader::new(validation, "validation metadata");
-        let name = r.utf8_u16()?;
-        let Some(partitioner) = Partitioner::from_class_name(name) else {
-            let value = name.to_owned();
-            return Err(FormatError::Unsupported { what: "partitioner", value });
-        };
-        let bloom_fp_chance = r.f64()?;
-        r.finish()?;
-        let mut r = Reader::new(compaction, "compaction metadata");
-        let cardinality = r.bytes_i32()?.to_vec();
-        r.finish()?;
-        Ok(Statistics {
-            version,
-            partitioner,
-            bloom_fp_chance,
-            cardinality,
-            stats: StatsMetadata::decode(stats, version)?,
-            header: SerializationHeader::decode(header)?,
-        })
+        Ok(parts)
     }
 }
 
@@ -563,25 +612,68 @@ mod tests {
     use super::*;
     use crate::stats_collector::{FileFacts, StatsCollector};
 
-    #[test]
-    fn lengths_of_nulls_that_were_not_written_are_passed_over() {
+    /// Statistics of an empty file.
+    fn empty(version: Version) -> Statistics {
         let facts = FileFacts {
             commit_log: Vec::new(),
-            originating_host: None,
+            originating_host: Some(Uuid::from_u128(9)),
             level: 0,
             repaired_at: 0,
             pending_repair: None,
             compression_ratio: -1.0,
             key_range: None,
         };
-        let (stats, _) = StatsCollector::default().finish(facts);
-        let header = SerializationHeader {
-            stats: crate::header::EncodingStats::NONE,
-            key_types: Vec::new(),
-            clustering_types: Vec::new(),
-            statics: Vec::new(),
-            regulars: Vec::new(),
-        };
+        let (mut stats, cardinality) = StatsCollector::default().finish(facts);
+        if version.has_covered_slice() {
+            let bound = |kind| Prefix { kind, values: Vec::new() };
+            let (start, end) = (PrefixKind::InclusiveStart, PrefixKind::InclusiveEnd);
+            stats.covered = Some(CoveredSlice { start: bound(start), end: bound(end) });
+        }
+        Statistics {
+            version,
+            partitioner: Partitioner::Murmur3,
+            bloom_fp_chance: 0.01,
+            cardinality,
+            stats,
+            header: SerializationHeader {
+                stats: crate::header::EncodingStats::NONE,
+                key_types: Vec::new(),
+                clustering_types: Vec::new(),
+                statics: Vec::new(),
+                regulars: Vec::new(),
+            },
+        }
+    }
+
+    #[test]
+    fn the_identity_stays_when_level_and_repairs_change_and_with_nothing_else() {
+        for version in Version::ALL {
+            let identity = |of: &dyn Fn(&mut Statistics)| {
+                let mut statistics = empty(version);
+                of(&mut statistics);
+                Statistics::identity(&statistics.encode().unwrap(), version).unwrap()
+            };
+            let own = identity(&|_| {});
+            assert_eq!(identity(&|s| s.stats.level = 3), own, "{version}");
+            assert_eq!(identity(&|s| s.stats.repaired_at = 1 << 40), own, "{version}");
+            if version.has_pending_repair() {
+                let pending = Some(Uuid::from_u128(5));
+                assert_eq!(identity(&|s| s.stats.pending_repair = pending), own, "{version}");
+            }
+            assert_ne!(identity(&|s| s.stats.min_timestamp.0 = 1), own, "{version}");
+            assert_ne!(identity(&|s| s.stats.total_rows += 1), own, "{version}");
+            assert_ne!(identity(&|s| s.bloom_fp_chance = 0.1), own, "{version}");
+            assert_ne!(identity(&|s| s.header.stats.min_timestamp.0 = 1), own, "{version}");
+            if version.has_originating_host() {
+                assert_ne!(identity(&|s| s.stats.originating_host = None), own, "{version}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_of_nulls_that_were_not_written_are_passed_over() {
+        let Statistics { mut stats, header, .. } = empty(Version::Nb);
+        stats.originating_host = None;
         let mut bytes = Vec::new();
         stats.encode(Version::Nb, &header, &mut bytes).unwrap();
         let with = |padding: &[u8]| {

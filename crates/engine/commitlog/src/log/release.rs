@@ -33,6 +33,10 @@ impl CommitLog {
             if !self.is_archived(segment).await? {
                 return Ok(());
             }
+            if let Some(file) = self.inner.state.borrow_mut().files.get_mut(&segment) {
+                file.is_released = true;
+            }
+            self.write_inventory(false).await?;
             match self.inner.fs.remove_file(&self.path_of(segment)).await {
                 Ok(()) => {}
                 Err(error) if error.kind == IoErrorKind::NotFound => {}

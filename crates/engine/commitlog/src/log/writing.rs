@@ -22,6 +22,9 @@ const GATHERS_ABOVE: Duration = Duration::from_micros(300);
 /// The longest time that more are waited for.
 const GATHERS_MAX: Duration = Duration::from_millis(1);
 
+/// A segment that is synced: its file, and its bytes as positions count them and as they are stored.
+type Syncing = (SegmentId, File, u64, u64);
+
 /// Counts who waits for a sync, for as long as it is there.
 struct Waiter<'a>(&'a RefCell<State>);
 
@@ -225,6 +228,8 @@ impl CommitLog {
             written: 0,
             stored: 0,
             synced: 0,
+            synced_stored: 0,
+            is_released: false,
             entry_synced: false,
             sealed: false,
         };
@@ -300,11 +305,11 @@ impl CommitLog {
         let _ = self.write_until(target).await;
         let (goal, files, needs_entry) = {
             let state = self.inner.state.borrow();
-            let files: Vec<(SegmentId, File, u64)> = state
+            let files: Vec<Syncing> = state
                 .files
                 .iter()
                 .filter(|(_, f)| f.written > f.synced)
-                .map(|(id, f)| (*id, f.file.clone(), f.written))
+                .map(|(id, f)| (*id, f.file.clone(), f.written, f.stored))
                 .collect();
             (state.written, files, state.files.values().any(|f| !f.entry_synced))
         };
@@ -327,15 +332,16 @@ impl CommitLog {
                 Ok(()) => {
                     state.last_sync = began;
                     state.synced = state.synced.max(goal);
-                    for (id, _, written) in &files {
+                    for (id, _, written, stored) in &files {
                         if let Some(file) = state.files.get_mut(id) {
                             file.synced = *written;
+                            file.synced_stored = *stored;
                         }
                     }
                     for file in state.files.values_mut() {
                         file.entry_synced |= file.synced > 0;
                     }
-                    if let Some((segment, _, offset)) = files.last() {
+                    if let Some((segment, _, offset, _)) = files.last() {
                         let synced = LogPosition { segment: *segment, offset: *offset };
                         self.append_marker(&mut state, synced);
                     }
@@ -349,6 +355,8 @@ impl CommitLog {
         let target = self.inner.state.borrow().appended;
         // The marker itself waits for no one; a failure shows at the next commit.
         let _ = self.write_until(target).await;
+        // A list that lags is written with the next sync.
+        let _ = self.write_inventory(false).await;
         self.archive_finished().await;
     }
 
@@ -363,12 +371,8 @@ impl CommitLog {
         self.inner.state.borrow_mut().gathers_until = at;
     }
 
-    async fn sync_files(
-        &self,
-        files: &[(SegmentId, File, u64)],
-        needs_entry: bool,
-    ) -> Result<(), IoError> {
-        for (_, file, _) in files {
+    async fn sync_files(&self, files: &[Syncing], needs_entry: bool) -> Result<(), IoError> {
+        for (_, file, _, _) in files {
             file.sync_data().await?;
         }
         if needs_entry {

@@ -7,10 +7,12 @@ use sst_format::checksums::{Checksums, DataCrc};
 use sst_format::component::{decode_toc, encode_toc};
 use sst_format::partitions::Footer;
 use sst_format::summary::SummaryBuilder;
-use sst_format::{BloomFilter, Component, Descriptor, FormatError, Partitioner, Summary};
+use sst_format::{
+    BloomFilter, Component, Descriptor, FormatError, Partitioner, Statistics, Summary, Version,
+};
 use stdx::IoErrorKind;
 
-use crate::meta::{Components, Purpose, SstableMeta, index_component};
+use crate::meta::{Components, Purpose, SstableMeta, check_identity, index_component};
 use crate::reader::{SMALL_COMPONENT_BYTES_MAX, read_tail};
 use crate::{Result, SstableError, SstableReader};
 
@@ -52,6 +54,7 @@ pub(super) async fn open(
         }
     }
     check_compression(&components, &path(Component::CompressionInfo))?;
+    check_statistics(&components, set.version, &path(Component::Statistics))?;
     let read = OpenOptions { read: true, direct: true, ..OpenOptions::default() };
     let data = fs.open(&path(Component::Data), read).await;
     let data = data.map_err(|_| SstableError::Missing { file: path(Component::Data) })?;
@@ -146,6 +149,20 @@ fn check_compression(components: &Components, path: &str) -> Result<()> {
         true => Err(SstableError::Missing { file: path.to_owned() }),
         false => Ok(()),
     }
+}
+
+/// With the Statistics.db of another file set rows would have other times than they were written with.
+fn check_statistics(components: &Components, version: Version, path: &str) -> Result<()> {
+    let read = |c| components.small.iter().find(|(found, _)| *found == c).map(|(_, bytes)| bytes);
+    let list = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
+    let binding = list.and_then(|list| list.binding);
+    if let (Some(binding), Some(bytes)) = (binding, read(Component::Statistics))
+        && Statistics::identity(bytes, version).is_ok()
+    {
+        let checked = check_identity(&binding, bytes, version);
+        return checked.map_err(|e| SstableError::of_format(path, 0, &e));
+    }
+    Ok(())
 }
 
 /// Takes what is damaged and can be done without out of the list. Whether something is damaged that cannot.

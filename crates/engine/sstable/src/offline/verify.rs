@@ -9,16 +9,16 @@ use data::clustering::check as check_clustering;
 use data::command::KeyRange;
 use data::{Advance, ClusteringComparator, Cursor, Item, Slices};
 use rt::{Fs, OpenOptions};
-use sst_format::Component;
 use sst_format::checksums::{BlockChecksummer, Checksums, StorageGroup};
 use sst_format::component::{encode_toc, unknown_in_toc};
 use sst_format::index::IndexEntry;
 use sst_format::partitions::{Footer, RowsEntry, Target, partition_payload, row_payload};
 use sst_format::trie::{Node, Path, Stop, follow};
+use sst_format::{Binding, Component, Statistics};
 
 use crate::block::{FilePages, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages};
-use crate::meta::index_component;
-use crate::reader::TOC_BYTES_MAX;
+use crate::meta::{index_component, table_of_directory};
+use crate::reader::{SMALL_COMPONENT_BYTES_MAX, TOC_BYTES_MAX};
 use crate::sequential::SEQUENTIAL_BYTES;
 use crate::{Result, SstableError, SstableReader};
 
@@ -518,7 +518,10 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
     verify(reader).await?;
     let mut components = Vec::new();
     for component in meta.components() {
-        if matches!(component, Component::Toc | Component::Checksums) {
+        // What stays the same of Statistics is in the binding.
+        let is_other =
+            matches!(component, Component::Toc | Component::Checksums | Component::Statistics);
+        if is_other {
             continue;
         }
         let path = meta.file(*component);
@@ -537,7 +540,8 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         }
         components.push(checksummer.finish(*component));
     }
-    let mut toc: Vec<Component> = components.iter().map(|c| c.component).collect();
+    let listed = meta.components().iter().copied();
+    let mut toc: Vec<Component> = listed.filter(|c| *c != Component::Toc).collect();
     toc.extend([Component::Checksums, Component::Toc]);
     let mut toc = encode_toc(&toc);
     // Components that are not known here stay listed.
@@ -554,7 +558,13 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         last: meta.last_token(),
         run: meta.run(),
     };
-    let bytes = Checksums { group, components }.encode();
+    let path = meta.file(Component::Statistics);
+    let statistics = fs.read(&path, SMALL_COMPONENT_BYTES_MAX).await?;
+    let statistics = Statistics::identity(&statistics, meta.version())
+        .map_err(|e| SstableError::of_format(&path, 0, &e))?;
+    let table = table_of_directory(meta.directory());
+    let binding = Some(Binding { table, id: meta.descriptor().id(), statistics });
+    let bytes = Checksums { group, binding, components }.encode();
     fs.write_atomic(&meta.file(Component::Checksums), bytes).await?;
     fs.write_atomic(&meta.file(Component::Toc), toc).await?;
     Ok(())

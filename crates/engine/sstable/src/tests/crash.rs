@@ -13,14 +13,16 @@ use types::CqlType;
 
 use super::collect;
 use crate::offline::verify;
-use crate::reader::{list_sstables, remove_sstable};
-use crate::{EncodingStats, SstableReader, SstableWriter, WriterOptions};
+use crate::{
+    EncodingStats, SetState, SstableReader, SstableWriter, WriterOptions, list_sstables,
+    remove_sstable,
+};
 
 type Boxed = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
 const PARTITIONS: i32 = 40;
 /// The write takes about sixty of these.
-const STEP_MICROS: u64 = 97;
+const STEP_MICROS: u64 = 113;
 
 fn table() -> Table {
     let column =
@@ -91,7 +93,9 @@ async fn check(rt: &Rt, must_be_there: bool) {
     let fs = rt.fs();
     // An error: not even the directory was durable.
     let found = list_sstables(&fs, "t").await.unwrap_or_default();
-    let complete: Vec<_> = found.iter().filter(|(_, complete)| *complete).collect();
+    // What is not whole says so: a set without a mark would count as damaged.
+    assert!(found.iter().all(|(_, state)| *state != SetState::WithoutToc), "{found:?}");
+    let complete: Vec<_> = found.iter().filter(|(_, s)| *s == SetState::Complete).collect();
     assert!(!must_be_there || complete.len() == 1, "a finished file set is there");
     for (descriptor, _) in complete {
         let reader = SstableReader::open(&fs, "t", *descriptor, Some(&table())).await.unwrap();
@@ -104,6 +108,9 @@ async fn check(rt: &Rt, must_be_there: bool) {
     for (descriptor, _) in found {
         remove_sstable(&fs, "t", descriptor).await.unwrap();
     }
+    assert!(list_sstables(&fs, "t").await.unwrap_or_default().is_empty());
+    let left = fs.read_dir("t").await.unwrap_or_default();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 fn spec() -> NodeSpec {
@@ -170,4 +177,49 @@ fn a_power_cut_at_any_moment_leaves_a_whole_file_set_or_none() {
             .unwrap_or_else(|stuck| panic!("step {step}: {stuck}"));
     }
     assert!(cut_short > 20 && finished > 5, "{cut_short} cut short, {finished} finished");
+}
+
+/// What a power cut leaves of a removal: all of the file set, or one that is marked, or nothing.
+#[test]
+fn a_power_cut_at_any_moment_of_a_removal_leaves_a_whole_or_a_marked_file_set() {
+    let mut seen = std::collections::BTreeSet::new();
+    for step in 0..120u64 {
+        let world = World::new(step, WorldOptions::default());
+        let written = Arc::new(AtomicBool::new(false));
+        let removing = node(
+            &world,
+            |rt, done| {
+                Box::pin(async move {
+                    rt.fs().create_dir_durably("t").await.unwrap();
+                    write(&rt).await.unwrap();
+                    done.store(true, Ordering::Relaxed);
+                    let set = crate::Descriptor::nb(Generation(1));
+                    remove_sstable(&rt.fs(), "t", set).await.unwrap();
+                    rt.fs().sync_dir("t").await.unwrap();
+                    rt.sleep(Duration::from_secs(600)).await;
+                })
+            },
+            &written,
+        );
+        let limit = Duration::from_secs(600);
+        world.run_until(|| written.load(Ordering::Relaxed), limit).unwrap();
+        world.run_for(Duration::from_micros(step * 20));
+        world.power_cut(&removing);
+        let state = Arc::new(std::sync::Mutex::new(None));
+        let found = state.clone();
+        let main: Main = Arc::new(move |rt| {
+            let found = found.clone();
+            Box::pin(async move {
+                let sets = list_sstables(&rt.fs(), "t").await.unwrap();
+                *found.lock().unwrap() = Some(sets.first().map(|(_, state)| *state));
+                check(&rt, false).await;
+            })
+        });
+        world.start_node(spec(), main);
+        world.run_until(|| state.lock().unwrap().is_some(), limit).unwrap();
+        let state = state.lock().unwrap().unwrap();
+        assert_ne!(state, Some(SetState::WithoutToc), "step {step}");
+        seen.insert(state);
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
 }

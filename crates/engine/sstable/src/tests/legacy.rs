@@ -110,7 +110,8 @@ fn two_versions_of_one_generation_are_refused_and_unknown_components_go_with_the
         fs.write_atomic(&extra, b"x".to_vec()).await.unwrap();
         let descriptor = old.meta().descriptor();
         let again = SstableReader::open(&fs, &directory, descriptor, None).await.unwrap();
-        assert_eq!(crate::list_sstables(&fs, &directory).await.unwrap(), [(descriptor, true)]);
+        let found = crate::list_sstables(&fs, &directory).await.unwrap();
+        assert_eq!(found, [(descriptor, crate::SetState::Complete)]);
         verify(&again).await.unwrap();
         let unknown = crate::offline::unknown_components(&fs, &again).await.unwrap();
         assert_eq!(unknown, ["SAI+aa+Meta.db"]);

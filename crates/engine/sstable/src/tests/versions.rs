@@ -18,7 +18,9 @@ const NOW: DeletionSeconds = DeletionSeconds(1_795_330_000);
 async fn open(fs: &Fs, version: Version, table: &str) -> SstableReader {
     let directory = format!("{GOLDEN}/{version}/{table}");
     let found = crate::list_sstables(fs, &directory).await.unwrap();
-    let [(descriptor, true)] = found[..] else { panic!("{directory}: {found:?}") };
+    let [(descriptor, crate::SetState::Complete)] = found[..] else {
+        panic!("{directory}: {found:?}")
+    };
     assert_eq!(descriptor.version, version);
     SstableReader::open(fs, &directory, descriptor, None).await.unwrap()
 }

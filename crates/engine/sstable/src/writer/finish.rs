@@ -3,7 +3,7 @@
 
 use rt::Fs;
 use sst_format::checksums::{
-    BlockChecksummer, CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, encode_digest,
+    Binding, BlockChecksummer, CHECKSUM_BLOCK, Checksums, DataCrc, StorageGroup, encode_digest,
 };
 use sst_format::component::encode_toc;
 use sst_format::compression_info::CHUNK_CRC_BYTES;
@@ -15,6 +15,7 @@ use sst_format::{BloomFilter, Component, CompressionInfo, Descriptor, FilterBuil
 use super::output::Output;
 use super::{SstableWriter, Written};
 use crate::Result;
+use crate::file_set::unfinished_path;
 use crate::meta::index_component;
 
 impl SstableWriter {
@@ -124,7 +125,10 @@ impl SstableWriter {
             stats,
             header: self.header.clone(),
         };
-        small.push((Component::Statistics, statistics.encode().map_err(|e| self.unwritable(e))?));
+        let statistics = statistics.encode().map_err(|e| self.unwritable(e))?;
+        let identity = Statistics::identity(&statistics, self.options.version);
+        let identity = identity.map_err(|e| self.unwritable(e))?;
+        small.push((Component::Statistics, statistics));
         let (first, last) = (codec::token_of(&summary.first), codec::token_of(&summary.last));
         if !self.options.version.is_bti() {
             small.push((Component::Summary, summary.encode().map_err(|e| self.unwritable(e))?));
@@ -133,7 +137,7 @@ impl SstableWriter {
         toc.extend(small.iter().map(|(c, _)| *c));
         toc.extend([Component::Checksums, Component::Toc]);
         let toc = encode_toc(&toc);
-        // Statistics has checksums of its own over all of it, and is rewritten alone: `repair_state`.
+        // Statistics is rewritten alone (`repair_state`): the binding has what stays the same of it.
         for (component, bytes) in small.iter().filter(|(c, _)| *c != Component::Statistics) {
             checksums.push(BlockChecksummer::of(*component, bytes));
         }
@@ -145,7 +149,9 @@ impl SstableWriter {
             last,
             run: self.options.run,
         };
-        small.push((Component::Checksums, Checksums { group, components: checksums }.encode()));
+        let binding = Binding { table: self.table, id: self.descriptor.id(), statistics: identity };
+        let list = Checksums { group, binding: Some(binding), components: checksums };
+        small.push((Component::Checksums, list.encode()));
         for (component, bytes) in &small {
             self.write_small(*component, bytes).await?;
             lengths.push((*component, bytes.len() as u64));
@@ -157,7 +163,8 @@ impl SstableWriter {
         match self.options.held {
             false => self.fs.write_atomic(&path, toc).await?,
             true => {
-                let mut out = Output::create(&self.fs, &format!("{path}.tmp"), false).await?;
+                let path = unfinished_path(&self.directory, self.descriptor);
+                let mut out = Output::replace(&self.fs, &path).await?;
                 out.pending.extend_from_slice(&toc);
                 out.finish(Component::Toc).await?;
                 self.fs.sync_dir(&self.directory).await?;
@@ -191,7 +198,7 @@ impl SstableWriter {
     }
 }
 
-/// Best effort: what stays behind has no TOC.txt (or it went first) and is removed at the next start.
+/// Best effort: what stays is marked and is removed at the next start.
 async fn remove_all(fs: &Fs, directory: &str, descriptor: Descriptor) {
-    drop(crate::reader::remove_sstable(fs, directory, descriptor).await);
+    drop(crate::remove_sstable(fs, directory, descriptor).await);
 }

@@ -32,13 +32,20 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) async fn create(fs: &Fs, path: &str, direct: bool) -> Result<Output> {
-        let options = OpenOptions {
-            read: false,
-            write: true,
-            create_new: true,
-            direct,
-            ..OpenOptions::default()
-        };
+        let options =
+            OpenOptions { write: true, create_new: true, direct, ..OpenOptions::default() };
+        Output::open(fs, path, options).await
+    }
+
+    /// Writes a small file that may be there already.
+    pub(super) async fn replace(fs: &Fs, path: &str) -> Result<Output> {
+        let options =
+            OpenOptions { write: true, create: true, truncate: true, ..OpenOptions::default() };
+        Output::open(fs, path, options).await
+    }
+
+    async fn open(fs: &Fs, path: &str, options: OpenOptions) -> Result<Output> {
+        let direct = options.direct;
         let file = fs.open(path, options).await?;
         let (checksums, warm) = (BlockChecksummer::default(), WarmPages::default());
         let mut output = Output {

@@ -5,7 +5,7 @@
 //! is at its end, and nothing is wrong with it, the TOC files get their names; 3. the views get the files. The log
 //! stays until what is left in memtables is flushed, too.
 //!
-//! A crash before 2 leaves leftovers without TOC.txt, which the next start removes, and all of the log, which it
+//! A crash before 2 leaves sets marked as unfinished, which the next start removes, and all of the log, which it
 //! replays from its beginning. One in the midst of 2 leaves files that have nothing which the log would not give
 //! again: merged twice it is the same, counters included.
 //!

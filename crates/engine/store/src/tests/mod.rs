@@ -16,6 +16,8 @@ mod crash;
 mod directories;
 mod everywhere;
 mod faults;
+mod file_sets;
+mod found;
 mod garbage;
 mod import;
 mod incremental;

@@ -145,6 +145,7 @@ fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
         store.release_repaired(TABLE, |_, _| Some(later(&rt)));
         until(&rt, || store.damaged_files().is_empty()).await;
         assert_eq!(unreadable(&store).await, [0; 0]);
+        until(&rt, || !seen.borrow().is_empty()).await;
         assert_eq!(*seen.borrow(), [DamageEvent::Released { path: data }]);
         store.stop().await;
         let store = open(&rt).await;
@@ -201,7 +202,7 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
     for version in sstable::WriterOptions::VERSIONS {
         for component in Component::ALL {
             for is_lost in [false, true] {
-                // A file set without it is no file set.
+                // It is written again: `file_sets`.
                 if component == Component::Toc && is_lost {
                     continue;
                 }

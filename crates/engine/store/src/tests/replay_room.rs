@@ -257,7 +257,7 @@ fn a_crash_at_every_io_of_a_replay_beyond_the_budget_brings_nothing_back_that_wa
 #[test]
 fn a_disk_without_room_for_the_log_ends_the_start_and_costs_nothing() {
     let mut told = 0;
-    for n in 1..20 {
+    for n in 1..26 {
         let (world, facts) = (world(3_120 + n), Facts::default());
         fill_log(&world, &facts, 0..30);
         let said: Arc<Mutex<Option<String>>> = Arc::default();

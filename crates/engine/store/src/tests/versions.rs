@@ -24,7 +24,7 @@ async fn versions(rt: &Rt, store: &Store) -> Vec<Version> {
         files.extend(sstable::list_sstables(&fs, &directory).await.unwrap());
     }
     files.sort_by_key(|(descriptor, _)| descriptor.generation);
-    assert!(files.iter().all(|(_, complete)| *complete), "{files:?}");
+    assert!(files.iter().all(|(_, s)| *s == sstable::SetState::Complete), "{files:?}");
     files.into_iter().map(|(descriptor, _)| descriptor.version).collect()
 }
 

@@ -589,10 +589,18 @@ fn add_column(
             table.keyspace, table.name
         )));
     }
-    let id = ColumnId(table.next_column_id);
-    table.next_column_id = table.next_column_id.checked_add(1).ok_or_else(|| {
-        PlanError::invalid("the table has used up its 65,535 column ids; make a new table")
-    })?;
+    // The same column again: its cells in memtables and in the commit log that are newer than the drop are
+    // shown, as those in SSTables are, which are found by name.
+    let id = match table.dropped.get(name) {
+        Some(dropped) => dropped.column.id,
+        None => {
+            let id = ColumnId(table.next_column_id);
+            table.next_column_id = table.next_column_id.checked_add(1).ok_or_else(|| {
+                PlanError::invalid("the table has used up its 65,535 column ids; make a new table")
+            })?;
+            id
+        }
+    };
     table.columns.push(Column { id, name: name.into(), ty, kind });
     if let Some(mask) = mask {
         table.masks.insert(id, mask);
@@ -602,6 +610,25 @@ fn add_column(
 
 /// Whether values written as `old` can be read as `new` (`isSerializationCompatibleWith`).
 fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
+    // Elements of multi-cell collections are cells of their own: what is in the path keeps its order.
+    match (new, old) {
+        (
+            CqlType::Map { key, value, frozen: false },
+            CqlType::Map { key: old_key, value: old_value, frozen: false },
+        ) => {
+            return is_path_compatible(key, old_key)
+                && is_serialization_compatible(value, old_value);
+        }
+        (
+            CqlType::List { element, frozen: false },
+            CqlType::List { element: old_element, frozen: false },
+        ) => return is_serialization_compatible(element, old_element),
+        (
+            CqlType::Set { element, frozen: false },
+            CqlType::Set { element: old_element, frozen: false },
+        ) => return is_path_compatible(element, old_element),
+        _ => {}
+    }
     new == old
         || (!new.is_multi_cell()
             && !old.is_multi_cell()
@@ -612,6 +639,15 @@ fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
                     | (CqlType::Text, CqlType::Ascii)
                     | (CqlType::Uuid, CqlType::Timeuuid)
             ))
+}
+
+/// Whether elements or keys written as `old` have the same order as `new` (`isCompatibleWith`).
+fn is_path_compatible(new: &CqlType, old: &CqlType) -> bool {
+    new == old
+        || matches!(
+            (new, old),
+            (CqlType::Blob, CqlType::Text | CqlType::Ascii) | (CqlType::Text, CqlType::Ascii)
+        )
 }
 
 fn drop_column(
