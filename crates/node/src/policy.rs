@@ -67,6 +67,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         StoreFailure::OutOfService(_)
         | StoreFailure::Backup(_)
         | StoreFailure::Archive(_)
+        | StoreFailure::Unflushable(_)
         | StoreFailure::SavedCache(_) => Verdict::GoOn,
     }
 }
@@ -128,6 +129,10 @@ impl Policy {
             }
             StoreFailure::Backup(what) => {
                 tracing::error!(%what, "an incremental backup is not complete");
+                return;
+            }
+            StoreFailure::Unflushable(what) => {
+                tracing::error!(%what, "rows cannot be written to an SSTable and stay in memory");
                 return;
             }
             StoreFailure::SavedCache(what) => {

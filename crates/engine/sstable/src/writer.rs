@@ -10,6 +10,7 @@
 //! 4. TOC.txt written under another name, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
+mod check;
 mod finish;
 mod large;
 mod options;
