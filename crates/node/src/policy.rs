@@ -68,6 +68,7 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         | StoreFailure::Backup(_)
         | StoreFailure::Archive(_)
         | StoreFailure::Found(_)
+        | StoreFailure::Unflushable(_)
         | StoreFailure::SavedCache(_) => Verdict::GoOn,
     }
 }
@@ -133,6 +134,10 @@ impl Policy {
             }
             StoreFailure::Found(what) => {
                 tracing::warn!(%what, "SSTables found on the disk of a table whose definition came late are in use");
+                return;
+            }
+            StoreFailure::Unflushable(what) => {
+                tracing::error!(%what, "rows cannot be written to an SSTable and stay in memory");
                 return;
             }
             StoreFailure::SavedCache(what) => {

@@ -40,6 +40,7 @@ pub mod shape;
 #[cfg(test)]
 mod tests;
 pub mod tombstones;
+pub mod writable;
 
 pub use clustering::{BoundRef, ClusteringBuf, ClusteringComparator, Slice, Slices};
 pub use cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};

@@ -254,6 +254,7 @@ impl Coordinator {
                     StoreError::Overloaded { .. }
                         | StoreError::QueueFull
                         | StoreError::MutationTooLarge { .. }
+                        | StoreError::Unwritable { .. }
                 );
                 Err(error)
             }
@@ -460,7 +461,9 @@ impl Coordinator {
                 match self.apply_patiently(token, mutation, durable).await {
                     Ok(()) => report.mutations += 1,
                     Err(StoreError::UnknownTable(_)) => report.obsolete += 1,
-                    Err(StoreError::MutationTooLarge { .. }) => report.lost += 1,
+                    Err(StoreError::MutationTooLarge { .. } | StoreError::Unwritable { .. }) => {
+                        report.lost += 1;
+                    }
                     Err(error) => {
                         report.left += 1;
                         report.error = Some(error);

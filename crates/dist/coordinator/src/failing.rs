@@ -49,16 +49,18 @@ pub(crate) fn of_store(error: &StoreError) -> ReplicaError {
 pub(crate) fn error_reply(error: &StoreError) -> ErrorReply {
     match error {
         StoreError::UnknownTable(table) => ErrorReply::UnknownTable(*table),
-        StoreError::Overloaded { .. } | StoreError::QueueFull => ErrorReply::Overloaded,
+        StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Unflushable { .. } => {
+            ErrorReply::Overloaded
+        }
         StoreError::DiskFull { .. } => ErrorReply::DiskFull,
         StoreError::Corrupt { .. } => ErrorReply::Corrupt,
         StoreError::TombstoneFailure { scanned } => {
             ErrorReply::TombstoneOverwhelming { scanned: u64::from(*scanned) }
         }
         StoreError::Stopping => ErrorReply::Stopping,
-        StoreError::MutationTooLarge { .. } | StoreError::Invalid(_) => {
-            ErrorReply::Invalid(error.to_string())
-        }
+        StoreError::MutationTooLarge { .. }
+        | StoreError::Unwritable { .. }
+        | StoreError::Invalid(_) => ErrorReply::Invalid(error.to_string()),
         StoreError::LogFailed(_) | StoreError::Io(_) => ErrorReply::Internal(error.to_string()),
     }
 }

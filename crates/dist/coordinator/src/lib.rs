@@ -272,6 +272,14 @@ impl Coordinator {
         self.inner.store.apply(&view, durable)
     }
 
+    /// Why no replica would apply a mutation; `None` when they would.
+    pub(crate) fn refusal_of(&self, mutation: &[u8]) -> Option<String> {
+        match self.inner.store.check(&MutationRef::open(mutation)?) {
+            Err(StoreError::Unwritable { what, .. }) => Some(what),
+            _ => None,
+        }
+    }
+
     /// Applies an encoded mutation wherever it belongs and waits until it may be acknowledged.
     ///
     /// # Errors

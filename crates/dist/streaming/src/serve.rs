@@ -229,7 +229,9 @@ fn error_reply(error: &StoreError) -> ErrorReply {
         StoreError::Stopping => ErrorReply::Stopping,
         StoreError::Corrupt { .. } => ErrorReply::Corrupt,
         StoreError::DiskFull { .. } => ErrorReply::DiskFull,
-        StoreError::Overloaded { .. } | StoreError::QueueFull => ErrorReply::Overloaded,
+        StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Unflushable { .. } => {
+            ErrorReply::Overloaded
+        }
         StoreError::Invalid(what) => ErrorReply::Invalid(what.clone()),
         other => ErrorReply::Internal(other.to_string()),
     }

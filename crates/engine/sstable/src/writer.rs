@@ -11,6 +11,7 @@
 //! 4. TOC.txt written under the name of the mark, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
+mod check;
 mod finish;
 mod large;
 mod options;

@@ -95,16 +95,17 @@ impl Store {
     /// Whether memtables are so large that a flush should begin; asked after each write.
     #[inline]
     pub(crate) fn wants_flush(&self) -> bool {
-        self.inner.memtable_bytes.get() > self.inner.options.memtable_bytes_max / 3
+        let (used, limit) = self.flushable_bytes();
+        used > limit / 3
     }
 
     fn tables_to_flush(&self) -> Vec<Rc<TableState>> {
         let tables = self.all_tables();
         let mut chosen: Vec<Rc<TableState>> = Vec::new();
         // Memory: the largest active memtable, when what is not on its way yet is over a third.
-        let active: usize = tables.iter().map(|t| t.view().active.bytes()).sum();
-        if active > self.inner.options.memtable_bytes_max / 3 {
-            chosen.extend(tables.iter().max_by_key(|t| t.view().active.bytes()).cloned());
+        let active: usize = tables.iter().map(|t| t.flushable_bytes()).sum();
+        if active > self.flushable_bytes().1 / 3 {
+            chosen.extend(tables.iter().max_by_key(|t| t.flushable_bytes()).cloned());
         }
         // Log size: whoever keeps its oldest segment.
         if let Some(end) = self.inner.log.oldest_over_limit() {
@@ -113,6 +114,7 @@ impl Store {
         }
         // What was replayed, so that old segments can go.
         chosen.extend(tables.iter().filter(|t| t.view().active.is_replayed()).cloned());
+        chosen.extend(tables.iter().filter(|t| t.wants_flush.take()).cloned());
         // Age.
         let now = self.inner.rt.now();
         for table in &tables {

@@ -59,6 +59,27 @@ pub enum StoreError {
         /// How many it met before it gave up.
         scanned: u32,
     },
+    /// A mutation, or what a memtable holds, that no SSTable can hold.
+    #[error("{what} ({place})")]
+    Unwritable {
+        /// Why, in Cassandra's words where it has them.
+        what: String,
+        /// Table, partition key and clustering, shortened.
+        place: String,
+    },
+    /// Partitions of the table that cannot be flushed hold all the memory that they may.
+    #[error(
+        "{table} takes no more writes: {bytes} of its {share} bytes of memtables cannot be flushed; the log names the \
+         rows, delete their partitions or truncate the table"
+    )]
+    Unflushable {
+        /// The table, with its keyspace.
+        table: String,
+        /// Memory of these partitions.
+        bytes: usize,
+        /// What they may hold.
+        share: usize,
+    },
     /// The commit log failed: the node must be restarted.
     #[error("commit log failed: {0}")]
     LogFailed(String),

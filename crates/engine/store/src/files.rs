@@ -224,9 +224,10 @@ pub(crate) fn map_error(error: SstableError) -> StoreError {
         SstableError::Missing { file } => {
             StoreError::Corrupt { file, what: "the file is missing".to_owned() }
         }
-        SstableError::Unsupported { .. } | SstableError::Unwritable { .. } => {
-            StoreError::Invalid(error.to_string())
+        SstableError::Unwritable { file, error } => {
+            StoreError::Unwritable { what: error.to_string(), place: file }
         }
+        SstableError::Unsupported { .. } => StoreError::Invalid(error.to_string()),
     }
 }
 

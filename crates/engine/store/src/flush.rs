@@ -20,7 +20,8 @@ use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::memtable::{Memtable, MemtableScan};
 use crate::store::{Store, StoreFailure};
-use crate::table::{TableState, TableView, bump};
+use crate::table::{Pin, TableState, TableView, bump};
+use crate::unflushable::{Logging, Refused};
 
 /// Items that are written before the clock is looked at again: some 20 us, small against a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
@@ -164,7 +165,7 @@ impl Store {
     ///
     /// # Errors
     /// `DiskFull`, `Io`: what was not written stays in memory and in the commit log, and is tried
-    /// again in the background.
+    /// again in the background. `Unwritable`: everything was written but partitions that no SSTable can hold.
     pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         let states: Vec<Rc<TableState>> = match tables {
             Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
@@ -173,10 +174,18 @@ impl Store {
         for table in &states {
             self.switch_memtable(table);
         }
+        let mut unwritable = Ok(());
         for table in &states {
-            self.flush_switched(table).await?;
+            match self.flush_switched(table).await {
+                // Everything else of the table was written.
+                Err(error @ StoreError::Unwritable { .. }) => {
+                    unwritable = unwritable.and(Err(error))
+                }
+                other => other?,
+            }
         }
-        self.release_log().await
+        self.release_log().await?;
+        unwritable
     }
 
     /// Step 1.
@@ -196,11 +205,13 @@ impl Store {
 
     /// Writes every memtable of a table that is waiting, oldest first.
     pub(crate) async fn flush_switched(&self, table: &Rc<TableState>) -> Result<(), StoreError> {
+        let mut unwritable = Ok(());
         loop {
-            let Some(memtable) = table.view().flushing.first().cloned() else { return Ok(()) };
+            let Some(memtable) = table.view().flushing.first().cloned() else { return unwritable };
             let result = self.flush_memtable(table, &memtable).await;
             self.note_write_result(&result);
-            result?;
+            // It is in the view no more, and what of it was not written is in the active memtable.
+            unwritable = unwritable.and(self.report_refused(table, result?));
             self.drop_in_steps(memtable).await;
         }
     }
@@ -220,18 +231,19 @@ impl Store {
         &self,
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Refused>, StoreError> {
         let _permit = self.inner.flush_slot.acquire(1).await;
         self.make_directory(table).await?;
         if !table.view().is_flushing(memtable) {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let version = table.version();
         let directory = self.directory_of(&version.table);
         let generation = self.next_generation(table);
         let in_flight = table.in_flight(generation);
-        let file = match self.flush_to(table, memtable, &directory, generation).await {
-            Ok(file) => file,
+        let flushed = self.flush_to(table, memtable, &directory, generation).await;
+        let (file, mut refused) = match flushed {
+            Ok(flushed) => flushed,
             // A file set of another writer has the name.
             Err(StoreError::Io(error)) if error.kind == IoErrorKind::AlreadyExists => {
                 return Err(error.into());
@@ -257,15 +269,22 @@ impl Store {
             let flushing = view.flushing_without(memtable);
             table.set_equal_view(TableView::new(view.active.clone(), flushing, files));
             drop(fold);
+            let pin = (!refused.is_empty()).then(|| Pin::new(table, memtable));
+            self.put_back(table, memtable, &refused, Logging::Running);
             self.release_memory(memtable.bytes());
             bump(&table.counters.flushes, 1);
+            if pin.is_some() {
+                self.sync().await?;
+            }
+            drop(pin);
         } else if let Some(file) = file {
             // Truncated or dropped meanwhile.
+            refused.clear();
             self.remove_file(&file).await?;
         }
         drop(in_flight);
         self.inner.work.notify_one();
-        Ok(())
+        Ok(refused)
     }
 
     /// Step 2 and the file that came of it; `None` when nothing was left to write.
@@ -275,10 +294,10 @@ impl Store {
         memtable: &Rc<Memtable>,
         directory: &str,
         generation: Generation,
-    ) -> Result<Option<Rc<TableFile>>, StoreError> {
+    ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
         let cached_as = self.inner.cache.next_file();
         let file = self.flush_as(table, memtable, (directory, generation), cached_as).await;
-        if !matches!(file, Ok(Some(_))) {
+        if !matches!(file, Ok((Some(_), _))) {
             self.inner.cache.forget(cached_as);
         }
         file
@@ -290,17 +309,18 @@ impl Store {
         memtable: &Rc<Memtable>,
         (directory, generation): (&str, Generation),
         cached_as: u64,
-    ) -> Result<Option<Rc<TableFile>>, StoreError> {
+    ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
         let place = (directory, generation);
         let cached_as_read = table.counters.is_read().then_some(cached_as);
-        let written = self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
-        let Some(written) = written else { return Ok(None) };
+        let (written, refused) =
+            self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
+        let Some(written) = written else { return Ok((None, refused)) };
         self.inner.cache.fill(cached_as, written.warm);
         let (fs, version) = (self.inner.rt.fs(), table.version());
         let descriptor = written.descriptor;
         let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
         let file = self.file_cached_as(cached_as, reader.map_err(map_error)?, Vec::new());
-        Ok(file.map(Rc::new))
+        Ok((file.map(Rc::new), refused))
     }
 
     pub(crate) fn writer_options(
@@ -324,14 +344,51 @@ impl Store {
     }
 
     /// Step 2, into any directory. `cached_as`: what is written goes into the chunk cache too, under this
-    /// number, as long as there is room. `held`: see [`WriterOptions::held`].
+    /// number, as long as there is room. `held`: see [`WriterOptions::held`]. Partitions that cannot be written are
+    /// left out and handed back.
     pub(crate) async fn write_memtable(
         &self,
         table: &TableState,
         memtable: &Rc<Memtable>,
         (directory, generation): (&str, Generation),
         (cached_as, held): (Option<u64>, bool),
-    ) -> Result<Option<Written>, StoreError> {
+    ) -> Result<(Option<Written>, Vec<Refused>), StoreError> {
+        let version = table.version();
+        let options = self.flush_options(table, memtable, generation, held)?;
+        let fs = self.inner.rt.fs();
+        let mut refused = Vec::new();
+        loop {
+            let mut writer = SstableWriter::create(&fs, directory, &version.table, options.clone())
+                .await
+                .map_err(map_error)?;
+            let what = (&version.shape, memtable, refused.as_slice());
+            let error = match self.write_scan(what, &mut writer, cached_as).await {
+                Ok(()) => {
+                    let written = writer.finish().await.map_err(map_error)?;
+                    self.warn_of_large(&version.table, written.as_ref());
+                    return Ok((written, refused));
+                }
+                Err(error) => error,
+            };
+            let mut found = Ok(Vec::new());
+            if matches!(error, StoreError::Unwritable { .. }) && refused.is_empty() {
+                found = self.refused_partitions(&version, memtable, &writer).await;
+            }
+            writer.abort().await;
+            refused = found?;
+            if refused.is_empty() {
+                return Err(error);
+            }
+        }
+    }
+
+    fn flush_options(
+        &self,
+        table: &TableState,
+        memtable: &Memtable,
+        generation: Generation,
+        held: bool,
+    ) -> Result<WriterOptions, StoreError> {
         let version = table.version();
         let stats = EncodingStats {
             min_timestamp: memtable.min_timestamp().unwrap_or(TimestampMicros(0)),
@@ -341,28 +398,12 @@ impl Store {
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
         (options.request_bytes, options.held) = (REQUEST_BYTES, held);
         options.compression = self.inner.options.flush_compression.of(options.compression);
-        let fs = self.inner.rt.fs();
-        let mut writer = SstableWriter::create(&fs, directory, &version.table, options)
-            .await
-            .map_err(map_error)?;
-        let result = self.write_scan(&version.shape, memtable, &mut writer, cached_as).await;
-        match result {
-            Ok(()) => {
-                let written = writer.finish().await.map_err(map_error)?;
-                self.warn_of_large(&version.table, written.as_ref());
-                Ok(written)
-            }
-            Err(error) => {
-                writer.abort().await;
-                Err(error)
-            }
-        }
+        Ok(options)
     }
 
     pub(crate) async fn write_scan(
         &self,
-        shape: &Rc<data::TableShape>,
-        memtable: &Rc<Memtable>,
+        (shape, memtable, refused): (&Rc<data::TableShape>, &Rc<Memtable>, &[Refused]),
         writer: &mut SstableWriter,
         cached_as: Option<u64>,
     ) -> Result<(), StoreError> {
@@ -373,10 +414,10 @@ impl Store {
         // A merge of one source: it drops what ALTER TABLE dropped.
         let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
-        let mut items = 0;
+        let (mut items, mut is_refused) = (0, false);
         loop {
             let mut rows = 0;
-            if crate::copying::is_on() {
+            if crate::copying::is_on() && refused.is_empty() {
                 if let Some(scan) = merge.only_source() {
                     rows = put_plain(scan, writer).map_err(map_error)?;
                 } else if merge.untouched().is_some() {
@@ -387,7 +428,13 @@ impl Store {
                 if merge.advance()? != Advance::Item {
                     return Ok(());
                 }
-                sieve.put(merge.item(), writer).map_err(map_error)?;
+                let item = merge.item();
+                if let Item::Partition { key, .. } = item {
+                    is_refused = refused.iter().any(|partition| partition.key == key);
+                }
+                if !is_refused {
+                    sieve.put(item, writer).map_err(map_error)?;
+                }
             }
             let full = writer.is_full();
             if full {

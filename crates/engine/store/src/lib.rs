@@ -10,7 +10,7 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `files`, `slots`,
+//! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `unflushable`, `files`, `slots`,
 //! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `again`, `background`.
 
 mod again;
@@ -59,6 +59,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod unflushable;
 mod upgrade;
 mod verify;
 mod warm;

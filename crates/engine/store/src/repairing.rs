@@ -201,7 +201,7 @@ impl Store {
     /// [`Store::flush_repair`].
     ///
     /// # Errors
-    /// `Invalid`: no such session was begun; `UnknownTable`, `DiskFull`, `Io`, `Stopping`.
+    /// `Invalid`: no such session was begun; `UnknownTable`, `Unwritable`, `DiskFull`, `Io`, `Stopping`.
     pub async fn apply_to_repair(
         &self,
         session: Uuid,
@@ -212,6 +212,7 @@ impl Store {
         }
         let id = mutation.table;
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.check_writable(&table, mutation)?;
         let memtable = table.repairs.borrow().get(&session).cloned();
         let memtable = memtable.ok_or_else(|| unknown(session))?;
         {
@@ -271,7 +272,7 @@ impl Store {
             let mut writer = SstableWriter::create(&fs, &directory, &version.table, options)
                 .await
                 .map_err(map_error)?;
-            match self.write_scan(&version.shape, memtable, &mut writer, None).await {
+            match self.write_scan((&version.shape, memtable, &[]), &mut writer, None).await {
                 Ok(()) => {}
                 Err(error) => {
                     writer.abort().await;

@@ -15,6 +15,7 @@ use crate::files::TableFile;
 use crate::memtable::Memtable;
 use crate::store::{Store, StoreFailure};
 use crate::table::TableState;
+use crate::unflushable::Refused;
 
 /// A snapshot of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +163,12 @@ impl Store {
         drop(linking);
         for memtable in memtables {
             let generation = self.next_generation(table);
-            self.write_memtable(table, memtable, (&target, generation), (None, false)).await?;
+            let place = (target.as_str(), generation);
+            let (_, refused) = self.write_memtable(table, memtable, place, (None, false)).await?;
+            if let Some(error) = refused.into_iter().next().map(Refused::into_error) {
+                let what = format!("snapshot {tag} lacks a partition: {error}");
+                self.tell_failure(StoreFailure::Unflushable(what));
+            }
         }
         let text = (self.inner.options.schema_text)(&version.table);
         let (shard, now) = (self.inner.rt.shard(), self.inner.rt.wall());

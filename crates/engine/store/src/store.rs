@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use commitlog::{CommitLog, LogError, LogPosition};
 use data::MutationRef;
+use data::writable::{Unwritable, WriteLimits};
 use rt::sync::{Notify, Semaphore};
 use rt::{Gate, Group, Rt};
 use schema::{Schema, Table, TableKind};
@@ -28,6 +29,7 @@ use crate::replica::ReadAheads;
 use crate::row_cache::RowCache;
 use crate::slots::Slots;
 use crate::table::{TableState, TableStats, TableView, bump};
+use crate::unflushable::place_of;
 
 /// What is called with what happened, if somebody wants to know.
 pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
@@ -40,6 +42,9 @@ pub(crate) struct Inner {
     pub(crate) tables: RefCell<FixedMap<TableId, Rc<TableState>>>,
     /// Accounted bytes of all memtables, flushing ones included.
     pub(crate) memtable_bytes: Cell<usize>,
+    /// What of it no flush can free, and of how many tables it is, see [`crate::unflushable`].
+    pub(crate) refused: Cell<(usize, usize)>,
+    pub(crate) refused_gauge: telemetry::Gauge,
     /// Merge buffers of writes.
     pub(crate) scratch: RefCell<Vec<u8>>,
     /// Merge buffers of reads, taken and given back.
@@ -120,6 +125,8 @@ pub enum StoreFailure {
     NoDirectory(String),
     /// A new file could not be linked into its table's `backups`; it is in use all the same.
     Backup(String),
+    /// Partitions in memtables cannot be written to an SSTable; everything else can.
+    Unflushable(String),
     /// A commit-log segment could not be archived; it stays in the log until it can.
     Archive(String),
     /// SSTables of a table that came into the schema were found on the disk and are in use; nothing failed.
@@ -173,6 +180,12 @@ impl Store {
             log,
             tables: RefCell::default(),
             memtable_bytes: Cell::new(0),
+            refused: Cell::default(),
+            refused_gauge: rt.telemetry().gauge(
+                "memtable_unflushable_bytes",
+                "memory of partitions that no SSTable can hold",
+                &[],
+            ),
             scratch: RefCell::default(),
             read_scratch: Cell::default(),
             stopping: Cell::new(false),
@@ -346,7 +359,8 @@ impl Store {
     /// [`Store::commit`] only. The mutation must be one this process encoded, or a parsed one.
     ///
     /// # Errors
-    /// `UnknownTable`, `MutationTooLarge`, `LogFailed`, `Stopping`; nothing was applied then.
+    /// `UnknownTable`, `MutationTooLarge`, `Unwritable`, `Unflushable`, `LogFailed`, `Stopping`; nothing was applied
+    /// then.
     pub fn apply(&self, mutation: &MutationRef<'_>, durable: bool) -> Result<(), StoreError> {
         if self.inner.stopping.get() || self.inner.drained.get() {
             return Err(StoreError::Stopping);
@@ -358,6 +372,10 @@ impl Store {
         let (bytes, max) = (mutation.bytes().len(), self.inner.options.mutation_bytes_max);
         if bytes > max {
             return Err(too_large(&table.version().table, mutation.key, bytes, max));
+        }
+        self.check_writable(&table, mutation)?;
+        if table.refused_bytes.get() > 0 {
+            self.admit_to_refused(&table, mutation)?;
         }
         let position = if durable {
             let version = table.version.borrow();
@@ -380,6 +398,38 @@ impl Store {
             table.counters.sampling.note_write(now, mutation.key, bytes);
         }
         Ok(())
+    }
+
+    /// What SSTables of this node can hold, beside what is said by the types of columns.
+    pub fn write_limits(&self) -> WriteLimits {
+        // The sign bit marks what is not deleted.
+        WriteLimits { negative_deletions: !self.inner.options.sstable_version.has_uint_times() }
+    }
+
+    /// Checks a mutation before it is applied, or sent to replicas.
+    ///
+    /// # Errors
+    /// `Unwritable`.
+    #[inline]
+    pub fn check(&self, mutation: &MutationRef<'_>) -> Result<(), StoreError> {
+        match data::writable::check(mutation, self.write_limits()) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let table = self.table(mutation.table);
+                let table = table.map(|table| table.version().table.clone());
+                Err(unwritable(&error, table.as_deref(), mutation))
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn check_writable(
+        &self,
+        table: &TableState,
+        mutation: &MutationRef<'_>,
+    ) -> Result<(), StoreError> {
+        data::writable::check(mutation, self.write_limits())
+            .map_err(|error| unwritable(&error, Some(&table.version().table), mutation))
     }
 
     pub(crate) fn apply_to_memtable(
@@ -489,8 +539,7 @@ impl Store {
         if let Some(detail) = self.inner.disk_full.borrow().as_ref() {
             return Err(StoreError::DiskFull { detail: detail.clone() });
         }
-        let (used, limit) =
-            (self.inner.memtable_bytes.get(), self.inner.options.memtable_bytes_max);
+        let (used, limit) = self.flushable_bytes();
         if used > limit {
             return Err(StoreError::Overloaded { used, limit });
         }
@@ -523,14 +572,17 @@ impl Store {
     /// As [`Store::flush`]; what was not written stays in the commit log.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.inner.drained.set(true);
-        self.flush(None).await?;
+        let flushed = self.flush(None).await;
+        if !matches!(flushed, Err(StoreError::Unwritable { .. })) {
+            flushed.clone()?;
+        }
         self.inner.log.sync().await?;
         let unflushed = self.all_tables().iter().any(|t| t.first_unflushed().is_some());
         if !unflushed && self.inner.old_log_released.get() {
             self.inner.log.release_all().await?;
             self.tell_archive_failure();
         }
-        Ok(())
+        flushed
     }
 
     /// Refuses new writes, ends background work and syncs the log. Does not flush.
@@ -618,6 +670,7 @@ impl Store {
             partition_sizes,
             cell_counts,
             memtable_bytes: view.memtables().map(|m| m.bytes() as u64).sum(),
+            unflushable_bytes: table.refused_bytes.get() as u64,
             memtable_partitions: view.memtables().map(|m| m.partition_count() as u64).sum(),
             memtable_mutations: view.memtables().map(|m| m.mutation_count()).sum(),
             flushes: counters.flushes.get(),
@@ -640,6 +693,19 @@ impl Store {
     pub fn memory_bytes(&self) -> (usize, u64) {
         (self.inner.memtable_bytes.get(), self.inner.cache.bytes())
     }
+}
+
+#[cold]
+fn unwritable(error: &Unwritable, table: Option<&Table>, mutation: &MutationRef<'_>) -> StoreError {
+    let long = |prefix: &&[u8]| data::writable::check_prefix(prefix).is_err();
+    let rows = mutation.rows().map(|(clustering, _)| clustering);
+    let bounds = mutation.range_tombstones().flat_map(|t| [t.start.prefix, t.end.prefix]);
+    let clustering = rows.chain(bounds).find(long);
+    let place = match table {
+        Some(table) => place_of(table, mutation.key, clustering),
+        None => mutation.table.to_string(),
+    };
+    StoreError::Unwritable { what: error.to_string(), place }
 }
 
 #[cold]

@@ -89,6 +89,8 @@ pub struct TableStats {
     pub partitions_estimate: u64,
     /// Accounted memory of memtables.
     pub memtable_bytes: u64,
+    /// That of partitions that no SSTable can hold.
+    pub unflushable_bytes: u64,
     /// Partitions in memtables.
     pub memtable_partitions: u64,
     /// Mutations in memtables.
@@ -322,6 +324,12 @@ pub(crate) struct TableState {
     pub(crate) switched_at: Cell<Instant>,
     /// How often everything was taken out of it, by TRUNCATE or DROP.
     pub(crate) emptied: Cell<u64>,
+    /// Memory of partitions that flushes could not write, see [`crate::unflushable`].
+    pub(crate) refused_bytes: Cell<usize>,
+    /// A flush may free some of it.
+    pub(crate) wants_flush: Cell<bool>,
+    /// Which of them were reported, and when.
+    pub(crate) refused_report: Cell<Option<(i64, Instant)>>,
     /// Not in the schema any more.
     pub(crate) dropped: Cell<bool>,
     /// The directory is there, durably.
@@ -373,6 +381,34 @@ impl Drop for InFlight {
     }
 }
 
+/// Keeps the log that a memtable needs, until it is dropped.
+pub(crate) struct Pin<'t> {
+    table: &'t TableState,
+    position: Option<LogPosition>,
+    is_replayed: bool,
+}
+
+impl<'t> Pin<'t> {
+    pub(crate) fn new(table: &'t TableState, memtable: &Memtable) -> Pin<'t> {
+        let (position, is_replayed) = (memtable.first_position(), memtable.is_replayed());
+        table.pins.borrow_mut().extend(position);
+        let removals = table.replayed_removals.get();
+        table.replayed_removals.set(removals.saturating_add(u32::from(is_replayed)));
+        Pin { table, position, is_replayed }
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut pins = self.table.pins.borrow_mut();
+        if let Some(at) = pins.iter().position(|position| Some(*position) == self.position) {
+            pins.swap_remove(at);
+        }
+        let removals = self.table.replayed_removals.get();
+        self.table.replayed_removals.set(removals.saturating_sub(u32::from(self.is_replayed)));
+    }
+}
+
 impl TableState {
     pub(crate) fn new(table: Arc<Table>) -> TableState {
         TableState {
@@ -395,6 +431,9 @@ impl TableState {
             wanted: Cell::new(0),
             switched_at: Cell::new(Instant::ZERO),
             emptied: Cell::new(0),
+            refused_bytes: Cell::new(0),
+            wants_flush: Cell::new(false),
+            refused_report: Cell::new(None),
             dropped: Cell::new(false),
             has_directory: Cell::new(false),
             is_opened: Cell::new(false),
@@ -513,6 +552,12 @@ impl TableState {
         self.overrides.set(overrides);
         let table = self.version.borrow().table.clone();
         *self.version.borrow_mut() = TableVersion::new(table, overrides);
+    }
+
+    /// What a flush of the active memtable frees, as far as is known.
+    pub(crate) fn flushable_bytes(&self) -> usize {
+        let view = self.view.borrow();
+        view.active.bytes().saturating_sub(view.active.refused_bytes())
     }
 
     /// Where in the log its first mutation lies that is in no SSTable.

@@ -108,6 +108,7 @@ impl Store {
             view.memtables().filter(|m| !m.is_empty()).cloned().collect();
         self.release_memory(view.memtables().map(|m| m.bytes()).sum());
         table.set_view(TableView::empty());
+        self.count_refused(table);
         // What repair sessions were sent goes with the rest.
         table.repairs.borrow_mut().clear();
         bump(&table.emptied, 1);
@@ -195,6 +196,7 @@ impl Store {
         let before = view.active.bytes();
         view.active.remove_where(|token: Token| shard_of(token, slice.1).0 == slice.0);
         self.release_memory(before.saturating_sub(view.active.bytes()));
+        self.count_refused(&table);
         let named: Vec<u64> = truncation.generations().collect();
         let (gone, mut files): (Vec<_>, Vec<_>) =
             view.files.iter().cloned().partition(|f| named.contains(&f.generation.0));

@@ -6,7 +6,7 @@
 //! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
 use crate::disk_usage;
-use crate::execute::{Cx, Describe, Modification, Statement, Step, finish};
+use crate::execute::{Cx, Describe, Modification, Statement, Step, finish, with_calls_evaluated};
 use crate::failure::{CasFailed, Failure, ReplicasFailed, Result, level};
 use crate::forwarded::{self, Outbound, Sent, Terms};
 use crate::latency::Kind;
@@ -79,6 +79,15 @@ pub(crate) fn run(
     cx: &Cx<'_>,
 ) -> Result<Step> {
     cx.server.latencies.note_kind(Kind::CasWrite);
+    with_calls_evaluated(request, |request| run_evaluated(request, serial, describe, cx))
+}
+
+fn run_evaluated(
+    request: &Modification<'_>,
+    serial: Option<Consistency>,
+    describe: Describe,
+    cx: &Cx<'_>,
+) -> Result<Step> {
     let borrowed: Vec<(&Compiled, &[BoundValue<'_>])> =
         request.statements.iter().map(|(compiled, values)| (&***compiled, *values)).collect();
     let statements = flatten(&borrowed);

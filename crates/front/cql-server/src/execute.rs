@@ -8,6 +8,7 @@
 mod batch;
 mod check;
 mod counting;
+mod once;
 mod prepare;
 mod write;
 
@@ -40,6 +41,7 @@ use std::sync::Arc;
 use stdx::{TimestampMicros, WallMicros};
 use write::modify;
 
+pub(crate) use once::with_calls_evaluated;
 pub(crate) use prepare::{prepare_here, prepared_here, spread};
 pub(crate) use write::join_all;
 pub(crate) use write::{Modification, OwnedWrite, Statement, WriteOrder, bind, carry_out};

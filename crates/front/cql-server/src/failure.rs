@@ -199,6 +199,8 @@ impl Failure {
             }
             StoreError::DiskFull { .. } => failure(FailureReason::Unknown, "disk full"),
             StoreError::MutationTooLarge { .. } => Failure::invalid(error.to_string()),
+            StoreError::Unwritable { what, .. } => Failure::invalid(what.clone()),
+            StoreError::Unflushable { .. } => Failure::overloaded(error.to_string()),
             StoreError::LogFailed(_) => failure(FailureReason::Unknown, "commit log failed"),
             _ => failure(FailureReason::Unknown, "input or output error"),
         }

@@ -3,7 +3,8 @@
 //!
 //! Owns: sending a statement with everything its outcome depends on ([`Outbound`]), carrying out what
 //! comes ([`serve`]), passing the answer on. What is forwarded is the statement and its values as
-//! the client sent them; what comes back is the finished frame that the client would have got there.
+//! the client sent them, with the results of functions such as `uuid()` after them; what comes back is the finished
+//! frame that the client would have got there.
 //! Never: whom it goes to ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)).
 //!
 //! A forwarded statement is carried out where it arrives. When it surely arrived nowhere it is
@@ -218,7 +219,8 @@ fn begin(
     let mut compiled = Vec::with_capacity(message.statements.len());
     for Statement { source, values } in &message.statements {
         let one = compile(server, source)?;
-        if one.plan.binds.len() < values.len() {
+        // Behind those of markers are the results of functions, which are not evaluated here again.
+        if one.plan.value_count_max() < values.len() {
             return Err(Failure::invalid("Invalid amount of bind variables"));
         }
         compiled.push(one);

@@ -222,6 +222,7 @@ pub fn plan_batch(
         _ => None,
     };
     Ok(Plan {
+        calls: binds.take_calls(),
         binds: binds.finish()?,
         tables,
         partition_key_binds,

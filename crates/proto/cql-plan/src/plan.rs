@@ -23,7 +23,7 @@ use crate::guardrails::Watch;
 use crate::modify::{self, ModifyPlan};
 use crate::select::{self, SelectPlan};
 use crate::system::is_log_table;
-use crate::term::Receiver;
+use crate::term::{PlannedCall, Receiver};
 
 /// Limits that plans enforce, from the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub struct BindSpec {
 /// The bind markers of one statement while it is being planned.
 pub struct Binds {
     markers: Vec<BindSlot>,
+    /// Calls of functions that give another result each time, in the order in which they can be evaluated.
+    calls: Vec<PlannedCall>,
 }
 
 struct BindSlot {
@@ -117,7 +119,20 @@ impl Binds {
             target: None,
             spec: None,
         };
-        Binds { markers: markers.iter().map(slot).collect() }
+        Binds { markers: markers.iter().map(slot).collect(), calls: Vec::new() }
+    }
+
+    /// Notes a call whose function gives another result each time; the slot of its result, which is behind the
+    /// values of all markers. `None` when there are too many: then it is evaluated wherever it is needed.
+    pub(crate) fn add_call(&mut self, call: &PlannedCall) -> Option<u16> {
+        let slot = u16::try_from(self.markers.len().saturating_add(self.calls.len())).ok()?;
+        self.calls.push(PlannedCall { slot: None, ..call.clone() });
+        Some(slot)
+    }
+
+    /// The calls that were noted.
+    pub(crate) fn take_calls(&mut self) -> Vec<PlannedCall> {
+        std::mem::take(&mut self.calls)
     }
 
     /// Number of markers.
@@ -169,6 +184,8 @@ pub struct Plan {
     pub tables: Vec<(TableId, u64)>,
     /// See [`Plan::pk_bind_indices`].
     pub partition_key_binds: Option<Vec<u16>>,
+    /// Calls of functions such as `uuid()`, whose results differ; see [`Plan::evaluate_calls`].
+    pub calls: Vec<PlannedCall>,
     /// Users' functions and aggregates that it calls.
     pub functions: Vec<Routine>,
     /// Users' functions that the masks of its columns call, for which nobody needs a permission.
@@ -183,6 +200,7 @@ impl Plan {
             binds: Vec::new(),
             tables: Vec::new(),
             partition_key_binds: None,
+            calls: Vec::new(),
             functions: Vec::new(),
             masks: Vec::new(),
         }
@@ -192,9 +210,10 @@ impl Plan {
     ///
     /// # Errors
     /// A marker without receiver.
-    pub fn of_table(kind: PlanKind, binds: Binds, table: &Table) -> Result<Plan, PlanError> {
+    pub fn of_table(kind: PlanKind, mut binds: Binds, table: &Table) -> Result<Plan, PlanError> {
         Ok(Plan {
             kind,
+            calls: binds.take_calls(),
             partition_key_binds: binds.partition_key_indices(table),
             binds: binds.finish()?,
             tables: vec![(table.id, table.version)],
@@ -216,6 +235,37 @@ impl Plan {
             && self.functions.iter().chain(&self.masks).all(|function| function.is_in(schema))
     }
 
+    /// The results of the calls whose functions give another one each time (`uuid()`, `now()`), to stand behind
+    /// the values of the markers. An execution that binds a statement more than once, as a conditional one does,
+    /// or that has another node carry it out, evaluates them once, before anything else: with them among the
+    /// values no call is evaluated again. `None`: there are no such calls, or they are among the values already.
+    ///
+    /// # Errors
+    /// A function fails; an argument is unset.
+    pub fn evaluate_calls(
+        &self,
+        values: &[BoundValue<'_>],
+        options: &ExecuteOptions<'_>,
+    ) -> Result<Option<Vec<Option<Vec<u8>>>>, PlanError> {
+        if self.calls.is_empty() || values.len() != self.binds.len() {
+            return Ok(None);
+        }
+        let env = options.env();
+        let mut results: Vec<Option<Vec<u8>>> = Vec::with_capacity(self.calls.len());
+        for call in &self.calls {
+            // An argument may be another of these calls, which stands before.
+            let known = with_results(values, &results);
+            let result = call.bind(&known, &env)?;
+            results.push(result);
+        }
+        Ok(Some(results))
+    }
+
+    /// Most values that an execution may have: those of markers and the results of calls.
+    pub fn value_count_max(&self) -> usize {
+        self.binds.len().saturating_add(self.calls.len())
+    }
+
     /// Checks the number of values given for the markers.
     ///
     /// # Errors
@@ -229,6 +279,18 @@ impl Plan {
             "there were {expected} markers(?) in CQL but {given} bound variables"
         )))
     }
+}
+
+/// The values of markers, and behind them the results of [`Plan::evaluate_calls`].
+pub fn with_results<'v>(
+    values: &[BoundValue<'v>],
+    results: &'v [Option<Vec<u8>>],
+) -> Vec<BoundValue<'v>> {
+    let result = |result: &'v Option<Vec<u8>>| match result {
+        Some(bytes) => BoundValue::Bytes(bytes),
+        None => BoundValue::Null,
+    };
+    values.iter().copied().chain(results.iter().map(result)).collect()
 }
 
 /// The kinds of plans.

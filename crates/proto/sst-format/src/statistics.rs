@@ -157,6 +157,14 @@ impl CoveredSlice {
     }
 }
 
+/// The values in front of the first one that two bytes of length cannot say. Rows with longer values are refused,
+/// but earlier releases took them. A bound of fewer values covers more, so no read leaves the file out wrongly, and
+/// the file can be written: a row that cannot be flushed keeps the commit log and memory for good.
+fn with_short_lengths(values: &[Vec<u8>]) -> &[Vec<u8>] {
+    let long = values.iter().position(|value| value.len() > usize::from(u16::MAX));
+    values.get(..long.unwrap_or(values.len())).unwrap_or_default()
+}
+
 impl StatsMetadata {
     /// Whether the file can hold tombstones or expiring cells.
     pub fn may_have_tombstones(&self) -> bool {
@@ -192,6 +200,7 @@ impl StatsMetadata {
             self.encode_covered(header, out)?;
         } else {
             for clustering in [&self.min_clustering, &self.max_clustering] {
+                let clustering = with_short_lengths(clustering);
                 let count = i32::try_from(clustering.len())
                     .map_err(|_| FormatError::TooLarge { what: "clustering" })?;
                 out.put_i32(count);

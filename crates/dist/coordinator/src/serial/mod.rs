@@ -382,7 +382,15 @@ impl Coordinator {
                         refused = Some(CasRefused(text.to_owned()));
                         Decision::Abort
                     }
-                    Ok(Some(mutation)) => Decision::Value(Payload::from(mutation)),
+                    // What acceptors agreed on would have to be applied.
+                    Ok(Some(mutation)) => match self.refusal_of(&mutation) {
+                        None => Decision::Value(Payload::from(mutation)),
+                        // What acceptors agree on must be applied.
+                        Some(why) => {
+                            refused = Some(CasRefused(why));
+                            Decision::Abort
+                        }
+                    },
                     Ok(None) => Decision::NoOp,
                     Err(why) => {
                         refused = Some(why);

@@ -256,6 +256,12 @@ impl Coordinator {
             let text = "this node is not part of a cluster".to_owned();
             return Err(store::StoreError::Invalid(text).into());
         };
+        for (_, bytes, _) in &order.mutations {
+            // Replicas would refuse it, each for itself.
+            if let Some(mutation) = data::MutationRef::open(bytes) {
+                self.inner.store.check(&mutation)?;
+            }
+        }
         let bytes = order.mutations.iter().map(|(_, bytes, _)| bytes.len() + OVERHEAD_BYTES).sum();
         self.make_room(cluster, bytes)?;
         let machine = self.machine_for(cluster, &order)?;

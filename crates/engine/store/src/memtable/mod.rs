@@ -50,6 +50,8 @@ pub(crate) struct Memtable {
     first_position: Cell<Option<LogPosition>>,
     /// Holds mutations from segments of earlier runs.
     replayed: Cell<bool>,
+    /// Memory of partitions that an earlier flush could not write, see [`crate::unflushable`].
+    refused: Cell<usize>,
 }
 
 impl Memtable {
@@ -63,6 +65,7 @@ impl Memtable {
             oldest: Cell::new(None),
             first_position: Cell::new(None),
             replayed: Cell::new(false),
+            refused: Cell::new(0),
         }
     }
 
@@ -79,6 +82,13 @@ impl Memtable {
         self.oldest.get()
     }
 
+    /// Takes over where another memtable's first mutation lies in the log, and whether it was replayed.
+    pub(crate) fn keep_position_of(&self, other: &Memtable) {
+        let (own, others) = (self.first_position.get(), other.first_position.get());
+        self.first_position.set(own.into_iter().chain(others).min());
+        self.replayed.set(self.replayed.get() || other.replayed.get());
+    }
+
     /// Removes the partitions of chosen tokens.
     pub(crate) fn remove_where(&self, gone: impl Fn(Token) -> bool) {
         let mut map = self.map.borrow_mut();
@@ -90,6 +100,16 @@ impl Memtable {
     /// Takes everything out, to be dropped in steps: see [`Leftovers`].
     pub(crate) fn into_leftovers(self) -> Leftovers {
         Leftovers(self.map.into_inner().into_values(), self.chunks.into_inner())
+    }
+
+    /// Memory of partitions that an earlier flush could not write.
+    pub(crate) fn refused_bytes(&self) -> usize {
+        self.refused.get().min(self.bytes.get())
+    }
+
+    /// So many bytes of it are of partitions that a flush could not write.
+    pub(crate) fn add_refused(&self, bytes: usize) {
+        self.refused.set(self.refused.get().saturating_add(bytes));
     }
 
     /// Accounted memory.

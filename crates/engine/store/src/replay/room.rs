@@ -27,6 +27,7 @@ use crate::files::{map_error, toc_path};
 use crate::replay::Replaying;
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableView, bump};
+use crate::unflushable::Logging;
 
 /// A file that waits for the end of the log.
 pub(super) struct HeldFile {
@@ -76,8 +77,8 @@ impl Replaying<'_> {
         let store = self.store;
         while store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max / 2 {
             let tables = store.all_tables();
-            let largest = tables.iter().max_by_key(|table| table.view().active.bytes());
-            let Some(table) = largest.filter(|table| !table.view().active.is_empty()) else {
+            let largest = tables.iter().max_by_key(|table| table.flushable_bytes());
+            let Some(table) = largest.filter(|table| table.flushable_bytes() > 0) else {
                 return Ok(());
             };
             let held = store.flush_held(table).await;
@@ -210,13 +211,14 @@ impl Store {
         let directory = self.directory_of(&table.version().table);
         let in_flight = table.in_flight(self.next_generation(table));
         let place = (directory.as_str(), in_flight.generation());
-        let written = match self.write_memtable(table, &memtable, place, (None, true)).await {
-            Ok(written) => written,
-            Err(error) => {
-                self.discard(table, in_flight).await;
-                return Err(error);
-            }
-        };
+        let (written, refused) =
+            match self.write_memtable(table, &memtable, place, (None, true)).await {
+                Ok(written) => written,
+                Err(error) => {
+                    self.discard(table, in_flight).await;
+                    return Err(error);
+                }
+            };
         let view = table.view();
         table.set_view(TableView::new(
             view.active.clone(),
@@ -225,6 +227,7 @@ impl Store {
         ));
         drop(view);
         self.release_memory(memtable.bytes());
+        self.put_back(table, &memtable, &refused, Logging::Replaying);
         self.drop_in_steps(memtable).await;
         Ok(written.map(|written| HeldFile {
             table: table.clone(),

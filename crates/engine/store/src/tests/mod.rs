@@ -43,6 +43,7 @@ mod shards;
 mod strategies;
 mod tombstone_pages;
 mod tombstones;
+mod unflushable;
 mod upkeep;
 mod verifying;
 mod versions;

@@ -8,7 +8,7 @@
 //! [`super::counting`]'s.
 
 use super::counting;
-use super::{Allowed, Cx, Step, finish};
+use super::{Allowed, Cx, Step, finish, with_calls_evaluated};
 use crate::connection::HeldWrite;
 use crate::disk_usage;
 use crate::failure::{Failure, Result};
@@ -91,6 +91,10 @@ pub(crate) struct Bound {
 /// # Errors
 /// What is wrong with the values; why nothing was applied.
 pub(super) fn modify(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
+    with_calls_evaluated(request, |request| modify_evaluated(request, cx))
+}
+
+fn modify_evaluated(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
     for (compiled, _) in request.statements {
         match &compiled.plan.kind {
             PlanKind::Modify(plan) => cx.server.latencies.note_table(plan.table().id),

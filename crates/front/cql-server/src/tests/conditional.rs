@@ -333,6 +333,56 @@ fn a_forwarded_statement_is_answered_as_by_the_node_that_was_asked() {
 }
 
 #[test]
+fn a_function_in_the_key_is_evaluated_once_by_the_node_that_was_asked() {
+    let cluster = Cluster::start(37);
+    cluster.run("c1", |rt, nodes| async move {
+        let mut remote = Remote::connect_as(&rt, nodes[0], V5).await;
+        let create = "CREATE TABLE ks.e (k uuid, c timeuuid, o uuid, PRIMARY KEY (k, c))";
+        at(&mut remote, Consistency::One, create).await;
+        let insert = "INSERT INTO ks.e (k, c, o) VALUES (uuid(), now(), uuid()) IF NOT EXISTS";
+        let batch = format!("BEGIN BATCH {insert} APPLY BATCH");
+        for _ in 0..8 {
+            assert_eq!(told(at(&mut remote, Consistency::Quorum, insert).await), yes());
+            assert_eq!(told(at(&mut remote, Consistency::Quorum, &batch).await), yes());
+        }
+        let prepared = "INSERT INTO ks.e (k, c, o) VALUES (uuid(), now(), ?) IF NOT EXISTS";
+        let prepared = remote.prepare(prepared).await;
+        for n in 0..8 {
+            let values: [&[u8]; 1] = [&[n; 16]];
+            let got = remote.execute(&prepared, &values, Consistency::Quorum, None).await;
+            assert_eq!(told(got.body), yes());
+        }
+        let count = "SELECT count(*) FROM ks.e";
+        let Body::Rows(rows) = at(&mut remote, Consistency::All, count).await else { panic!() };
+        assert_eq!(show(&rows), ["24"]);
+    });
+    // Some were forwarded, with the key that their coordinator was chosen by.
+    assert!(count_of(&cluster, 1, "coordinator_cas_forwards_total") > 0);
+}
+
+#[test]
+fn a_clustering_that_no_file_can_hold_is_refused_before_it_is_proposed() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V5).await;
+        client.with_table().await;
+        client.must("CREATE TABLE ks.lc (k int, c text, v int, PRIMARY KEY (k, c))").await;
+        let long = "x".repeat(65_536);
+        for query in [
+            format!("INSERT INTO ks.lc (k, c) VALUES (1, '{long}')"),
+            format!("INSERT INTO ks.lc (k, c) VALUES (1, '{long}') IF NOT EXISTS"),
+            format!("UPDATE ks.lc SET v = 1 WHERE k = 1 AND c = '{long}' IF EXISTS"),
+            format!("DELETE FROM ks.lc WHERE k = 1 AND c > '{long}'"),
+        ] {
+            let Body::Error(code, text) = client.query(&query).await.body else { panic!() };
+            let told = "Key length of 65536 is longer than maximum of 65535";
+            assert_eq!((code, text.as_str()), (ErrorCode::Invalid, told));
+        }
+        client.must(&format!("INSERT INTO ks.lc (k, c) VALUES (1, '{}')", &long[1..])).await;
+    });
+}
+
+#[test]
 fn prepared_statements_batches_and_pages_are_forwarded_whole() {
     let cluster = Cluster::start(35);
     with_row(&cluster);

@@ -42,6 +42,72 @@ fn state(schema: &Arc<Schema>, inserts: &[&str]) -> Vec<u8> {
     out
 }
 
+#[test]
+fn functions_that_differ_are_evaluated_once_in_an_execution() {
+    let schema = schema_of(&[
+        TABLES[0],
+        "CREATE TABLE ks.e (k uuid, c timeuuid, at timestamp, o uuid, v int, PRIMARY KEY (k, c))",
+    ]);
+    let insert = "INSERT INTO e (k, c, at, o) VALUES (uuid(), now(), to_timestamp(now()), uuid())";
+    let uuids = UuidSource::new(5);
+    for (cql, is_batch) in [
+        (format!("{insert} IF NOT EXISTS"), false),
+        (format!("BEGIN BATCH {insert} IF NOT EXISTS APPLY BATCH"), true),
+    ] {
+        let plan = plan_of(&schema, &cql).unwrap();
+        assert_eq!((plan.binds.len(), plan.calls.len(), plan.value_count_max()), (0, 4, 4));
+        let given = plan.evaluate_calls(&[], &options(&uuids)).unwrap().unwrap();
+        let values = with_results(&[], &given);
+        assert_eq!(plan.evaluate_calls(&values, &options(&uuids)), Ok(None), "once");
+        let modify = match &plan.kind {
+            PlanKind::Modify(modify) => modify,
+            PlanKind::Batch(batch) => &batch.statements()[0],
+            other => panic!("{other:?}"),
+        };
+        let statements: [CasStatement<'_>; 1] = [(modify, &values)];
+        let bound = BoundCas::bind(&statements, is_batch, &options(&uuids), NOW).unwrap();
+        let exec = CasExec::new(&bound, &statements, options(&uuids));
+        let first = exec.decide(BALLOT).unwrap().unwrap();
+        let mutation = MutationRef::parse(&first, 2 - 1).unwrap();
+        let is_given = |value: Option<&[u8]>| given.iter().any(|g| g.as_deref() == value);
+        assert!(is_given(Some(mutation.key)), "{:?}", mutation.key);
+        let (clustering, _) = mutation.rows().next().unwrap();
+        assert!(is_given(data::clustering::components(clustering).next().unwrap()));
+        // However often it is decided.
+        assert_eq!(exec.decide(BALLOT).unwrap().unwrap(), first);
+    }
+}
+
+#[test]
+fn results_of_calls_stand_behind_the_values_of_markers() {
+    let schema = schema_of(&[
+        TABLES[0],
+        "CREATE TABLE ks.e (k uuid, c int, v int, o timestamp, PRIMARY KEY (k, c))",
+    ]);
+    let uuids = UuidSource::new(6);
+    let cql = "INSERT INTO e (k, c, o, v) VALUES (uuid(), ?, to_timestamp(now()), ?)";
+    let plan = plan_of(&schema, cql).unwrap();
+    let markers = [7_i32.to_be_bytes(), 8_i32.to_be_bytes()];
+    let markers: Vec<BoundValue<'_>> = markers.iter().map(|v| BoundValue::Bytes(v)).collect();
+    let results = plan.evaluate_calls(&markers, &options(&uuids)).unwrap().unwrap();
+    let values = with_results(&markers, &results);
+    assert_eq!((values.len(), plan.value_count_max()), (4, 4));
+    let PlanKind::Modify(modify) = &plan.kind else { panic!("{plan:?}") };
+    let bind = || {
+        let mut out = Vec::new();
+        modify.bind(&values, &options(&uuids), &mut out).unwrap();
+        out
+    };
+    assert_eq!(bind(), bind());
+    // A statement without such functions has nothing to evaluate, and one whose values are not complete is told so.
+    let plain = plan_of(&schema, "INSERT INTO e (k, c) VALUES (?, ?)").unwrap();
+    assert_eq!(plain.evaluate_calls(&markers, &options(&uuids)), Ok(None));
+    assert_eq!(plan.evaluate_calls(&markers[..1], &options(&uuids)), Ok(None));
+    // What a peer sends instead of a result is checked.
+    let wrong = [values[0], values[1], BoundValue::Bytes(b"short"), values[3]];
+    assert!(modify.bind(&wrong, &options(&uuids), &mut Vec::new()).is_err());
+}
+
 /// Shows the rows that the read asks for.
 fn feed(exec: &mut CasExec<'_>, bound: &BoundCas, schema: &Schema, state: &[u8]) {
     if state.is_empty() {

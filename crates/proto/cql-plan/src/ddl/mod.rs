@@ -11,6 +11,7 @@ mod guarded;
 mod keyspace;
 mod mask;
 mod missing;
+mod names;
 mod table;
 mod udt;
 
@@ -232,6 +233,12 @@ impl DdlPlan {
     /// # Errors
     /// Everything Cassandra refuses, in its words.
     pub fn outcome(&self, cx: &mut DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
+        let outcome = self.changed(cx)?;
+        outcome.changes.iter().try_for_each(names::check)?;
+        Ok(outcome)
+    }
+
+    fn changed(&self, cx: &mut DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
         if !matches!(
             self.statement,
             StatementKind::CreateFunction(_) | StatementKind::CreateAggregate(_)

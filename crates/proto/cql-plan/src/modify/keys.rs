@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use data::clustering::push_component;
 use data::mutation::KEY_BYTES_MAX;
+use data::writable::{Unwritable, check_prefix};
 use data::{ClusteringComparator, Slice, Slices};
 use smallvec::SmallVec;
 
@@ -34,11 +35,18 @@ impl ModifyPlan {
         let start = scratch.len();
         let mut keys = SmallVec::new();
         if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
+            let mut bytes = 0_usize;
             for part in &self.key {
                 let KeyPart::Equal(column, term) = part else { continue };
                 let bound = term.bind(values, env)?;
-                push_key_component(scratch, key_value(column, &bound)?, composite)?;
+                let value = key_value(column, &bound)?;
+                bytes = bytes.saturating_add(value.len());
+                // The message is about the values of all columns.
+                if bytes <= KEY_BYTES_MAX {
+                    push_key_component(scratch, value, composite)?;
+                }
             }
+            check_length(bytes)?;
             check_key(scratch.len().saturating_sub(start))?;
             keys.push(start..scratch.len());
             return Ok(keys);
@@ -79,7 +87,8 @@ impl ModifyPlan {
         all.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
-    /// Serialised clusterings or prefixes, ascending, each once.
+    /// Serialised clusterings or prefixes, ascending, each once. Cassandra checks the length of whole clusterings,
+    /// and not in conditional statements; longer prefixes it takes and cannot flush.
     pub(super) fn prefixes(
         &self,
         values: &[BoundValue<'_>],
@@ -96,6 +105,7 @@ impl ModifyPlan {
                 let bound = term.bind(values, env)?;
                 push_component(scratch, Some(key_value(column, &bound)?));
             }
+            check_prefix(slice(scratch, &(start..scratch.len()))).map_err(too_long)?;
             prefixes.push(start..scratch.len());
             return Ok(prefixes);
         }
@@ -119,6 +129,7 @@ impl ModifyPlan {
         combined.sort_by(|a, b| comparator.compare(a, b));
         combined.dedup_by(|a, b| comparator.compare(a, b).is_eq());
         for prefix in combined {
+            check_prefix(&prefix).map_err(too_long)?;
             let at = scratch.len();
             scratch.extend_from_slice(&prefix);
             prefixes.push(at..scratch.len());
@@ -142,6 +153,10 @@ impl ModifyPlan {
             let prefix = slice(scratch, &prefix).to_vec();
             let order = self.shape.clustering();
             ranges.extend(pieces(&prefix, bounds, reversed, order, values, env)?.0);
+        }
+        // Cassandra takes longer bounds and cannot flush them.
+        for range in &ranges {
+            check_prefix(&range.start).and_then(|()| check_prefix(&range.end)).map_err(too_long)?;
         }
         Ok(ranges)
     }
@@ -177,10 +192,19 @@ fn push_combination(combined: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Result<(), Pla
     Ok(())
 }
 
+#[cold]
+fn too_long(error: Unwritable) -> PlanError {
+    PlanError::invalid(error.to_string())
+}
+
 fn check_key(len: usize) -> Result<(), PlanError> {
     if len == 0 {
         return Err(PlanError::invalid("Key may not be empty"));
     }
+    check_length(len)
+}
+
+fn check_length(len: usize) -> Result<(), PlanError> {
     if len > KEY_BYTES_MAX {
         return Err(PlanError::invalid(format!(
             "Key length of {len} is longer than maximum of {KEY_BYTES_MAX}"

@@ -581,6 +581,81 @@ fn keys_of_65535_bytes_are_accepted_and_longer_ones_refused() {
 }
 
 #[test]
+fn values_of_a_clustering_are_65535_bytes_together_at_most_in_every_statement() {
+    let tables = [
+        TABLES,
+        &[
+            "CREATE TABLE ks.l1 (k int, c text, v int, PRIMARY KEY (k, c))",
+            "CREATE TABLE ks.l2 (k int, c text, d text, v int, s int static, PRIMARY KEY (k, c, d))",
+            "CREATE TABLE ks.ln (k int, c text, n counter, PRIMARY KEY (k, c))",
+        ],
+    ];
+    let schema = schema_of(&tables.concat());
+    // `X` is a value of that many bytes, `Y` what is missing to all of them.
+    let check = |cql: &str, given: usize| {
+        let text = cql.replace('X', &"x".repeat(given)).replace('Y', &"y".repeat(40_000));
+        bind(&schema, &text, &[])
+    };
+    let too_long = |bytes: usize| {
+        let text = format!("Key length of {bytes} is longer than maximum of 65535");
+        Err(PlanError::invalid(text))
+    };
+    for cql in [
+        "INSERT INTO l1 (k, c, v) VALUES (1, 'X', 1)",
+        "INSERT INTO l1 JSON '{\"k\": 1, \"c\": \"X\", \"v\": 1}'",
+        "UPDATE l1 SET v = 1 WHERE k = 1 AND c = 'X'",
+        "UPDATE l1 SET v = 1 WHERE k = 1 AND c IN ('a', 'X')",
+        "DELETE FROM l1 WHERE k = 1 AND c = 'X'",
+        "DELETE v FROM l1 WHERE k = 1 AND c = 'X'",
+        "DELETE FROM l1 WHERE k = 1 AND c IN ('X', 'b')",
+        "DELETE FROM l1 WHERE k = 1 AND c > 'X'",
+        "DELETE FROM l1 WHERE k = 1 AND c <= 'X'",
+        "DELETE FROM l2 WHERE k = 1 AND c = 'X'",
+        "DELETE FROM l2 WHERE k = 1 AND c = '' AND d > 'X'",
+        "UPDATE ln SET n = n + 1 WHERE k = 1 AND c = 'X'",
+        "INSERT INTO cde (k, c, v) VALUES (1, 'X', 1)",
+    ] {
+        assert!(check(cql, 65_535).is_ok(), "{cql}: {:?}", check(cql, 65_535).err());
+        assert_eq!(check(cql, 65_536), too_long(65_536), "{cql}");
+    }
+    for cql in [
+        "INSERT INTO l2 (k, c, d, v) VALUES (1, 'X', 'Y', 1)",
+        "DELETE FROM l2 WHERE k = 1 AND (c, d) > ('X', 'Y')",
+        "DELETE FROM l2 WHERE k = 1 AND c = 'X' AND d < 'Y'",
+        "UPDATE l2 SET v = 1 WHERE k = 1 AND (c, d) IN (('a', 'b'), ('X', 'Y'))",
+    ] {
+        assert!(check(cql, 25_535).is_ok(), "{cql}: {:?}", check(cql, 25_535).err());
+        assert_eq!(check(cql, 40_000), too_long(80_000), "{cql}");
+    }
+    let batch = "BEGIN BATCH INSERT INTO l1 (k, c) VALUES (1, 'a'); INSERT INTO l1 (k, c) VALUES (1, 'X') \
+                 apply batch";
+    assert_eq!(check(batch, 65_536), too_long(65_536));
+    // Values of other columns are not limited, nor those of collections.
+    assert!(check("INSERT INTO x (k, v) VALUES ('a', 'X')", 70_000).is_ok());
+    assert!(check("UPDATE m SET s = s + {'X'} WHERE k = 1", 70_000).is_ok());
+}
+
+#[test]
+fn a_partition_key_is_told_by_the_values_of_all_its_columns() {
+    let schema =
+        schema_of(&[TABLES[0], "CREATE TABLE ks.k2 (a text, b text, v int, PRIMARY KEY ((a, b)))"]);
+    for (a, b, told) in [
+        (65_529, 0, None),
+        // With the lengths of both values.
+        (65_530, 0, Some(65_536)),
+        (40_000, 40_000, Some(80_000)),
+        (70_000, 1, Some(70_001)),
+    ] {
+        let cql =
+            format!("INSERT INTO k2 (a, b) VALUES ('{}', '{}')", "a".repeat(a), "b".repeat(b));
+        let expected = told.map(|bytes| {
+            PlanError::invalid(format!("Key length of {bytes} is longer than maximum of 65535"))
+        });
+        assert_eq!(bind(&schema, &cql, &[]).err(), expected);
+    }
+}
+
+#[test]
 fn what_a_client_says_of_the_time_expires_values_but_makes_no_uuids() {
     let schema = schema_of(TABLES);
     let plan = plan_of(&schema, "UPDATE m USING TTL 10 SET l = l + [1] WHERE k = 1").unwrap();

@@ -175,7 +175,12 @@ impl PlannedTerm {
                 }
                 encode_vector(element, *dimension, elements)
             }
-            PlannedTerm::Call(call) => return call.bind(values, env).map(Bound::owned),
+            PlannedTerm::Call(call) => {
+                return match call.slot.and_then(|slot| values.get(usize::from(slot))) {
+                    Some(evaluated) => bind_value(evaluated, &call.function.returns),
+                    None => call.bind(values, env).map(Bound::owned),
+                };
+            }
             PlannedTerm::Constant(_)
             | PlannedTerm::Null
             | PlannedTerm::Unset
@@ -186,7 +191,7 @@ impl PlannedTerm {
 }
 
 impl PlannedCall {
-    fn bind(
+    pub(crate) fn bind(
         &self,
         values: &[BoundValue<'_>],
         env: &BindEnv<'_>,
@@ -215,7 +220,15 @@ fn bind_marker<'v>(
     values: &[BoundValue<'v>],
 ) -> Result<Bound<'v>, PlanError> {
     match values.get(usize::from(index)) {
-        Some(BoundValue::Bytes(bytes)) => {
+        Some(value) => bind_value(value, ty),
+        None => Err(PlanError::invalid(format!("no value was given for bind marker {index}"))),
+    }
+}
+
+#[inline]
+fn bind_value<'v>(value: &BoundValue<'v>, ty: &CqlType) -> Result<Bound<'v>, PlanError> {
+    match value {
+        BoundValue::Bytes(bytes) => {
             ty.validate_bound(bytes).map_err(invalid_value)?;
             match ty {
                 CqlType::Set { .. } | CqlType::Map { .. } | CqlType::List { .. } => {
@@ -224,9 +237,8 @@ fn bind_marker<'v>(
                 _ => Ok(Bound::Value(Cow::Borrowed(bytes))),
             }
         }
-        Some(BoundValue::Null) => Ok(Bound::Null),
-        Some(BoundValue::Unset) => Ok(Bound::Unset),
-        None => Err(PlanError::invalid(format!("no value was given for bind marker {index}"))),
+        BoundValue::Null => Ok(Bound::Null),
+        BoundValue::Unset => Ok(Bound::Unset),
     }
 }
 

@@ -243,8 +243,12 @@ pub(super) fn plan_call(
         planned.push(plan_term(term, &receiver, cx, binds)?);
     }
     let pure = function.pure;
-    let call = PlannedTerm::Call(Box::new(PlannedCall { function, args: planned }));
-    if pure { fold(call, cx) } else { Ok(call) }
+    let mut call = PlannedCall { function, args: planned, slot: None };
+    if !pure {
+        call.slot = binds.add_call(&call);
+        return Ok(PlannedTerm::Call(Box::new(call)));
+    }
+    fold(PlannedTerm::Call(Box::new(call)), cx)
 }
 
 /// What a call of an aggregate within a term is told: of `count` what is wrong with its arguments

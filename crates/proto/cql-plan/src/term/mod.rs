@@ -123,6 +123,9 @@ pub struct PlannedCall {
     pub function: NativeFunction,
     /// As many as it takes.
     pub args: Vec<PlannedTerm>,
+    /// Where its result stands among the values of an execution that has evaluated it, see
+    /// [`crate::plan::Plan::evaluate_calls`]; `None` for functions that give the same for the same arguments.
+    pub slot: Option<u16>,
 }
 
 /// Turns a value error into what the client sees.
