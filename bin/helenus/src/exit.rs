@@ -35,7 +35,7 @@ pub fn of_start(error: &StartError) -> u8 {
         | StartError::Snitch { .. }
         | StartError::Archiving { .. }
         | StartError::Place { .. } => USAGE,
-        StartError::Metadata(OpenError::Log { .. })
+        StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))
         | StartError::Store { error: StoreError::Corrupt { .. }, .. }
         | StartError::Identity { .. } => DAMAGED,
