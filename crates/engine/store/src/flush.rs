@@ -176,6 +176,7 @@ impl Store {
         for table in &states {
             self.flush_switched(table).await?;
         }
+        let _running = self.inner.stages.post_flush.run();
         self.release_log().await
     }
 
@@ -208,6 +209,7 @@ impl Store {
     /// Drops a memtable, unless somebody reads it still.
     pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
         let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
+        let _running = self.inner.stages.reclaim.run();
         let mut leftovers = memtable.into_leftovers();
         while leftovers.drop_some() {
             if self.inner.rt.is_yield_due() {
@@ -221,7 +223,10 @@ impl Store {
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<(), StoreError> {
+        let waiting = self.inner.stages.flush.wait();
         let _permit = self.inner.flush_slot.acquire(1).await;
+        drop(waiting);
+        let _running = self.inner.stages.flush.run();
         self.make_directory(table).await?;
         if !table.view().is_flushing(memtable) {
             return Ok(());
@@ -311,7 +316,7 @@ impl Store {
             .map_err(StoreError::Invalid)?;
         options.version = self.inner.options.sstable_version;
         options.host = Some(self.inner.options.host.0);
-        options.column_index_size = self.inner.options.column_index_bytes;
+        options.column_index_size = self.inner.live.column_index_bytes.get();
         options.shard = Some(shard);
         options.shard_count = shards;
         let now = self.inner.rt.wall().seconds();

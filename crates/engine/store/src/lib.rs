@@ -34,6 +34,7 @@ mod garbage;
 mod import;
 mod ingest;
 mod large;
+mod live_options;
 mod memtable;
 mod options;
 mod out_of_service;
@@ -53,6 +54,7 @@ mod slots;
 mod snapshot;
 mod sorted;
 mod sources;
+mod stages;
 mod store;
 mod table;
 #[cfg(test)]

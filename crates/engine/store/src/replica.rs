@@ -152,6 +152,7 @@ impl Store {
             return Err(StoreError::UnknownTable(command.table));
         };
         bump(&table.counters.reads, 1);
+        let _running = self.inner.stages.read.run();
         let began = self.inner.rt.now();
         let job = Job {
             table: &table,
