@@ -635,6 +635,7 @@ mod tests {
                 "bootstrap" => "resume",
                 "dropcidrgroup" => "g",
                 "setcachecapacity" => "0 1 0",
+                "setcachekeystosave" => "0 1 0",
                 "getcidrgroupsofip" => "127.0.0.1",
                 "updatecidrgroup" => "g 10.0.0.0/8",
                 "import" => "ks t /directory",

@@ -32,9 +32,6 @@ use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
 
-/// `column_index_size` when it is not set.
-const COLUMN_INDEX_BYTES: u64 = 8 << 10;
-
 /// The commands of one shard. Clones share.
 #[derive(Clone)]
 pub(crate) struct Actions {
@@ -98,7 +95,8 @@ impl Actions {
             seeds: self.seeds.borrow().clone(),
             data_directories: options.data_directories(),
             batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
-            column_index_bytes: options.column_index_size.map_or(COLUMN_INDEX_BYTES, |size| size.0),
+            column_index_bytes: self.store.column_index_bytes(),
+            default_keyspace_rf: self.live.borrow().default_keyspace_rf,
             trace_probability: self.server.trace_probability(),
             incremental_backups: self.store.incremental_backups(),
             phi_convict_threshold: options.phi_convict_threshold.0,
@@ -392,6 +390,7 @@ impl ShardActions for Actions {
 
     fn cluster(&self) -> ClusterReport {
         let mut report = self.cluster.as_ref().map(ClusterShard::report).unwrap_or_default();
+        report.dynamic_snitch = self.options.dynamic_snitch;
         if self.rt.shard() == ShardId(0) {
             report.timeouts.extend(self.timeouts());
             report.settings = Some(self.settings());
@@ -498,6 +497,7 @@ impl ShardActions for Actions {
                 (_, ClusterAction::RefreshSizeEstimates) => {
                     this.own_rows.write_estimates().await.map_err(failed)
                 }
+                (_, ClusterAction::SetSetting { name, value }) => this.set_setting(&name, &value),
                 (_, ClusterAction::SetTraceProbability { per_million }) => {
                     this.server.set_trace_probability(f64::from(per_million) / 1e6);
                     Ok(())

@@ -12,7 +12,7 @@ use stdx::ShardId;
 
 use crate::actions::Actions;
 use crate::policy::Serving;
-use crate::{StartError, parts};
+use crate::{StartError, log_lines, parts};
 
 /// Kinds of timeouts that can be changed, as `nodetool settimeout` names them. Connections between
 /// nodes keep the times that they were made with.
@@ -39,7 +39,7 @@ pub(crate) async fn listen(options: &Options, server: &CqlServer) -> Result<(), 
     let address = parts::socket(&options.rpc_address, options.native_transport_port)?;
     let at = server.listen(address).await;
     let at = at.map_err(|e| refused(address, "CQL", e.detail))?;
-    tracing::info!(%at, "listening for CQL");
+    tracing::info!("{}", log_lines::listening(at));
     if options.native_shard_aware_transport_port != 0 {
         let port = options.native_shard_aware_transport_port;
         let address = parts::socket(&options.rpc_address, port)?;

@@ -33,7 +33,7 @@ use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, counter_id, dropped, expiry, first_role,
-    open, parts, serving, system_tables,
+    log_lines, open, parts, serving, system_tables,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -232,7 +232,8 @@ pub(crate) async fn run(
         }
         if rt.shard() == ShardId(0) {
             outcome.set_ready();
-            tracing::info!("ready");
+            tracing::info!("{}", log_lines::COMPLETE);
+            tracing::info!("{}", log_lines::initialized());
             if let (Some(hook), Some(served)) = (&hook, &served) {
                 hook(rt.clone(), served.server.clone(), parts.store.clone()).await;
             }

@@ -44,6 +44,14 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
         "getcolumnindexsize" => settings(api).map(|s| {
             format!("Current value for column_index_size: {} KiB\n", s.column_index_bytes >> 10)
         }),
+        "setcolumnindexsize" => set_column_index_size(api, &first()),
+        "getdefaultrf" => settings(api).map(|s| format!("{}\n", s.default_keyspace_rf)),
+        "setdefaultrf" => set_default_rf(api, &first()),
+        "enableoldprotocolversions" => set(api, "native_transport_allow_older_protocols", "true"),
+        "disableoldprotocolversions" => set(api, "native_transport_allow_older_protocols", "false"),
+        // As on a Cassandra whose key cache has no capacity.
+        "invalidatekeycache" => report(api).map(|_| String::new()),
+        "setcachekeystosave" => set_keys_to_save(line),
         "setcachecapacity" => set_cache_capacity(line),
         "invalidaterowcache" => tell(api, &ClusterCommand::InvalidateRowCache {}),
         "invalidatecountercache" => tell(api, &ClusterCommand::InvalidateCounterCache {}),
@@ -100,6 +108,54 @@ fn is_cut_off(error: &std::io::Error) -> bool {
 fn settings(api: &Api) -> Result<SettingsReport, Failure> {
     let settings = report(api)?.settings;
     settings.ok_or_else(|| Failure::Node("the node does not tell its settings".to_owned()))
+}
+
+/// Changes a setting by its name in cassandra.yaml.
+fn set(api: &Api, name: &str, value: &str) -> Result<String, Failure> {
+    let (name, value) = (name.to_owned(), value.to_owned());
+    tell(api, &ClusterCommand::SetSetting { name, value })
+}
+
+/// A Java `int`.
+fn int(text: &str, title: &str) -> Result<i32, Failure> {
+    text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a Integer")))
+}
+
+fn set_column_index_size(api: &Api, text: &str) -> Result<String, Failure> {
+    match u64::try_from(int(text, "column_index_size")?) {
+        Ok(kib) => set(api, "column_index_size", &(kib << 10).to_string()),
+        Err(_) => Err(bad("Invalid data storage: value must be non-negative".to_owned())),
+    }
+}
+
+fn set_default_rf(api: &Api, text: &str) -> Result<String, Failure> {
+    match int(text, "default_rf")? {
+        ..=0 => Err(bad("default_keyspace_rf cannot be less than 1".to_owned())),
+        factor => set(api, "default_keyspace_rf", &factor.to_string()),
+    }
+}
+
+/// The arguments of `setcachekeystosave`.
+const KEYS_TO_SAVE: &str =
+    "<key-cache-keys-to-save> <row-cache-keys-to-save> <counter-cache-keys-to-save>";
+
+fn set_keys_to_save(line: &Line) -> Result<String, Failure> {
+    let mut numbers = Vec::new();
+    for text in &line.arguments {
+        numbers.push(int(text, KEYS_TO_SAVE)?);
+    }
+    let [_, rows, counters] = numbers.as_slice() else {
+        return Err(bad(
+            "setcachekeystosave requires key-cache-keys-to-save, row-cache-keys-to-save, and counter-cache-keys-to-save args."
+                .to_owned(),
+        ));
+    };
+    // What is saved of the key cache is nothing, however much may be.
+    for (cache, keys) in [("row", rows), ("counter", counters)] {
+        let name = format!("{cache}_cache_keys_to_save");
+        set(&line.api, &name, &(*keys).max(0).to_string())?;
+    }
+    Ok(String::new())
 }
 
 /// Text of Cassandra's `SetCacheCapacity` when there are not three.
@@ -300,6 +356,30 @@ fn set_level(line: &Line) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Recorded from a Cassandra 5.0.9.
+    #[test]
+    fn settings_that_cassandra_does_not_take_are_refused_in_its_words() {
+        let api = Api { host: "127.0.0.1".to_owned(), port: 1 };
+        let refused = |result: Result<String, Failure>| match result {
+            Err(Failure::BadUse(text)) => text,
+            other => panic!("{other:?}"),
+        };
+        let text = refused(set_column_index_size(&api, "-3"));
+        assert_eq!(text, "Invalid data storage: value must be non-negative");
+        let text = refused(set_default_rf(&api, "0"));
+        assert_eq!(text, "default_keyspace_rf cannot be less than 1");
+        let text = refused(set_default_rf(&api, "x"));
+        assert_eq!(text, "default_rf: can not convert \"x\" to a Integer");
+        let keys =
+            |text: &str| refused(set_keys_to_save(&super::super::tests::parse(text).unwrap()));
+        assert!(keys("setcachekeystosave 1").starts_with("setcachekeystosave requires key-cache-"));
+        assert_eq!(
+            keys("setcachekeystosave a 2 3"),
+            format!("{KEYS_TO_SAVE}: can not convert \"a\" to a Integer")
+        );
+        assert!(matches!(set_default_rf(&api, "3"), Err(Failure::Connect(_))));
+    }
 
     /// Recorded from a Cassandra 5.0.9.
     #[test]

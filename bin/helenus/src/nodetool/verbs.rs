@@ -236,6 +236,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("disablegossip", "Disable gossip (effectively marking the node down)"),
     Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
     Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
+    Verb::plain("disableoldprotocolversions", "Disable old protocol versions"),
     Verb::plain("drain", "Drain the node (stop accepting writes and flush all tables)"),
     Verb::plain("dropcidrgroup", "Drop an existing cidr group").takes("<cidrGroup>", "Requires a cidr group name", 1),
     Verb::plain("enableautocompaction", "Enable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
@@ -244,6 +245,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("enablegossip", "Reenable gossip"),
     Verb::plain("enablehandoff", "Reenable future hints storing on the current node"),
     Verb::plain("enablehintsfordc", "Enable hints for a data center that was previsouly disabled").takes("<datacenter>", "The data center to enable", 1),
+    Verb::plain("enableoldprotocolversions", "Enable old protocol versions"),
     Verb::plain("failuredetector", "Shows the failure detector information for the cluster"),
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("forcecompact", "Force a (major) compaction on a table").takes("[<keyspace> <table> <keys>]", "The keyspace, table, and a list of partition keys ignoring the gc_grace_seconds", usize::MAX),
@@ -258,6 +260,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("getcompactionthreshold", "Print min and max compaction thresholds for a given table").takes("<keyspace> <table>", "The keyspace with a table", usize::MAX),
     Verb::plain("getcompactionthroughput", "Print the MiB/s throughput cap for compaction in the system as a rounded number").flags(&[switch(&["-d", "--precise-mib"], "Print the MiB/s throughput cap for compaction in the system as a precise number (double)")]),
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
+    Verb::plain("getdefaultrf", "Gets default keyspace replication factor."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
     Verb::plain("getguardrailsconfig", "Print runtime configuration of guardrails.").flags(&[valued(&["-c", "--category"], "guardrailCategory", "Category of guardrails to filter, can be one of 'values', 'thresholds', 'flags', 'others'."), switch(&["--expand"], "Expand all guardrail names so they reflect their counterparts in cassandra.yaml")]).takes("[<name>]", "Specific name of a guardrail to get configuration of.", usize::MAX),
     Verb::plain("getinterdcstreamthroughput", "Print the throughput cap for inter-datacenter streaming in rounded megabits. For precise number, please, use option -d").flags(THROUGHPUT_FLAGS),
@@ -288,6 +291,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("invalidatecidrpermissionscache", "Invalidate the cidr permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidatecountercache", "Invalidate the counter cache"),
     Verb::plain("invalidatecredentialscache", "Invalidate the credentials cache").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
+    Verb::plain("invalidatekeycache", "Invalidate the key cache (there is none: nothing is kept of keys)"),
     Verb::plain("invalidatenetworkpermissionscache", "Invalidate the network permissions cache (nothing is remembered longer than it is true)").takes("[<role>...]", "List of roles to invalidate. By default, all roles", usize::MAX),
     Verb::plain("invalidatepermissionscache", "Invalidate the permissions cache (nothing is remembered longer than it is true)").flags(&[
             switch(&["--all-functions"], "Invalidate permissions for 'ALL FUNCTIONS'"),
@@ -353,10 +357,13 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
+    Verb { required: "<key-cache-keys-to-save> <row-cache-keys-to-save> <counter-cache-keys-to-save>", ..Verb::plain("setcachekeystosave", "Set number of keys saved by each cache for faster post-restart warmup. 0 to disable").takes("<key-cache-keys-to-save> <row-cache-keys-to-save> <counter-cache-keys-to-save>", "The number of keys saved by each cache. 0 to disable; there is no key cache here", usize::MAX) },
+    Verb::plain("setcolumnindexsize", "Set the granularity of the collation index of rows within a partition in KiB").needs("column_index_size", "<value_in_kib>", "Value in KiB"),
     Verb { required: "<keyspace> <table> <minthreshold> <maxthreshold>", ..Verb::plain("setcompactionthreshold", "Set min and max compaction thresholds for a given table").takes("<keyspace> <table> <minthreshold> <maxthreshold>", "The keyspace, the table, min and max threshold", usize::MAX) },
     Verb::plain("setcachecapacity", "Set global key, row, and counter cache capacities (in MB units)").takes("<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>", "Key cache, row cache, and counter cache (in MB); there is no key cache here, give 0 for it", usize::MAX),
     Verb::plain("setcompactionthroughput", "Set the MiB/s throughput cap for compaction in the system, or 0 to disable throttling").needs("compaction_throughput", "<value_in_mb>", "Value in MiB, 0 to disable throttling"),
     Verb::plain("setconcurrentcompactors", "Set number of concurrent compactors in the system.").needs("concurrent_compactors", "<value>", "Number of concurrent compactors, greater than 0."),
+    Verb::plain("setdefaultrf", "Sets default keyspace replication factor.").needs("default_rf", "<value>", "Default replication factor"),
     Verb::plain("sethintedhandoffthrottlekb", "Set hinted handoff throttle in KiB per second, per delivery thread.").needs("throttle_in_kb", "<value_in_kb_per_sec>", "Value in KiB per second"),
     Verb::plain("setguardrailsconfig", "Modify runtime configuration of guardrails.").takes("[<setter> <value1> ...]", "For flags, possible values are 'true' or 'false'. For thresholds, two values are expected, first for failure, second for warning. For values, enumeration of values expected or one value where multiple items are separated by comma. Setting for thresholds accepting strings and value guardrails are reset by specifying 'null' or '[]' value. For thresholds accepting integers, the reset value is -1.", usize::MAX),
     Verb::plain("setinterdcstreamthroughput", "Set throughput cap for inter-datacenter streaming, within that of all streams, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("inter_dc_stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
@@ -443,18 +450,13 @@ const REFUSED: [(&str, &[&str]); 12] = [
         ],
     ),
     (
-        "there is no such cache here, nor JMX; nothing of it needs to be made invalid",
-        &["invalidatejmxpermissionscache", "invalidatekeycache"],
+        "there is no JMX: whoever reaches the API may give commands",
+        &["invalidatejmxpermissionscache"],
     ),
     (
         "verified passwords are remembered for credentials_validity, roles and permissions not at \
          all: a changed one counts at once; see docs/user/configuration.md",
         &["getauthcacheconfig", "setauthcacheconfig"],
-    ),
-    (
-        "they are settings, row_cache_keys_to_save and counter_cache_keys_to_save: see \
-         docs/user/configuration.md; there is no cache of keys",
-        &["setcachekeystosave"],
     ),
     (
         "shards have no thread pools",
@@ -466,19 +468,8 @@ const REFUSED: [(&str, &[&str]); 12] = [
         ],
     ),
     ("there is no Java virtual machine", &["gcstats", "sjk"]),
-    (
-        "it is a setting: see docs/user/configuration.md",
-        &[
-            "disableoldprotocolversions",
-            "enableoldprotocolversions",
-            "getdefaultrf",
-            "getsnapshotthrottle",
-            "reloadssl",
-            "setcolumnindexsize",
-            "setdefaultrf",
-            "setsnapshotthrottle",
-        ],
-    ),
+    ("the links of snapshots are not throttled", &["getsnapshotthrottle", "setsnapshotthrottle"]),
+    ("there is no TLS yet", &["reloadssl"]),
     (
         "the schema comes from the metadata log, the same for all nodes",
         &["reloadlocalschema", "resetlocalschema"],

@@ -15,6 +15,8 @@ pub enum IoErrorKind {
     PermissionDenied,
     /// The other side closed or reset the connection.
     Disconnected,
+    /// The other machine refused the connection: nothing listens at the address.
+    Refused,
     /// The address is taken by another process.
     AddrInUse,
     /// Fewer bytes than asked for: the file is shorter than its metadata says.

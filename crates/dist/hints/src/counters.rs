@@ -1,6 +1,6 @@
 //! What telemetry shows.
 
-use telemetry::{Counter, EstimatedHistogram, Gauge, Shard};
+use telemetry::{Counter, EstimatedHistogram, Gauge, Shard, Stage};
 
 use crate::policy::{Dropped, Refusal};
 
@@ -20,6 +20,8 @@ pub(crate) struct Counters {
     pub(crate) buffered_bytes: Gauge,
     pub(crate) files: Gauge,
     pub(crate) age: EstimatedHistogram,
+    /// Files that are being delivered.
+    pub(crate) stage: Stage,
 }
 
 impl Counters {
@@ -35,6 +37,7 @@ impl Counters {
         let counter = |name, help| shard.counter(name, help, &[]);
         let gauge = |name, help| shard.gauge(name, help, &[]);
         Counters {
+            stage: shard.stage("HintsDispatcher"),
             stored: counter("hints_stored_total", "hints taken into memory to be kept"),
             refused: Refusal::ALL.iter().map(refused).collect(),
             delivered: counter("hints_delivered_total", "hints that their replica has applied"),

@@ -103,6 +103,7 @@ impl Inner {
     }
 
     async fn deliver_file(&self, id: FileId, route: Route) -> Ended {
+        let _running = self.counters.stage.run();
         let ended = match self.send_file(id, route).await {
             Ok(ended) => ended,
             Err(error) => self.read_failed(id, &error).await,

@@ -173,7 +173,7 @@ impl Inner {
     #[cold]
     fn overloaded(&self, link: &Link, verb: Verb, bound: Bound) -> MessagingError {
         link.counters.overloaded.inc();
-        self.counters.dropped(verb);
+        self.counters.dropped(verb, Duration::ZERO);
         MessagingError::Overloaded(bound)
     }
 
@@ -262,7 +262,8 @@ impl Inner {
                     link.left();
                     link.counters.timed_out.inc();
                 }
-                self.counters.dropped(waiting.verb);
+                let waited = self.rt.now().since(waiting.sent_at);
+                self.counters.dropped(waiting.verb, waited);
                 let error = MessagingError::Timeout { maybe_delivered };
                 self.complete(&waiting, Err(error), &mut batch);
             }

@@ -92,14 +92,14 @@ impl Inner {
         };
         if peer.address.port() == 0 {
             // A member that has not said yet where it is.
-            self.counters.dropped(to.verb);
+            self.counters.dropped(to.verb, Duration::ZERO);
             let (retry_in, cause) = (self.settings.backoff_max, "its address is not known".into());
             return Err(MessagingError::Unreachable { host: to.host, retry_in, cause });
         }
         let mut routes = self.routes.borrow_mut();
         let route = routes.entry(key).or_default();
         if now < route.retry_at {
-            self.counters.dropped(to.verb);
+            self.counters.dropped(to.verb, Duration::ZERO);
             return Err(route.error(to.host, now));
         }
         let encoder = FrameEncoder::new(false, self.settings.payload_bytes_max);

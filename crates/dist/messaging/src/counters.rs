@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use stdx::HostId;
-use telemetry::{Counter, Histogram};
+use telemetry::{Counter, EstimatedHistogram, Histogram, Stage};
 
 /// One peer as this shard sees it, for `nodetool netstats` and `system_views`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,11 +161,63 @@ impl PeerCounters {
     }
 }
 
+/// Dropped messages of one verb.
+struct Dropped {
+    count: Counter,
+    /// Time between request and drop.
+    waited: EstimatedHistogram,
+}
+
+impl Dropped {
+    fn new(shard: &telemetry::Shard, verb: Verb) -> Dropped {
+        let labels = [("verb", verb.name())];
+        let (count, waited) = ("internode_dropped_by_verb_total", "internode_dropped_wait_micros");
+        Dropped {
+            count: shard.counter(count, "messages given up", &labels),
+            waited: shard.latency(waited, "how long dropped messages had waited", &labels),
+        }
+    }
+}
+
+/// Stages of what peers ask for. Reads, mutations and increments are counted where they are carried
+/// out, with those of this node's own clients.
+struct Stages {
+    gossip: Stage,
+    migration: Stage,
+    misc: Stage,
+    anti_entropy: Stage,
+    answers: Stage,
+}
+
+impl Stages {
+    fn new(shard: &telemetry::Shard) -> Stages {
+        Stages {
+            gossip: shard.stage("GossipStage"),
+            migration: shard.stage("MigrationStage"),
+            misc: shard.stage("MiscStage"),
+            anti_entropy: shard.stage("AntiEntropyStage"),
+            answers: shard.stage("RequestResponseStage"),
+        }
+    }
+
+    /// By the group of the verb's number.
+    fn of(&self, verb: Verb) -> Option<&Stage> {
+        match verb.number() >> 8 {
+            1 => Some(&self.gossip),
+            5 => Some(&self.migration),
+            6 => Some(&self.misc),
+            8 => Some(&self.anti_entropy),
+            _ => None,
+        }
+    }
+}
+
 /// All counters of a shard's messaging.
 pub(crate) struct Counters {
     shard: telemetry::Shard,
     peers: RefCell<BTreeMap<HostId, Rc<PeerCounters>>>,
-    by_verb: RefCell<BTreeMap<Verb, Counter>>,
+    by_verb: RefCell<BTreeMap<Verb, Dropped>>,
+    stages: Stages,
     kinds: [KindCounts; 3],
     /// Connections of strangers and refused nodes.
     pub(crate) refused: Counter,
@@ -176,7 +228,8 @@ impl Counters {
         let refused =
             shard.counter("internode_refused_connections_total", "handshakes refused", &[]);
         let (peers, by_verb, kinds) = Default::default();
-        Counters { shard, peers, by_verb, kinds, refused }
+        let stages = Stages::new(&shard);
+        Counters { shard, peers, by_verb, stages, kinds, refused }
     }
 
     pub(crate) fn peer(&self, host: HostId) -> Rc<PeerCounters> {
@@ -205,16 +258,25 @@ impl Counters {
         }
     }
 
-    /// A message of this kind was given up: what `nodetool tpstats` lists by verb.
-    pub(crate) fn dropped(&self, verb: Verb) {
+    /// The stage of a peer's requests with this verb, where messaging counts it.
+    pub(crate) fn stage(&self, verb: Verb) -> Option<&Stage> {
+        self.stages.of(verb)
+    }
+
+    /// A peer's answer was handled.
+    pub(crate) fn answered(&self) {
+        self.stages.answers.completed();
+    }
+
+    /// A message of this kind was dropped after it waited for so long: what `nodetool tpstats` lists by
+    /// verb.
+    pub(crate) fn dropped(&self, verb: Verb, waited: Duration) {
         if let Some(kind) = self.kinds.get(kind_of(verb.number())) {
             kind.dropped.set(kind.dropped.get() + 1);
         }
         let mut by_verb = self.by_verb.borrow_mut();
-        let counter = by_verb.entry(verb).or_insert_with(|| {
-            let labels = [("verb", verb.name())];
-            self.shard.counter("internode_dropped_by_verb_total", "messages given up", &labels)
-        });
-        counter.inc();
+        let dropped = by_verb.entry(verb).or_insert_with(|| Dropped::new(&self.shard, verb));
+        dropped.count.inc();
+        dropped.waited.record_nanos(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
     }
 }

@@ -59,6 +59,8 @@ pub struct Responder {
     stream: u64,
     verb: Verb,
     deadline: Instant,
+    /// When the request arrived.
+    since: Instant,
     bytes: usize,
     state: State,
 }
@@ -161,7 +163,7 @@ impl Responder {
         if inner.rt.now() > self.deadline {
             // The peer has given up: the bytes would be for nothing.
             inbound.counters.late.inc();
-            inner.counters.dropped(self.verb);
+            inner.counters.dropped(self.verb, inner.rt.now().since(self.since));
             return;
         }
         inner.answer(inbound, kind, self.verb.number(), self.stream, more, self.deadline, write);
@@ -191,6 +193,9 @@ impl Drop for Responder {
         inbound.serving_bytes.set(inbound.serving_bytes.get() - self.bytes);
         inner.serving.set(inner.serving.get() - 1);
         inner.serving_bytes.set(inner.serving_bytes.get() - self.bytes);
+        if let Some(stage) = inner.counters.stage(self.verb) {
+            stage.end();
+        }
         inner.maybe_quiet();
     }
 }
@@ -440,6 +445,9 @@ impl Inner {
         inbound.serving_bytes.set(inbound.serving_bytes.get() + bytes);
         self.serving.set(self.serving.get() + 1);
         self.serving_bytes.set(self.serving_bytes.get() + bytes);
+        if let Some(stage) = self.counters.stage(verb) {
+            stage.begin();
+        }
         if is_request {
             inbound.waiting.borrow_mut().insert(header.stream, false);
         }
@@ -449,6 +457,7 @@ impl Inner {
             stream: header.stream,
             verb,
             deadline,
+            since: self.rt.now(),
             bytes,
             state: if is_request { State::Open } else { State::Done },
         };
@@ -484,7 +493,7 @@ impl Inner {
     ) -> Result<(), String> {
         inbound.counters.shed.inc();
         if let Some(verb) = header.known_verb() {
-            self.counters.dropped(verb);
+            self.counters.dropped(verb, Duration::ZERO);
         }
         if header.kind == FrameKind::Request {
             let (number, stream) = (header.verb, header.stream);

@@ -41,6 +41,8 @@ pub use error::{Bound, MessagingError, OpenError};
 pub use futures::{RequestFuture, Response};
 pub use inbound::{Handler, Request, Responder};
 pub use mesh::MessagingMesh;
-pub use messaging::{Admission, Compressed, Messaging, NewerEpoch, Outgoing, Peer};
+pub use messaging::{
+    Admission, Compressed, LinkFailed, LinkFailure, Messaging, NewerEpoch, Outgoing, Peer,
+};
 pub use pending::TICK;
 pub use settings::Settings;

@@ -8,7 +8,7 @@ use crate::connect::{Failure, Route, RouteKey, first_of};
 use crate::counters::PeerCounters;
 use crate::cut::Held;
 use crate::error::{MessagingError, OpenError};
-use crate::messaging::Inner;
+use crate::messaging::{Inner, LinkFailure};
 use crate::outbox::{NEVER, Outbox, Written};
 use internode::{
     ErrorReply, Features, FrameDecoder, FrameEncoder, FrameKind, HelloAck, Lane, Ping, Verb,
@@ -367,6 +367,7 @@ impl Inner {
             }),
             _ => Ok(Answer { epoch: header.epoch, payload: frame.payload, more: header.more }),
         };
+        self.counters.answered();
         self.complete(&waiting, result, batch);
         Ok(())
     }
@@ -405,7 +406,7 @@ impl Inner {
         let mut batch = Batch::default();
         for waiting in lost {
             link.counters.lost.inc();
-            self.counters.dropped(waiting.verb);
+            self.counters.dropped(waiting.verb, now.since(waiting.sent_at));
             let error = match &failure {
                 Some(failure) => failure.as_error(link.host(), retry_in),
                 None => {
@@ -418,6 +419,17 @@ impl Inner {
         self.finish(&mut batch);
         if self.ended.get() {
             self.timer.notify_one();
+        }
+        let failed = match error {
+            Some(OpenError::Io(error)) if error.kind == IoErrorKind::Refused => {
+                Some(LinkFailure::Refused)
+            }
+            None if lived.is_some() && !was_wanted => Some(LinkFailure::Lost),
+            _ => None,
+        };
+        let hook = self.link_failed.borrow().clone();
+        if let (Some(failure), Some(hook)) = (failed, hook) {
+            hook(link.host(), failure);
         }
     }
 }

@@ -60,6 +60,18 @@ pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 /// Whether connections to a peer are compressed.
 pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
 
+/// How a connection to a peer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkFailure {
+    /// It was open and ended although this node did not close it.
+    Lost,
+    /// The peer's machine refused it: nothing listens there.
+    Refused,
+}
+
+/// Told of connections to peers that failed.
+pub type LinkFailed = Rc<dyn Fn(HostId, LinkFailure)>;
+
 /// Told of answers whose sender knows a newer epoch than [`Messaging::set_epoch`] said.
 pub type NewerEpoch = Rc<dyn Fn(HostId, Epoch)>;
 
@@ -84,6 +96,7 @@ pub(crate) struct Inner {
     pub(crate) handler: RefCell<Option<Rc<dyn Handler>>>,
     pub(crate) admission: RefCell<Option<Admission>>,
     pub(crate) newer: RefCell<Option<NewerEpoch>>,
+    pub(crate) link_failed: RefCell<Option<LinkFailed>>,
     pub(crate) compressed: RefCell<Option<Compressed>>,
     pub(crate) counters: Counters,
     pub(crate) last_id: Cell<u64>,
@@ -135,6 +148,7 @@ impl Messaging {
             handler: RefCell::new(None),
             admission: RefCell::new(None),
             newer: RefCell::new(None),
+            link_failed: RefCell::new(None),
             compressed: RefCell::new(None),
             counters: Counters::new(rt.telemetry()),
             last_id: Cell::new(0),
@@ -280,6 +294,11 @@ impl Messaging {
         *self.inner.newer.borrow_mut() = Some(hook);
     }
 
+    /// Has `hook` told of each connection to a peer that is lost or refused.
+    pub fn on_link_failed(&self, hook: LinkFailed) {
+        *self.inner.link_failed.borrow_mut() = Some(hook);
+    }
+
     /// The epoch that every message carries from now on.
     pub fn set_epoch(&self, epoch: Epoch) {
         self.inner.epoch.set(epoch);
@@ -348,6 +367,7 @@ impl Inner {
         drop(self.handler.take());
         drop(self.admission.take());
         drop(self.newer.take());
+        drop(self.link_failed.take());
         drop(self.compressed.take());
         drop(self.clients.take());
     }

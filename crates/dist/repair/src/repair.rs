@@ -116,6 +116,8 @@ pub(crate) struct Counts {
     pub(crate) differing: Counter,
     pub(crate) mutations: Counter,
     pub(crate) served: Counter,
+    /// Pages that are read and hashed for repairs.
+    pub(crate) validation: telemetry::Stage,
     pub(crate) auto_done: Counter,
     pub(crate) auto_failed: Counter,
     pub(crate) auto_oldest: Gauge,
@@ -185,6 +187,7 @@ impl Repair {
             stretches: counter("repair_stretches_total", "stretches compared between replicas"),
             differing: counter("repair_mismatches_total", "stretches of which replicas differed"),
             mutations: counter("repair_mutations_total", "mutations that replicas lacked"),
+            validation: telemetry.stage("ValidationExecutor"),
             served: counter("repair_served_total", "stretches read for repairs of other nodes"),
             auto_done: counter(
                 "auto_repair_done_total",

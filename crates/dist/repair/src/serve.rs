@@ -93,6 +93,7 @@ impl Repair {
                 return Err(ErrorReply::Timeout);
             }
             let begins = read.command.slices.0.first().is_none_or(|s| !s.start_after);
+            let _running = inner.counts.validation.run();
             let page = inner.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
             inner.counts.served.inc();
             let page = ReplicaPage::open(&page)

@@ -184,6 +184,7 @@ impl Store {
                 other => other?,
             }
         }
+        let _running = self.inner.stages.post_flush.run();
         self.release_log().await?;
         unwritable
     }
@@ -219,6 +220,7 @@ impl Store {
     /// Drops a memtable, unless somebody reads it still.
     pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
         let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
+        let _running = self.inner.stages.reclaim.run();
         let mut leftovers = memtable.into_leftovers();
         while leftovers.drop_some() {
             if self.inner.rt.is_yield_due() {
@@ -232,7 +234,10 @@ impl Store {
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
+        let waiting = self.inner.stages.flush.wait();
         let _permit = self.inner.flush_slot.acquire(1).await;
+        drop(waiting);
+        let _running = self.inner.stages.flush.run();
         self.make_directory(table).await?;
         if !table.view().is_flushing(memtable) {
             return Ok(Vec::new());
@@ -335,7 +340,7 @@ impl Store {
             .map_err(StoreError::Invalid)?;
         options.version = self.inner.options.sstable_version;
         options.host = Some(self.inner.options.host.0);
-        options.column_index_size = self.inner.options.column_index_bytes;
+        options.column_index_size = self.inner.live.column_index_bytes.get();
         options.shard = Some(shard);
         options.shard_count = shards;
         let now = self.inner.rt.wall().seconds();

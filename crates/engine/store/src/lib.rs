@@ -35,6 +35,7 @@ mod garbage;
 mod import;
 mod ingest;
 mod large;
+mod live_options;
 mod memtable;
 mod options;
 mod out_of_service;
@@ -54,6 +55,7 @@ mod slots;
 mod snapshot;
 mod sorted;
 mod sources;
+mod stages;
 mod store;
 mod table;
 #[cfg(test)]

@@ -191,6 +191,7 @@ impl Store {
         let table = self.opened_table(command.table).await?;
         let (shape, view) = (table.shape(), table.view());
         bump(&table.counters.reads, 1);
+        let _running = self.inner.stages.read.run();
         let mut stats = ReadStats::default();
         let began = self.inner.rt.now();
         let result = self.read_view((&table, &shape), &view, command, sink, &mut stats).await;

@@ -150,6 +150,7 @@ impl Store {
     ) -> Result<ReplicaRead, StoreError> {
         let table = self.opened_table(command.table).await?;
         bump(&table.counters.reads, 1);
+        let _running = self.inner.stages.read.run();
         let began = self.inner.rt.now();
         let job = Job {
             table: &table,

@@ -22,12 +22,14 @@ use crate::counter_cache::CounterCache;
 use crate::error::StoreError;
 use crate::files::{OpenedSets, TableFile};
 use crate::large::Large;
+use crate::live_options::LiveOptions;
 use crate::options::StoreOptions;
 use crate::quarantine::DamageEvent;
 use crate::replay::ReplayReport;
 use crate::replica::ReadAheads;
 use crate::row_cache::RowCache;
 use crate::slots::Slots;
+use crate::stages::Stages;
 use crate::table::{TableState, TableStats, TableView, bump};
 use crate::unflushable::place_of;
 
@@ -56,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) cache: ChunkCache,
     pub(crate) row_cache: RowCache,
     pub(crate) counter_cache: CounterCache,
+    pub(crate) stages: Stages,
+    pub(crate) live: LiveOptions,
     /// One file of saved keys at a time.
     pub(crate) saving: Semaphore,
     pub(crate) stopping: Cell<bool>,
@@ -195,6 +199,8 @@ impl Store {
             cache,
             row_cache,
             counter_cache,
+            stages: Stages::new(&rt.telemetry()),
+            live: LiveOptions::new(&options),
             saving: Semaphore::new(1),
             room: Notify::new(),
             work: Notify::new(),
@@ -392,6 +398,7 @@ impl Store {
         let token = codec::token_of(mutation.key);
         self.apply_to_memtable(&table, mutation, token, position);
         bump(&table.counters.writes, 1);
+        self.inner.stages.mutation.completed();
         let now = self.inner.rt.now();
         table.counters.note_write(now.since(began));
         if table.counters.sampling.is_on() {
@@ -460,6 +467,7 @@ impl Store {
     /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
     /// returns; the client is told that its write failed. `LogFailed`.
     pub async fn commit(&self) -> Result<(), StoreError> {
+        let _waiting = self.inner.stages.mutation.hold();
         match self.inner.log.commit().await {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -552,9 +560,11 @@ impl Store {
     /// As [`Store::admit_write`].
     pub async fn wait_for_room(&self) -> Result<(), StoreError> {
         let deadline = self.inner.rt.now() + self.inner.options.room_wait_max;
+        let mut blocked = None;
         loop {
             match self.admit_write() {
                 Err(StoreError::Overloaded { used, limit }) => {
+                    blocked.get_or_insert_with(|| self.inner.stages.mutation.block());
                     let freed = self.inner.room.notified();
                     if self.inner.rt.timeout(deadline, freed).await.is_err() {
                         return Err(StoreError::Overloaded { used, limit });

@@ -168,6 +168,13 @@ pub enum ClusterAction {
     ReplayBatchlog,
     /// Write the estimates of tables' sizes anew; told to shard 0.
     RefreshSizeEstimates,
+    /// Change a setting until the node stops; told to every shard.
+    SetSetting {
+        /// Its name in cassandra.yaml.
+        name: String,
+        /// Numbers of bytes without a unit.
+        value: String,
+    },
     /// Trace requests that do not ask for it; told to every shard.
     SetTraceProbability {
         /// Of a million so many, a million at most.
@@ -252,6 +259,7 @@ impl ClusterAction {
             ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
             ClusterAction::ReplayBatchlog => "replaybatchlog",
             ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
+            ClusterAction::SetSetting { .. } => "changing a setting",
             ClusterAction::SetTraceProbability { .. } => "settraceprobability",
             ClusterAction::PutCidrGroup { .. } => "changing CIDR groups",
             ClusterAction::ReloadSeeds => "reloadseeds",
@@ -428,6 +436,7 @@ pub(crate) fn resolve(
         }
         ClusterCommand::ReplayBatchlog {} => ClusterAction::ReplayBatchlog,
         ClusterCommand::RefreshSizeEstimates {} => ClusterAction::RefreshSizeEstimates,
+        ClusterCommand::SetSetting { name, value } => ClusterAction::SetSetting { name, value },
         ClusterCommand::SetTraceProbability { per_million } => {
             if per_million > 1_000_000 {
                 return Err(argument("Trace probability must be between 0 and 1"));

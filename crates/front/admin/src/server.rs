@@ -6,6 +6,7 @@
 
 mod cidr;
 mod cluster;
+mod connections;
 mod load;
 mod log;
 mod rates;
@@ -18,13 +19,10 @@ mod scylla_metrics;
 mod scylla_tasks;
 mod upkeep;
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,10 +33,8 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use rt::MeshError;
 use stdx::ShardId;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, Sleep};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::histogram::HistogramReport;
 use crate::model::{
@@ -53,10 +49,6 @@ pub use cluster::stages;
 pub use log::LogControl;
 use rates::Rates;
 
-/// Connections at a time: more wait in the kernel's queue.
-const CONNECTIONS_MAX: usize = 128;
-/// A connection that is silent for longer, while no command is being carried out, is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Longest request body. The largest is a list of keyspaces.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// How long a shard may take for an answer that needs no IO.
@@ -118,16 +110,17 @@ impl AdminServer {
             let state = Api {
                 caller,
                 shards,
-                busy: busy.clone(),
+                busy,
                 snapshot_turn,
                 log,
                 rates: rates.clone(),
                 jobs: sampling::Jobs::default(),
             };
             let follow = rates.follow(&state);
-            let listener =
-                Limited { listener, permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)), busy };
-            let serve = axum::serve(listener, routes(state.clone()));
+            let service = routes(state.clone())
+                .layer(axum::middleware::from_fn(connections::receive))
+                .into_make_service_with_connect_info::<connections::OfConnection>();
+            let serve = axum::serve(connections::Limited::new(listener), service);
             // Whoever still has a connection open does not hold up the node: dropped, not drained.
             tokio::select! {
                 result = serve => if let Err(error) = result {
@@ -464,7 +457,7 @@ POST   /api/v1/cluster      {\"command\":\"decommission\",\"force\":false}, or r
                             set_hint_window (millis), set_stream_throughput (bytes_per_second),
                             set_inter_dc_stream_throughput (bytes_per_second),
                             set_incremental_backups (enabled),
-                            set_timeout (kind, millis), set_trace_probability (per_million),
+                            set_timeout (kind, millis), set_setting (name, value), set_trace_probability (per_million),
                             set_compaction_throughput (bytes_per_second),
                             set_row_cache_capacity (bytes), invalidate_row_cache,
                             set_counter_cache_capacity (bytes), invalidate_counter_cache,
@@ -705,86 +698,6 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A listener that bounds connections and closes idle ones (INV-admin-1).
-struct Limited {
-    listener: TcpListener,
-    permits: Arc<Semaphore>,
-    busy: Arc<AtomicUsize>,
-}
-
-impl axum::serve::Listener for Limited {
-    type Io = LimitedStream;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (LimitedStream, SocketAddr) {
-        // Closed never: the semaphore lives as long as the listener.
-        let permit = self.permits.clone().acquire_owned().await.ok();
-        let (stream, peer) = axum::serve::Listener::accept(&mut self.listener).await;
-        let idle = Box::pin(tokio::time::sleep(IDLE_MAX));
-        (LimitedStream { stream, idle, busy: self.busy.clone(), _permit: permit }, peer)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-struct LimitedStream {
-    stream: TcpStream,
-    idle: Pin<Box<Sleep>>,
-    busy: Arc<AtomicUsize>,
-    _permit: Option<OwnedSemaphorePermit>,
-}
-
-impl LimitedStream {
-    fn rearm(&mut self) {
-        self.idle.as_mut().reset(Instant::now() + IDLE_MAX);
-    }
-}
-
-impl AsyncRead for LimitedStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if let Poll::Ready(result) = Pin::new(&mut this.stream).poll_read(cx, buf) {
-            this.rearm();
-            return Poll::Ready(result);
-        }
-        while this.idle.as_mut().poll(cx).is_ready() {
-            if this.busy.load(Ordering::Relaxed) == 0 {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            this.rearm();
-        }
-        Poll::Pending
-    }
-}
-
-impl AsyncWrite for LimitedStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
-        if result.is_ready() {
-            self.rearm();
-        }
-        result
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -385,7 +385,7 @@ impl Core {
             Stage::Established if !is_start => Err(WireError::ExpectingStartup { opcode }.into()),
             Stage::Established
                 if version < ProtocolVersion::CURRENT
-                    && !self.server.settings.allow_older_protocols =>
+                    && !self.server.allow_older_protocols.get() =>
             {
                 Err(WireError::UnsupportedVersion { version: version.number() }.into())
             }
@@ -512,6 +512,7 @@ impl Core {
         let (server, session) = (self.server.clone(), self.session.clone());
         let ticket = ticket.clone();
         Ok(Step::Waits(Box::pin(async move {
+            let _running = server.counters.auth_stage.run();
             let mut out = server.buffer();
             let known = server.credentials.knows(&credentials, &hash, server.rt.now());
             let right = known || {

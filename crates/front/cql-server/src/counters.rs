@@ -11,6 +11,8 @@ pub(crate) struct Counters {
     pub(crate) protocol_errors: telemetry::Counter,
     pub(crate) overloaded: telemetry::Counter,
     pub(crate) auth_failures: telemetry::Counter,
+    /// Logins that are verified.
+    pub(crate) auth_stage: telemetry::Stage,
     pub(crate) bytes_received: telemetry::Counter,
     pub(crate) bytes_sent: telemetry::Counter,
     pub(crate) reads: StatementCounter,
@@ -68,6 +70,7 @@ impl Counters {
             requests: counter("cql_requests_total", "frames received from clients"),
             protocol_errors: counter("cql_protocol_errors_total", "frames that were malformed"),
             overloaded: counter("cql_requests_shed_total", "requests refused for overload"),
+            auth_stage: shard.stage("Native-Transport-Auth-Requests"),
             auth_failures: counter("cql_auth_failures_total", "logins that failed"),
             bytes_received: counter("cql_received_bytes_total", "bytes received from clients"),
             bytes_sent: counter("cql_sent_bytes_total", "bytes sent to clients"),

@@ -72,7 +72,7 @@ async fn change(
                 new_table_id: &mut new_table_id,
                 now: server.rt.wall(),
                 watch,
-                default_factor: server.settings.default_keyspace_rf,
+                default_factor: server.default_keyspace_rf.get(),
                 drop_compact_storage: server.settings.drop_compact_storage_enabled,
                 functions: Some(&server.plan_limits.functions),
             };

@@ -116,6 +116,10 @@ pub(crate) struct Server {
     pub(crate) drained: rt::sync::Notify,
     /// Of 2^32 requests so many are traced although nobody asks.
     traced_by_chance: Cell<u64>,
+    /// Connections may begin with protocols older than the current one.
+    pub(crate) allow_older_protocols: Cell<bool>,
+    /// Replicas of a keyspace that does not say how many.
+    pub(crate) default_keyspace_rf: Cell<u32>,
     /// Ports that are listened on.
     pub(crate) listening: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
@@ -179,6 +183,8 @@ impl CqlServer {
             draining: Cell::new(false),
             drained: rt::sync::Notify::new(),
             traced_by_chance: Cell::new(0),
+            allow_older_protocols: Cell::new(settings.allow_older_protocols),
+            default_keyspace_rf: Cell::new(settings.default_keyspace_rf),
             listening: Cell::new(0),
             buffers: RefCell::default(),
             timeouts: Timeouts::new(&settings),
@@ -298,6 +304,17 @@ impl CqlServer {
     /// Changes the limits on requests of this shard that begin from now on.
     pub fn set_guardrails(&self, guardrails: Guardrails) {
         *self.inner.guardrails.borrow_mut() = guardrails;
+    }
+
+    /// Whether connections of this shard may begin with protocols older than the current one; those that
+    /// have begun go on.
+    pub fn set_allow_older_protocols(&self, allowed: bool) {
+        self.inner.allow_older_protocols.set(allowed);
+    }
+
+    /// How many replicas a keyspace gets that does not say how many.
+    pub fn set_default_keyspace_rf(&self, factor: u32) {
+        self.inner.default_keyspace_rf.set(factor);
     }
 
     /// Traces a part of this shard's requests, 0 to 1, although their clients do not ask for it.
@@ -522,7 +539,7 @@ impl Server {
     pub(crate) fn supported(&self) -> Vec<(&'static str, Vec<String>)> {
         let versions = ProtocolVersion::ALL
             .into_iter()
-            .filter(|v| self.settings.allow_older_protocols || *v == ProtocolVersion::CURRENT);
+            .filter(|v| self.allow_older_protocols.get() || *v == ProtocolVersion::CURRENT);
         let mut supported: Vec<(&'static str, Vec<String>)> = vec![
             (cql_wire::startup::CQL_VERSION, vec!["3.4.7".to_owned()]),
             (

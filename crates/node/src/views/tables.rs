@@ -53,7 +53,7 @@ impl NodeViews {
                 compactions.merge(*report);
             }
         }
-        let mut stages = admin::stages(&metrics, &self.table_reports().await, &compactions);
+        let mut stages = admin::stages(&metrics, &compactions);
         stages.extend(self.cluster_report().await.stages);
         stages.iter().map(|s| stage(table, s)).collect()
     }
@@ -140,16 +140,9 @@ pub(super) fn stage(table: &Table, stage: &StageReport) -> Result<VirtualRow, Vi
     let mut row = VirtualRowBuilder::new(table);
     row.text("name", &stage.name).bigint("completed_tasks", whole(stage.completed));
     for (name, value) in [("active_tasks", stage.active), ("pending_tasks", stage.pending)] {
-        if let Some(value) = value {
-            row.int(name, i32::try_from(value).unwrap_or(i32::MAX));
-        }
+        row.int(name, i32::try_from(value).unwrap_or(i32::MAX));
     }
-    let blocked =
-        [("blocked_tasks", stage.blocked), ("blocked_tasks_all_time", stage.blocked_total)];
-    for (name, value) in blocked {
-        if let Some(value) = value {
-            row.bigint(name, whole(value));
-        }
-    }
+    row.bigint("blocked_tasks", whole(stage.blocked));
+    row.bigint("blocked_tasks_all_time", whole(stage.blocked_total));
     row.finish()
 }

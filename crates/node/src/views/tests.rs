@@ -118,8 +118,10 @@ fn what_nobody_counts_is_null() {
         ..StageReport::default()
     };
     let row = |active| shown(&pools, &tables::stage(&pools, &stage(active)).unwrap());
-    assert_eq!(row(None), "completed_tasks=7");
-    assert_eq!(row(Some(2)), "active_tasks=2 completed_tasks=7");
+    assert_eq!(
+        row(2),
+        "active_tasks=2 blocked_tasks=0 blocked_tasks_all_time=0 completed_tasks=7 pending_tasks=0"
+    );
     let snapshots = table("snapshots");
     let snapshot = SnapshotReport {
         tag: "a".to_owned(),

@@ -27,13 +27,13 @@ fn kind(error: &std::io::Error) -> IoErrorKind {
         E::PermissionDenied | E::ReadOnlyFilesystem => IoErrorKind::PermissionDenied,
         E::ConnectionReset
         | E::ConnectionAborted
-        | E::ConnectionRefused
         | E::BrokenPipe
         | E::NotConnected
         | E::HostUnreachable
         | E::NetworkUnreachable
         | E::NetworkDown
         | E::TimedOut => IoErrorKind::Disconnected,
+        E::ConnectionRefused => IoErrorKind::Refused,
         E::AddrInUse => IoErrorKind::AddrInUse,
         E::UnexpectedEof => IoErrorKind::UnexpectedEof,
         _ => IoErrorKind::Device,

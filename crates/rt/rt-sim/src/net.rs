@@ -432,7 +432,7 @@ impl Env {
 
     fn establish(&self, address: SocketAddr) -> Result<Conn, IoError> {
         let refused = || {
-            let (kind, path) = (IoErrorKind::Disconnected, address.to_string());
+            let (kind, path) = (IoErrorKind::Refused, address.to_string());
             Err(self.error(kind, "connect", &path, "connection refused"))
         };
         let Some(mut guard) = self.alive() else { return refused() };

@@ -7,13 +7,18 @@
 //! one name has one kind and one help text; counters never go down.
 //!
 //! Reading order: [`Shard`], [`Counter`], [`Gauge`], [`Histogram`], [`EstimatedHistogram`],
-//! [`Snapshot`].
+//! [`Stage`], [`Snapshot`].
 
 mod estimated;
 mod histogram;
+mod stage;
 
 pub use estimated::{BOUNDS, ESTIMATED_BOUNDS, EstimatedHistogram, EstimatedSnapshot, add_buckets};
 pub use histogram::{Histogram, HistogramSnapshot};
+pub use stage::{
+    STAGE_ACTIVE, STAGE_BLOCKED, STAGE_BLOCKED_TOTAL, STAGE_COMPLETED, STAGE_PENDING, Stage,
+    StageTask,
+};
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

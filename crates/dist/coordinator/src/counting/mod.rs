@@ -51,6 +51,7 @@ pub(crate) struct Counting {
     writer: RefCell<Writer>,
     emptied: Emptied,
     led: Counter,
+    stage: telemetry::Stage,
     sent: Counter,
     resent: Counter,
     refused: Counter,
@@ -63,6 +64,7 @@ impl Counting {
             queues: Queues::default(),
             writer: RefCell::default(),
             emptied: Emptied::default(),
+            stage: telemetry.stage("CounterMutationStage"),
             led: counter("coordinator_counters_led_total", "counter updates that this node led"),
             sent: counter(
                 "coordinator_counters_sent_total",
@@ -407,7 +409,10 @@ impl Coordinator {
         };
         let late = || ReplicatedError::Overloaded("a counter update waited too long".to_owned());
         let rt = &self.inner.rt;
+        let waiting = counting.stage.wait();
         let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
+        drop(waiting);
+        let _running = counting.stage.run();
         let turn = turn.map_err(|_| StoreError::Stopping)?;
         let comparator = facts.shape.clustering();
         let (store, key) = (&self.inner.store, increments.key);

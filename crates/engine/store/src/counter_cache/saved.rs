@@ -84,7 +84,7 @@ impl Store {
             };
             let current = counts.iter().filter(|(key, _)| is_current(&key.numbers));
             let keys = current.map(|(key, _)| (key.numbers.table, &*key.place));
-            COUNTERS.encode(keys.take(options.counter_cache_keys_to_save))
+            COUNTERS.encode(keys.take(self.inner.live.counter_cache_keys_to_save.get()))
         };
         self.save_cache(COUNTERS, bytes).await;
     }

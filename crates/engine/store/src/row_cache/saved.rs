@@ -46,7 +46,7 @@ impl Store {
             let contents = |id| tables.get(&id).map(|t| t.view.borrow().contents);
             let current = heads.iter().filter(|(key, _)| contents(key.table) == Some(key.contents));
             let keys = current.map(|(key, _)| (key.table, &*key.key));
-            ROWS.encode(keys.take(options.row_cache_keys_to_save))
+            ROWS.encode(keys.take(self.inner.live.row_cache_keys_to_save.get()))
         };
         self.save_cache(ROWS, bytes).await;
     }

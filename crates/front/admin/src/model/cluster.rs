@@ -53,6 +53,9 @@ pub struct ClusterReport {
     /// Messages that were given up, by Cassandra's name of the message.
     #[serde(default)]
     pub dropped: BTreeMap<String, u64>,
+    /// How long they had waited, microseconds; only those of which some were dropped.
+    #[serde(default)]
+    pub dropped_waits: BTreeMap<String, crate::histogram::HistogramReport>,
     /// From shard 0.
     #[serde(default)]
     pub settings: Option<SettingsReport>,
@@ -71,6 +74,9 @@ pub struct SettingsReport {
     pub batchlog_bytes_per_second: u64,
     /// Bytes of rows between two entries of a partition's index.
     pub column_index_bytes: u64,
+    /// Replicas of a keyspace that does not say how many.
+    #[serde(default)]
+    pub default_keyspace_rf: u32,
     /// Part of the requests that are traced although nobody asks, 0 to 1.
     pub trace_probability: f64,
     /// Flushed SSTables are linked into `backups`.
@@ -157,6 +163,9 @@ impl ClusterReport {
         }
         for (message, count) in other.dropped {
             *self.dropped.entry(message).or_default() += count;
+        }
+        for (message, waits) in other.dropped_waits {
+            self.dropped_waits.entry(message).or_default().merge(&waits);
         }
     }
 }
@@ -472,28 +481,25 @@ pub struct CopyReport {
 pub struct StageReport {
     /// Cassandra's name of the thread pool that does it there.
     pub name: String,
-    /// Under way; this and the next: `None` when nobody counts it.
-    pub active: Option<u64>,
-    /// Waiting.
-    pub pending: Option<u64>,
+    /// Running now.
+    pub active: u64,
+    /// Waiting for their turn.
+    pub pending: u64,
     /// Done since start.
     pub completed: u64,
     /// Waiting for room now.
-    pub blocked: Option<u64>,
+    pub blocked: u64,
     /// Refused or kept waiting for want of room since start.
-    pub blocked_total: Option<u64>,
+    pub blocked_total: u64,
 }
 
 impl StageReport {
     fn merge(&mut self, other: &StageReport) {
-        let add = |mine: &mut Option<u64>, other: Option<u64>| {
-            *mine = merged(*mine, other, |a, b| *a += b);
-        };
         self.completed += other.completed;
-        add(&mut self.active, other.active);
-        add(&mut self.pending, other.pending);
-        add(&mut self.blocked, other.blocked);
-        add(&mut self.blocked_total, other.blocked_total);
+        self.active += other.active;
+        self.pending += other.pending;
+        self.blocked += other.blocked;
+        self.blocked_total += other.blocked_total;
     }
 }
 
@@ -661,6 +667,13 @@ pub enum ClusterCommand {
     ReplayBatchlog {},
     /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
     RefreshSizeEstimates {},
+    /// Changes a setting until the node stops.
+    SetSetting {
+        /// Its name in cassandra.yaml.
+        name: String,
+        /// Numbers of bytes without a unit.
+        value: String,
+    },
     /// Traces requests although nobody asks.
     SetTraceProbability {
         /// Of a million requests so many.

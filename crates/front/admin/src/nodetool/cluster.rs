@@ -7,6 +7,7 @@ use std::fmt::Write;
 use super::format::{Table, decimal, java_double};
 use super::history::civil;
 use super::{HostStyle, endpoint, file_size};
+use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterReport, EndpointsReport, GossipPeerReport, GossipReport, HintsReport, MemberReport,
     NodeReport, StageReport, StreamProgress, StreamReport, StreamingReport,
@@ -446,16 +447,15 @@ pub fn get_timeout(cluster: &ClusterReport, kind: &str) -> Result<String, String
     }
 }
 
-/// `nodetool tpstats`. Numbers that nobody counts are `N/A`: shards have no thread pools.
+/// `nodetool tpstats`.
 pub fn tp_stats(cluster: &ClusterReport) -> String {
-    let shown = |n: Option<u64>| n.map_or_else(|| "N/A".to_owned(), |n| n.to_string());
     let mut pools = Table::new(" ");
     pools.add(&["Pool Name", "Active", "Pending", "Completed", "Blocked", "All time blocked"]);
     for stage in &cluster.stages {
         let StageReport { name, active, pending, completed, blocked, blocked_total } = stage;
-        let (active, pending, completed) = (shown(*active), shown(*pending), completed.to_string());
-        let (blocked, total) = (shown(*blocked), shown(*blocked_total));
-        pools.add(&[name, &active, &pending, &completed, &blocked, &total]);
+        let numbers = [active, pending, completed, blocked, blocked_total].map(u64::to_string);
+        let [active, pending, completed, blocked, total] = &numbers;
+        pools.add(&[name, active, pending, completed, blocked, total]);
     }
     let mut out = String::new();
     pools.print(&mut out);
@@ -463,10 +463,20 @@ pub fn tp_stats(cluster: &ClusterReport) -> String {
     let mut messages = Table::new(" ");
     messages.add(&["Message type", "Dropped    ", "50%     ", "95%     ", "99%     ", "Max"]);
     for (name, count) in &cluster.dropped {
-        messages.add(&[name, &count.to_string(), "N/A", "N/A", "N/A", "N/A"]);
+        let [median, _, p95, _, p99, _, max] = waits(cluster, name).map(java_double);
+        messages.add(&[name, &count.to_string(), &median, &p95, &p99, &max]);
     }
     messages.print(&mut out);
     out
+}
+
+/// Microseconds that dropped messages had waited, as Cassandra lists them: at 50, 75, 95, 98 and 99
+/// percent, shortest, longest.
+fn waits(cluster: &ClusterReport, message: &str) -> [f64; 7] {
+    let none = HistogramReport::default();
+    let waits = cluster.dropped_waits.get(message).unwrap_or(&none);
+    let [a, b, c, d, e] = [0.5, 0.75, 0.95, 0.98, 0.99].map(|share| waits.percentile(share));
+    [a, b, c, d, e, waits.min(), waits.max()].map(|micros| micros as f64)
 }
 
 /// `nodetool tpstats -F json`.
@@ -482,10 +492,15 @@ pub fn tp_stats_json(cluster: &ClusterReport) -> String {
         });
         pools.insert(stage.name.clone(), numbers);
     }
+    let latencies: serde_json::Map<_, _> = cluster
+        .dropped
+        .keys()
+        .map(|name| (name.clone(), serde_json::json!(waits(cluster, name))))
+        .collect();
     let all = serde_json::json!({
         "ThreadPools": pools,
+        "WaitLatencies": latencies,
         "DroppedMessage": cluster.dropped,
-        "WaitLatencies": {},
     });
     let mut out = serde_json::to_string_pretty(&all).unwrap_or_default();
     out.push('\n');

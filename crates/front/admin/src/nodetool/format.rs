@@ -65,6 +65,16 @@ pub fn file_size(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
+/// The size of a node's data: as [`file_size`], but never in bytes. A node of Cassandra has its system
+/// tables on the disk from its start, so that scripts know KiB and larger only; a new node here may
+/// have flushed nothing yet.
+pub fn load_size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{:.2} KiB", bytes as f64 / 1024.0),
+        bytes => file_size(bytes),
+    }
+}
+
 fn up_to_two_decimals(value: f64) -> String {
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -114,6 +124,8 @@ mod tests {
         assert_eq!(file_size(559 << 10), "559 KiB");
         assert_eq!(file_size(1_363_149), "1.3 MiB");
         assert_eq!(file_size(u64::MAX), "16777216 TiB");
+        let loads = [0, 512, 1023, 1024, 481_137].map(load_size);
+        assert_eq!(loads, ["0.00 KiB", "0.50 KiB", "1.00 KiB", "1 KiB", "469.86 KiB"]);
         assert_eq!(pretty_memory(927), "927B");
         assert_eq!(pretty_memory(5098), "4.979KiB");
         assert_eq!(pretty_memory(3 << 30), "3.000GiB");

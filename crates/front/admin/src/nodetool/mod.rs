@@ -25,7 +25,7 @@ pub use cluster::{
     removal_status, status_binary, status_gossip, status_handoff, stream_throughput, tp_stats,
     tp_stats_json,
 };
-pub use format::{file_size, pretty_memory};
+pub use format::{file_size, load_size, pretty_memory};
 pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWanted, guardrails};
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
@@ -74,7 +74,7 @@ fn endpoint(member: &MemberReport) -> String {
 }
 
 fn load(member: &MemberReport) -> String {
-    member.load_bytes.map_or_else(|| "?".to_owned(), file_size)
+    member.load_bytes.map_or_else(|| "?".to_owned(), load_size)
 }
 
 /// Data centres by name, each with its members.
@@ -248,7 +248,7 @@ pub fn info(
         let _ = writeln!(out, "{name:<23}: {value}");
     };
     let this = node.nodes.iter().find(|n| n.host_id == node.host_id);
-    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), file_size);
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), load_size);
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     line("ID", &node.host_id);
     line("Gossip active", &gossip_active.to_string());

@@ -1,5 +1,7 @@
 //! Paths about the node's part in its cluster.
 
+use std::collections::BTreeMap;
+
 use axum::Json;
 use axum::extract::{Query, State};
 use rt::MeshError;
@@ -8,9 +10,9 @@ use stdx::ShardId;
 use telemetry::{Snapshot, Value};
 
 use super::{ANSWER_MAX, Answer, Api, ApiError};
+use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterCommand, ClusterReport, CompactionReport, DrainRequest, EndpointsReport, StageReport,
-    TableReport,
 };
 use crate::shard::{AdminReply, AdminRequest};
 
@@ -24,11 +26,14 @@ impl Api {
             }
         }
         let metrics = self.metrics().await?;
-        let mut stages = stages(&metrics, &self.tables().await?, &self.compactions().await?);
+        let mut stages = stages(&metrics, &self.compactions().await?);
         stages.append(&mut all.stages);
         all.stages = stages;
         for (message, count) in dropped(&metrics) {
             *all.dropped.entry(message).or_default() += count;
+        }
+        for (message, waits) in dropped_waits(&metrics) {
+            all.dropped_waits.entry(message).or_default().merge(&waits);
         }
         Ok(all)
     }
@@ -102,39 +107,90 @@ pub(super) async fn endpoints(
     api.endpoints(of).await.map(Json)
 }
 
-/// Cassandra's thread pools for work that is counted here. There are no pools: what runs on a shard
-/// is not counted while it runs, so that most of these numbers are not there.
-pub fn stages(
-    metrics: &Snapshot,
-    tables: &[TableReport],
-    compactions: &CompactionReport,
-) -> Vec<StageReport> {
+/// Order of the stages in Cassandra's output; others follow by name.
+const STAGE_ORDER: [&str; 18] = [
+    "MutationStage",
+    "CounterMutationStage",
+    "ReadStage",
+    "RequestResponseStage",
+    "CompactionExecutor",
+    "MemtableReclaimMemory",
+    "AntiEntropyStage",
+    "ValidationExecutor",
+    "GossipStage",
+    "HintsDispatcher",
+    "MiscStage",
+    "MigrationStage",
+    "MemtablePostFlush",
+    "MemtableFlushWriter",
+    "TracingStage",
+    "Sampler",
+    "Native-Transport-Auth-Requests",
+    "Native-Transport-Requests",
+];
+
+/// Cassandra's thread pools for work that is done here: the stages that shards count, the requests
+/// of clients and the compactions.
+pub fn stages(metrics: &Snapshot, compactions: &CompactionReport) -> Vec<StageReport> {
+    let mut all = counted_stages(metrics);
     let counted = |name: &str| match metrics.find(name).map(|m| &m.value) {
-        Some(Value::Counter(n)) => Some(*n),
-        Some(Value::Gauge(n)) => u64::try_from(*n).ok(),
-        _ => None,
+        Some(Value::Counter(n)) => *n,
+        Some(Value::Gauge(n)) => u64::try_from(*n).unwrap_or(0),
+        _ => 0,
     };
-    let stage = |name: &str, completed| StageReport {
-        name: name.to_owned(),
-        completed,
+    let active = counted("cql_requests_in_flight");
+    let refused = counted("cql_requests_shed_total");
+    all.push(StageReport {
+        name: "Native-Transport-Requests".to_owned(),
+        active,
+        // What was refused is neither active nor completed.
+        completed: counted("cql_requests_total").saturating_sub(active + refused),
+        blocked_total: refused,
         ..StageReport::default()
-    };
-    let waiting = compactions.pending.iter().map(|p| p.tasks).sum();
-    vec![
-        stage("ReadStage", tables.iter().map(|t| t.reads).sum()),
-        stage("MutationStage", tables.iter().map(|t| t.writes).sum()),
-        StageReport {
-            active: Some(compactions.running.len() as u64),
-            pending: Some(waiting),
-            ..stage("CompactionExecutor", compactions.completed)
-        },
-        stage("MemtableFlushWriter", tables.iter().map(|t| t.flushes).sum()),
-        StageReport {
-            active: counted("cql_requests_in_flight"),
-            blocked_total: counted("cql_requests_shed_total"),
-            ..stage("Native-Transport-Requests", counted("cql_requests_total").unwrap_or(0))
-        },
-    ]
+    });
+    all.push(StageReport {
+        name: "CompactionExecutor".to_owned(),
+        active: compactions.running.len() as u64,
+        pending: compactions.pending.iter().map(|p| p.tasks).sum(),
+        completed: compactions.completed,
+        ..StageReport::default()
+    });
+    if let Some(hints) = all.iter_mut().find(|stage| stage.name == "HintsDispatcher") {
+        hints.pending = counted("hints_files").saturating_sub(hints.active);
+    }
+    let place = |name: &str| STAGE_ORDER.iter().position(|known| *known == name);
+    all.sort_by(|a, b| {
+        let key = |s: &StageReport| place(&s.name).unwrap_or(STAGE_ORDER.len());
+        (key(a), &a.name).cmp(&(key(b), &b.name))
+    });
+    all
+}
+
+/// The stages that [`telemetry::Stage`] counts.
+fn counted_stages(metrics: &Snapshot) -> Vec<StageReport> {
+    let mut all: BTreeMap<&str, StageReport> = BTreeMap::new();
+    for metric in &metrics.metrics {
+        let Some((_, name)) = metric.labels.iter().find(|(key, _)| *key == "stage") else {
+            continue;
+        };
+        let value = match metric.value {
+            Value::Counter(n) => n,
+            Value::Gauge(n) => u64::try_from(n).unwrap_or(0),
+            _ => continue,
+        };
+        let stage = all
+            .entry(name)
+            .or_insert_with(|| StageReport { name: name.clone(), ..StageReport::default() });
+        match metric.name {
+            telemetry::STAGE_ACTIVE => stage.active = value,
+            telemetry::STAGE_PENDING => stage.pending = value,
+            telemetry::STAGE_COMPLETED => stage.completed = value,
+            telemetry::STAGE_BLOCKED => stage.blocked = value,
+            telemetry::STAGE_BLOCKED_TOTAL => stage.blocked_total = value,
+            _ => {}
+        }
+    }
+    all.into_values().collect()
 }
 
 /// Verbs between nodes and Cassandra's names of the same messages.
@@ -163,17 +219,32 @@ const MESSAGES: [(&str, &str); 17] = [
 const LATE: [(&str, &str); 2] =
     [("replica_mutations_late_total", "MUTATION_REQ"), ("replica_reads_late_total", "READ_REQ")];
 
+/// Cassandra's name of the message that a metric is about, or ours where it has none like it.
+fn message_of(metric: &telemetry::Metric) -> Option<String> {
+    let (_, verb) = metric.labels.iter().find(|(key, _)| *key == "verb")?;
+    let theirs = MESSAGES.iter().find(|(ours, _)| ours == verb).map(|(_, name)| *name);
+    Some(theirs.unwrap_or(verb).to_owned())
+}
+
+/// How long dropped messages had waited.
+fn dropped_waits(metrics: &Snapshot) -> Vec<(String, HistogramReport)> {
+    let waits = metrics.metrics.iter().filter(|m| m.name == "internode_dropped_wait_micros");
+    waits
+        .filter_map(|metric| match &metric.value {
+            Value::Latency(waits) => Some((message_of(metric)?, waits.clone().into())),
+            _ => None,
+        })
+        .collect()
+}
+
 /// Messages that were given up, by Cassandra's name, or by ours where it has none like it.
 fn dropped(metrics: &Snapshot) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> =
         MESSAGES.iter().map(|(_, name)| ((*name).to_owned(), 0)).collect();
     for metric in metrics.metrics.iter().filter(|m| m.name == "internode_dropped_by_verb_total") {
-        let Value::Counter(count) = metric.value else { continue };
-        let Some((_, verb)) = metric.labels.iter().find(|(key, _)| *key == "verb") else {
-            continue;
-        };
-        let theirs = MESSAGES.iter().find(|(ours, _)| ours == verb).map(|(_, name)| *name);
-        all.push((theirs.unwrap_or(verb).to_owned(), count));
+        if let (Value::Counter(count), Some(name)) = (&metric.value, message_of(metric)) {
+            all.push((name, *count));
+        }
     }
     for (counter, name) in LATE {
         if let Some(Value::Counter(count)) = metrics.find(counter).map(|m| &m.value) {
@@ -202,14 +273,55 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_counts_is_not_there() {
+    fn stages_have_the_numbers_that_shards_count() {
         let shard = telemetry::Shard::new();
+        let read = shard.stage("ReadStage");
+        let (_running, _waiting) = (read.run(), read.wait());
+        read.completed();
+        shard.stage("Own").completed();
         shard.gauge("cql_requests_in_flight", "x", &[]).set(3);
-        let tables = [TableReport { reads: 7, ..TableReport::default() }];
-        let all = stages(&shard.snapshot(), &tables, &CompactionReport::default());
-        let stage = |name: &str| all.iter().find(|s| s.name == name).unwrap();
-        assert_eq!((stage("ReadStage").completed, stage("ReadStage").active), (7, None));
-        let requests = stage("Native-Transport-Requests");
-        assert_eq!((requests.active, requests.blocked_total), (Some(3), None));
+        shard.counter("cql_requests_total", "x", &[]).add(10);
+        shard.counter("cql_requests_shed_total", "x", &[]).add(2);
+        shard.gauge("hints_files", "x", &[]).set(5);
+        let _delivery = shard.stage("HintsDispatcher");
+        _delivery.begin();
+        let mut both = shard.snapshot();
+        both.merge(shard.snapshot());
+        let all = stages(&both, &CompactionReport::default());
+        let stage = |name: &str| {
+            let s = all.iter().find(|s| s.name == name).unwrap();
+            (s.active, s.pending, s.completed, s.blocked_total)
+        };
+        assert_eq!(stage("ReadStage"), (2, 2, 2, 0));
+        assert_eq!(stage("Native-Transport-Requests"), (6, 0, 10, 4));
+        assert_eq!(stage("HintsDispatcher"), (2, 8, 0, 0));
+        assert_eq!(stage("CompactionExecutor"), (0, 0, 0, 0));
+        let names: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "ReadStage",
+                "CompactionExecutor",
+                "HintsDispatcher",
+                "Native-Transport-Requests",
+                "Own"
+            ]
+        );
+    }
+
+    #[test]
+    fn waits_of_dropped_messages_add_up_under_cassandras_name() {
+        let shard = telemetry::Shard::new();
+        for (verb, micros) in [("Mutation", 10), ("MutationForward", 2000)] {
+            let labels = [("verb", verb)];
+            shard.latency("internode_dropped_wait_micros", "x", &labels).record(micros);
+        }
+        let mut report = ClusterReport::default();
+        for (message, waits) in dropped_waits(&shard.snapshot()) {
+            report.dropped_waits.entry(message).or_default().merge(&waits);
+        }
+        let waits = &report.dropped_waits["MUTATION_REQ"];
+        assert_eq!((report.dropped_waits.len(), waits.count()), (1, 2));
+        assert_eq!((waits.percentile(0.5), waits.max()), (10, 2299));
     }
 }

@@ -529,3 +529,47 @@ fn repairs_begin_are_asked_for_and_end() {
     assert_eq!(node.json("PUT", "/api/v1/auto_repair?enable=false", "{}").0, 400);
     node.stop();
 }
+
+/// More than one address may have, and more than there may be at all.
+#[test]
+fn open_connections_lock_nobody_out() {
+    let node = TestNode::start(answer);
+    let connect = || TcpStream::connect(node.handle.local_addr()).unwrap();
+    let idle: Vec<TcpStream> = (0..=connections::CONNECTIONS_MAX).map(|_| connect()).collect();
+    assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
+    // Those that have begun a request and do not go on are no better.
+    let slow: Vec<TcpStream> = (0..=connections::CONNECTIONS_MAX)
+        .map(|n| {
+            let mut stream = connect();
+            let head = "POST /api/v1/flush HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n";
+            let begun = if n % 2 == 0 { head.to_owned() } else { format!("{head}\r\n{{") };
+            // It may have been closed for the ones behind it.
+            let _ = stream.write_all(begun.as_bytes());
+            stream
+        })
+        .collect();
+    assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
+    // The one that was idle the longest was closed: nothing comes but the end, or a reset.
+    let mut first = &idle[0];
+    assert!(matches!(first.read(&mut [0]), Ok(0) | Err(_)));
+    drop((idle, slow));
+    node.stop();
+}
+
+#[test]
+fn a_connection_that_is_kept_open_serves_one_request_after_the_other() {
+    let node = TestNode::start(answer);
+    let mut stream = TcpStream::connect(node.handle.local_addr()).unwrap();
+    for _ in 0..3 {
+        stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"ok\n") {
+            let mut more = [0; 512];
+            let n = stream.read(&mut more).unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&answer));
+            answer.extend_from_slice(&more[..n]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"));
+    }
+    node.stop();
+}

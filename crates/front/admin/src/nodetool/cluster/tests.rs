@@ -205,29 +205,37 @@ fn tpstats_shows_what_is_counted() {
     let cluster = ClusterReport {
         stages: vec![StageReport {
             name: "CompactionExecutor".to_owned(),
-            active: Some(1),
-            pending: Some(0),
+            active: 1,
+            pending: 0,
             completed: 20,
-            blocked: None,
-            blocked_total: None,
+            blocked: 0,
+            blocked_total: 2,
         }],
-        dropped: BTreeMap::from([("READ_REQ".to_owned(), 3)]),
+        dropped: BTreeMap::from([("PING_REQ".to_owned(), 0), ("READ_REQ".to_owned(), 3)]),
+        dropped_waits: BTreeMap::from([(
+            "READ_REQ".to_owned(),
+            HistogramReport { buckets: vec![0, 0, 2, 1], sum: 0 },
+        )]),
         ..ClusterReport::default()
     };
     assert_eq!(
         tp_stats(&cluster),
         "\
 Pool Name          Active Pending Completed Blocked All time blocked
-CompactionExecutor 1      0       20        N/A     N/A             
+CompactionExecutor 1      0       20        0       2               
 
 Latencies waiting in queue (micros) per dropped message types
 Message type Dropped     50%      95%      99%      Max
-READ_REQ     3           N/A      N/A      N/A      N/A
+PING_REQ     0           0.0      0.0      0.0      0.0
+READ_REQ     3           3.0      4.0      4.0      4.0
 "
     );
     let json: serde_json::Value = serde_json::from_str(&tp_stats_json(&cluster)).unwrap();
     assert_eq!(json["ThreadPools"]["CompactionExecutor"]["CompletedTasks"], 20);
     assert_eq!(json["DroppedMessage"]["READ_REQ"], 3);
+    assert_eq!(json["WaitLatencies"]["PING_REQ"], serde_json::json!(vec![0.0; 7]));
+    let waits = serde_json::json!([3.0, 4.0, 4.0, 4.0, 4.0, 3.0, 4.0]);
+    assert_eq!(json["WaitLatencies"]["READ_REQ"], waits);
 }
 
 #[test]

@@ -1,0 +1,110 @@
+//! Settings that an administrator changes while the node runs, until it stops: one arm for each, under
+//! its name in `cassandra.yaml`. Commands of nodetool that set one thing end here.
+
+use admin::ActionError;
+
+use crate::actions::Actions;
+
+/// Largest column index of Cassandra, whose count of bytes is a positive Java `int`.
+const COLUMN_INDEX_BYTES_MAX: u64 = 2_147_483_646;
+
+/// Number of replicas that a keyspace gets when it says none, within the limits on replicas; -1 is
+/// no limit.
+fn checked_factor(factor: u32, fail_below: i64, fail_above: i64) -> Result<u32, String> {
+    let wanted = i64::from(factor);
+    if factor < 1 {
+        return Err("default_keyspace_rf cannot be less than 1".to_owned());
+    }
+    if fail_below != -1 && wanted < fail_below {
+        return Err(format!(
+            "default_keyspace_rf to be set ({wanted}) cannot be less than \
+             minimum_replication_factor_fail_threshold ({fail_below})"
+        ));
+    }
+    if fail_above != -1 && wanted > fail_above {
+        return Err(format!(
+            "default_keyspace_rf to be set ({wanted}) cannot be greater than \
+             maximum_replication_factor_fail_threshold ({fail_above})"
+        ));
+    }
+    Ok(factor)
+}
+
+/// Bytes between two entries of a partition's index.
+fn checked_column_index(bytes: u64) -> Result<u64, ActionError> {
+    match bytes {
+        0 => Err(ActionError::Argument("column_index_size must be positive".to_owned())),
+        1..=COLUMN_INDEX_BYTES_MAX => Ok(bytes),
+        _ => Err(ActionError::Failed(format!(
+            "column_index_size must be positive value <= {COLUMN_INDEX_BYTES_MAX}B, but was {bytes}B"
+        ))),
+    }
+}
+
+impl Actions {
+    /// Changes a setting on this shard for what begins from now on.
+    ///
+    /// # Errors
+    /// `Argument`: no such setting can be changed, or not to that value; `Failed`: as Cassandra
+    /// fails.
+    pub(crate) fn set_setting(&self, name: &str, value: &str) -> Result<(), ActionError> {
+        let wrong = || ActionError::Argument(format!("{name} cannot be \"{value}\""));
+        let number = || value.parse::<u64>().map_err(|_| wrong());
+        let keys = || number().map(|keys| usize::try_from(keys).unwrap_or(usize::MAX));
+        match name {
+            "column_index_size" => {
+                self.store.set_column_index_bytes(checked_column_index(number()?)?)
+            }
+            "counter_cache_keys_to_save" => self.store.set_counter_cache_keys_to_save(keys()?),
+            "row_cache_keys_to_save" => self.store.set_row_cache_keys_to_save(keys()?),
+            "default_keyspace_rf" => {
+                let factor = value.parse().map_err(|_| wrong())?;
+                let mut live = self.live.borrow_mut();
+                let factor = checked_factor(
+                    factor,
+                    live.minimum_replication_factor_fail_threshold,
+                    live.maximum_replication_factor_fail_threshold,
+                );
+                let factor = factor.map_err(ActionError::Argument)?;
+                live.default_keyspace_rf = factor;
+                self.server.set_default_keyspace_rf(factor);
+            }
+            "native_transport_allow_older_protocols" => {
+                let allowed = value.parse().map_err(|_| wrong())?;
+                self.live.borrow_mut().native_transport_allow_older_protocols = allowed;
+                self.server.set_allow_older_protocols(allowed);
+            }
+            _ => {
+                let text = format!("{name} cannot be changed while the node runs");
+                return Err(ActionError::Argument(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_factor_stays_within_the_limits_on_replicas() {
+        assert_eq!(checked_factor(3, -1, -1), Ok(3));
+        assert_eq!(checked_factor(3, 3, 3), Ok(3));
+        let error = |factor, below, above| checked_factor(factor, below, above).unwrap_err();
+        assert_eq!(error(0, -1, -1), "default_keyspace_rf cannot be less than 1");
+        assert!(error(2, 3, -1).contains("minimum_replication_factor_fail_threshold (3)"));
+        assert!(error(5, -1, 4).contains("maximum_replication_factor_fail_threshold (4)"));
+    }
+
+    /// The text recorded from a Cassandra 5.0.9.
+    #[test]
+    fn a_column_index_has_cassandras_bounds() {
+        assert_eq!(checked_column_index(16 << 10), Ok(16 << 10));
+        assert_eq!(checked_column_index(COLUMN_INDEX_BYTES_MAX), Ok(COLUMN_INDEX_BYTES_MAX));
+        assert!(checked_column_index(0).is_err());
+        let text = "column_index_size must be positive value <= 2147483646B, but was 102399998976B";
+        let error = checked_column_index(99_999_999 << 10).unwrap_err();
+        assert_eq!(error, ActionError::Failed(text.to_owned()));
+    }
+}
