@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use stdx::{ColumnId, TableId, TimestampMicros, Uuid};
-use types::{CqlType, UdtType};
+use types::{CqlType, CustomType, UdtType};
 
 use crate::change::SchemaChange;
 use crate::functions::{UserAggregate, UserFunction};
@@ -116,9 +116,9 @@ pub fn cql_type(out: &mut Vec<u8>, ty: &CqlType) {
             out.put_u32(*dimension);
             cql_type(out, element);
         }
-        CqlType::Custom(class) => {
+        CqlType::Custom(custom) => {
             out.put_u8(CUSTOM);
-            text(out, class);
+            text(out, custom.name());
         }
         native => {
             let tag = NATIVE.iter().position(|n| n == native).unwrap_or(usize::MAX);
@@ -167,7 +167,14 @@ fn read_type(r: &mut Reader<'_>, depth: usize) -> Result<CqlType, DecodeError> {
             let dimension = r.u32()?;
             CqlType::vector(read_type(r, depth)?, dimension)
         }
-        CUSTOM => CqlType::Custom(read_text(r)?.into()),
+        CUSTOM => {
+            let name = read_text(r)?;
+            match types::parse_marshal(&name) {
+                Ok((ty @ CqlType::Custom(_), false)) => ty,
+                // A class with parameters that are not understood is kept as it was declared.
+                _ => CqlType::custom(CustomType::unknown(&name)),
+            }
+        }
         tag => match NATIVE.get(usize::from(tag)) {
             Some(native) => native.clone(),
             None => return Err(r.invalid(i64::from(tag))),

@@ -9,17 +9,19 @@
 //! its bytes.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
-use crate::CqlType;
+use crate::custom::CustomKind;
 use crate::number::{compare_decimal_bytes, compare_varint_bytes};
 use crate::timeuuid::reorder;
 use crate::validate::DEPTH_MAX;
 use crate::wire::{CollectionKind, Elements, VectorElements, split_value};
+use crate::{CqlType, CustomType};
 
 /// A type compiled for comparison: one branch to the leaf function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparator {
-    /// Unsigned bytes: text, ascii, blob, date, time, duration, inet, custom.
+    /// Unsigned bytes: text, ascii, blob, date, time, duration, inet, unknown classes.
     UnsignedBytes,
     /// 4-byte signed: int.
     Signed4,
@@ -51,6 +53,8 @@ pub enum Comparator {
     Fields(Box<[Comparator]>),
     /// Vector elements with their fixed length, if any, and the dimension.
     Vector(Box<Comparator>, Option<usize>, u32),
+    /// Lexical UUIDs and composites.
+    Custom(Arc<CustomType>),
     /// The opposite order (descending clustering): empty values are last.
     Reversed(Box<Comparator>),
 }
@@ -65,8 +69,11 @@ impl Comparator {
             | CqlType::Duration
             | CqlType::Inet
             | CqlType::Text
-            | CqlType::Time
-            | CqlType::Custom(_) => Comparator::UnsignedBytes,
+            | CqlType::Time => Comparator::UnsignedBytes,
+            CqlType::Custom(custom) => match custom.kind() {
+                CustomKind::Unknown => Comparator::UnsignedBytes,
+                _ => Comparator::Custom(custom.clone()),
+            },
             CqlType::Int => Comparator::Signed4,
             CqlType::Bigint | CqlType::Counter | CqlType::Timestamp => Comparator::Signed8,
             CqlType::Smallint | CqlType::Tinyint => Comparator::SignedFirstByte,
@@ -155,6 +162,7 @@ impl Comparator {
             Comparator::Vector(element, fixed, dimension) => {
                 vectors(a, b, *fixed, *dimension, |x, y| element.compare(x, y))
             }
+            Comparator::Custom(custom) => custom.compare(a, b, 0),
             Comparator::Reversed(inner) => inner.compare(b, a),
         }
     }
@@ -167,7 +175,7 @@ impl CqlType {
         self.compare_at(a, b, 0)
     }
 
-    fn compare_at(&self, a: &[u8], b: &[u8], depth: u32) -> Ordering {
+    pub(crate) fn compare_at(&self, a: &[u8], b: &[u8], depth: u32) -> Ordering {
         if depth > DEPTH_MAX {
             return a.cmp(b);
         }
@@ -179,8 +187,8 @@ impl CqlType {
             | CqlType::Duration
             | CqlType::Inet
             | CqlType::Text
-            | CqlType::Time
-            | CqlType::Custom(_) => a.cmp(b),
+            | CqlType::Time => a.cmp(b),
+            CqlType::Custom(custom) => custom.compare(a, b, depth),
             CqlType::Int => signed4(a, b),
             CqlType::Bigint | CqlType::Counter | CqlType::Timestamp => signed8(a, b),
             CqlType::Smallint | CqlType::Tinyint => signed_first_byte(a, b),

@@ -22,6 +22,7 @@ impl CqlType {
             (CqlType::Tuple(_) | CqlType::Udt(_), CqlType::Tuple(_) | CqlType::Udt(_)) => {
                 fields_compatible(self, previous, CqlType::is_compatible_with)
             }
+            (CqlType::Custom(new), CqlType::Custom(old)) => new.is_compatible_with(old),
             _ => false,
         }
     }

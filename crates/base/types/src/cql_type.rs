@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::CustomType;
+
 /// A CQL data type, as a column, field, element or bind marker has it.
 ///
 /// Equality is Cassandra's `AbstractType.equals`: frozen and multi-cell variants differ, user types
@@ -87,9 +89,8 @@ pub enum CqlType {
         /// Number of elements, at least 1.
         dimension: u32,
     },
-    /// A Java class that CQL has no name for (composites, reversed-in-custom, user classes): the
-    /// text of its marshal name. Values are opaque bytes in unsigned byte order.
-    Custom(Arc<str>),
+    /// A Java class that CQL has no name for: composites, lexical UUIDs, user classes.
+    Custom(Arc<CustomType>),
 }
 
 /// A user-defined type: named fields in declaration order.
@@ -138,6 +139,11 @@ impl CqlType {
         CqlType::Vector { element: Arc::new(element), dimension }
     }
 
+    /// A type by the name of its class.
+    pub fn custom(custom: CustomType) -> CqlType {
+        CqlType::Custom(Arc::new(custom))
+    }
+
     /// True for list, set and map, frozen or not.
     pub fn is_collection(&self) -> bool {
         matches!(self, CqlType::List { .. } | CqlType::Set { .. } | CqlType::Map { .. })
@@ -146,6 +152,11 @@ impl CqlType {
     /// True for a user-defined type.
     pub fn is_udt(&self) -> bool {
         matches!(self, CqlType::Udt(_))
+    }
+
+    /// True for `CompositeType` and `DynamicCompositeType`.
+    pub fn is_composite(&self) -> bool {
+        matches!(self, CqlType::Custom(custom) if custom.is_composite())
     }
 
     /// True for a tuple; false for a user-defined type, as in Cassandra.
@@ -274,7 +285,7 @@ impl CqlType {
             CqlType::Vector { element, dimension } => {
                 element.fixed_len()?.checked_mul(usize::try_from(*dimension).ok()?)
             }
-            CqlType::Custom(name) => match &**name {
+            CqlType::Custom(custom) => match custom.name() {
                 "org.apache.cassandra.db.marshal.DateType" => Some(8),
                 "org.apache.cassandra.db.marshal.LegacyTimeUUIDType"
                 | "org.apache.cassandra.db.marshal.LexicalUUIDType" => Some(16),
@@ -359,9 +370,15 @@ impl CqlType {
         )
     }
 
-    /// True if the type is `duration` or has it somewhere inside (`referencesDuration`).
+    /// True if the type is `duration` or has it somewhere inside (`referencesDuration`). Vectors and
+    /// types by the name of a class count as having none, as in Cassandra: their order is that of
+    /// the bytes of durations.
     pub fn contains_duration(&self) -> bool {
-        self.any(&mut |t| matches!(t, CqlType::Duration))
+        match self {
+            CqlType::Duration => true,
+            CqlType::Vector { .. } => false,
+            ty => ty.sub_types().into_iter().any(CqlType::contains_duration),
+        }
     }
 
     /// True if the type is or has inside the user type of that name (of any keyspace, as Cassandra

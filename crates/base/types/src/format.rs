@@ -3,6 +3,7 @@
 //! Both never fail: bytes that are not a value of the type are shown as hex, so that tools can print
 //! damaged data.
 
+use crate::custom::CustomKind;
 use crate::duration::Duration;
 use crate::name::quote_identifier;
 use crate::number::{Decimal, java_f32, java_f64, varint_from_bytes};
@@ -93,8 +94,11 @@ impl CqlType {
             | CqlType::Map { .. }
             | CqlType::Tuple(_)
             | CqlType::Udt(_)
-            | CqlType::Vector { .. }
-            | CqlType::Custom(_) => return None,
+            | CqlType::Vector { .. } => return None,
+            CqlType::Custom(custom) => match custom.kind() {
+                CustomKind::LexicalUuid => timeuuid::format_uuid(bytes.try_into().ok()?),
+                _ => return None,
+            },
         })
     }
 
@@ -176,7 +180,7 @@ impl CqlType {
                     element.write_literal(item, out, depth);
                 })
             }
-            CqlType::Custom(_) => None,
+            CqlType::Custom(custom) if !matches!(custom.kind(), CustomKind::LexicalUuid) => None,
             // The empty value of any other type.
             _ if bytes.is_empty() => {
                 out.push_str("null");
@@ -197,6 +201,11 @@ impl CqlType {
             CqlType::Tuple(types) => types.iter().collect(),
             CqlType::Udt(udt) => udt.fields.iter().map(|(_, t)| t).collect(),
             _ if bytes.is_empty() => return String::new(),
+            CqlType::Custom(custom) if custom.is_composite() && depth <= DEPTH_MAX => {
+                let inner = depth.saturating_add(1);
+                let text = custom.plain(bytes, |ty, value| ty.plain(value, inner));
+                return text.unwrap_or_else(hex);
+            }
             _ => return self.simple_text(bytes).unwrap_or_else(hex),
         };
         if depth > DEPTH_MAX {
@@ -289,7 +298,12 @@ impl CqlType {
                     element.write_json(item, out, inner);
                 })
             }
-            CqlType::Custom(_) => None,
+            CqlType::Custom(custom) if !matches!(custom.kind(), CustomKind::LexicalUuid) => None,
+            // Java has no UUID for it.
+            CqlType::Custom(_) if bytes.is_empty() => {
+                out.push_str("null");
+                Some(())
+            }
             CqlType::Empty => bytes.is_empty().then(|| out.push_str("\"\"")),
             _ if bytes.is_empty() && !matches!(self, CqlType::Blob) => {
                 out.push_str("\"\"");

@@ -19,7 +19,8 @@ pub fn format_inet(bytes: &[u8]) -> Option<String> {
 }
 
 /// Reads an address: IPv4 with one to four numbers (`10.1` is 10.0.0.1), IPv6 with optional brackets;
-/// an IPv4-mapped address becomes four bytes. Host names, which Cassandra would look up, are refused.
+/// an IPv4-mapped address becomes four bytes. `localhost` in any case is 127.0.0.1; other host names,
+/// which Cassandra would look up, are refused: replicas could read a statement differently.
 ///
 /// # Errors
 /// `InetAddressType.fromString`'s text.
@@ -35,6 +36,9 @@ pub fn parse_inet(source: &str) -> Result<Vec<u8>, TypeError> {
             Some(mapped) => mapped.octets().to_vec(),
             None => address.octets().to_vec(),
         });
+    }
+    if source.eq_ignore_ascii_case("localhost") {
+        return Ok(Ipv4Addr::LOCALHOST.octets().to_vec());
     }
     parse_ipv4(source).map(|octets| octets.to_vec()).ok_or_else(refused)
 }
@@ -76,12 +80,23 @@ mod tests {
         check("127.0.0.1", "127.0.0.1");
         check("10.1", "10.0.0.1");
         check("16909060", "1.2.3.4");
+        check("localhost", "127.0.0.1");
+        check("LocalHost", "127.0.0.1");
         check("::1", "0:0:0:0:0:0:0:1");
         check("[2001:DB8::ff00:42:8329]", "2001:db8:0:0:0:ff00:42:8329");
         check("::ffff:1.2.3.4", "1.2.3.4");
-        for bad in
-            ["", "localhost", "1.2.3.256", "1.2.3.4.5", "256.1", "1..2", "::g", "[::1", "+1.2.3.4"]
-        {
+        for bad in [
+            "",
+            "localhost.",
+            "host.example",
+            "1.2.3.256",
+            "1.2.3.4.5",
+            "256.1",
+            "1..2",
+            "::g",
+            "[::1",
+            "+1.2.3.4",
+        ] {
             assert!(parse_inet(bad).is_err(), "{bad}");
         }
         assert_eq!(format_inet(&[1, 2, 3]), None);

@@ -1,5 +1,6 @@
 //! Text of a value to bytes: `AbstractType.fromString` of each type.
 
+use crate::custom::CustomKind;
 use crate::duration::Duration;
 use crate::number::{Decimal, java_float_text, parse_varint, varint_to_bytes};
 use crate::validate::DEPTH_MAX;
@@ -107,8 +108,21 @@ impl CqlType {
             | CqlType::List { .. }
             | CqlType::Set { .. }
             | CqlType::Map { .. }
-            | CqlType::Vector { .. }
-            | CqlType::Custom(_) => marshal::parse_hex(source).ok_or_else(not_hex)?,
+            | CqlType::Vector { .. } => marshal::parse_hex(source).ok_or_else(not_hex)?,
+            CqlType::Custom(custom) => match custom.kind() {
+                CustomKind::Unknown => marshal::parse_hex(source).ok_or_else(not_hex)?,
+                CustomKind::LexicalUuid => timeuuid::parse_java_uuid(source)
+                    .ok_or_else(|| {
+                        TypeError::Marshal(format!("unable to make UUID from '{source}'"))
+                    })?
+                    .to_vec(),
+                _ if depth > DEPTH_MAX => {
+                    return Err(TypeError::marshal("value is nested too deep"));
+                }
+                _ => custom.parse_text(source, |ty, text| {
+                    ty.parse_text(text, now, depth.saturating_add(1))
+                })?,
+            },
             CqlType::Tuple(types) => {
                 self.parse_fields(types.iter(), types.len(), source, now, depth)?
             }
@@ -159,7 +173,7 @@ impl CqlType {
 }
 
 /// Parts between colons that have no backslash before them.
-fn split_unescaped(source: &str) -> Vec<&str> {
+pub(crate) fn split_unescaped(source: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut previous) = (0, 0);
     for (at, byte) in source.bytes().enumerate() {

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use crate::{CqlType, TypeError, UdtType};
+use crate::{CqlType, CustomType, TypeError, UdtType};
 
-const PREFIX: &str = "org.apache.cassandra.db.marshal.";
+pub(crate) const PREFIX: &str = "org.apache.cassandra.db.marshal.";
 
 /// Deepest nesting of a marshal name. Cassandra has no limit of its own but would overflow its
 /// stack; real schemas stay below ten.
@@ -52,7 +52,12 @@ pub fn parse_marshal_components(name: &str) -> Result<Vec<(CqlType, bool)>, Type
         return Ok(vec![parse_marshal(name)?]);
     };
     let mut parser = Parser { text: rest, at: 0 };
-    parser.parameters(|p| p.parse(0))
+    let components = parser.parameters(|p| p.parse(0))?;
+    // A key of several columns has two components at least: this is one column of that class.
+    if components.len() < 2 {
+        return Ok(vec![parse_marshal(name)?]);
+    }
+    Ok(components)
 }
 
 /// Name of `CompositeType` over the component types, for keys of several columns.
@@ -162,7 +167,7 @@ impl CqlType {
                 out.push_str(&dimension.to_string());
                 out.push(')');
             }
-            CqlType::Custom(class) => out.push_str(class),
+            CqlType::Custom(custom) => out.push_str(custom.name()),
             simple => {
                 if let Some(class) = simple.simple_class() {
                     out.push_str(PREFIX);
@@ -359,6 +364,13 @@ impl<'a> Parser<'a> {
             "TupleType" => CqlType::tuple(self.types(depth)?),
             "UserType" => self.user_type(depth)?,
             "VectorType" => self.vector(depth)?,
+            "LexicalUUIDType" => {
+                // Cassandra does not look at parameters here.
+                self.custom_text(name, has_parameters)?;
+                CqlType::custom(CustomType::lexical_uuid())
+            }
+            "CompositeType" => self.composite(depth)?,
+            "DynamicCompositeType" => self.dynamic_composite(depth)?,
             // Any other class is kept by its name.
             _ => self.custom(name, has_parameters)?,
         };
@@ -464,8 +476,36 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| self.error("expecting a name in hex"))
     }
 
-    /// The class name and its parameters up to the matching parenthesis, as text.
+    fn composite(&mut self, depth: u32) -> Result<CqlType, TypeError> {
+        let types = self.parameters(|p| p.parse(depth))?;
+        CustomType::composite(types).map(CqlType::custom).ok_or_else(|| {
+            TypeError::Configuration("CompositeType takes at least 1 type parameter".to_owned())
+        })
+    }
+
+    /// `(a=>type, b=>type)`, where an alias is one character of a class name.
+    fn dynamic_composite(&mut self, depth: u32) -> Result<CqlType, TypeError> {
+        let types = self.parameters(|p| {
+            let alias = p.identifier();
+            let [alias] = alias.as_bytes() else {
+                return Err(p.error("an alias must be a single character"));
+            };
+            p.skip_blank();
+            p.expect(b'=')?;
+            p.expect(b'>')?;
+            let (ty, reversed) = p.parse(depth)?;
+            Ok((*alias, ty, reversed))
+        })?;
+        Ok(CqlType::custom(CustomType::dynamic_composite(types)))
+    }
+
     fn custom(&mut self, name: &str, has_parameters: bool) -> Result<CqlType, TypeError> {
+        let text = self.custom_text(name, has_parameters)?;
+        Ok(CqlType::custom(CustomType::unknown(&text)))
+    }
+
+    /// The class name and its parameters up to the matching parenthesis, as text.
+    fn custom_text(&mut self, name: &str, has_parameters: bool) -> Result<String, TypeError> {
         let mut text = if name.contains('.') { name.to_owned() } else { format!("{PREFIX}{name}") };
         if has_parameters {
             let start = self.at;
@@ -484,7 +524,7 @@ impl<'a> Parser<'a> {
             }
             text.push_str(self.text.get(start..self.at).unwrap_or(""));
         }
-        Ok(CqlType::Custom(text.into()))
+        Ok(text)
     }
 }
 
@@ -557,9 +597,23 @@ mod tests {
             "~UserType(ks,4164,61:~Int32Type,62:~FrozenType(~ListType(~Int32Type)))",
         );
         check(
-            CqlType::Custom(format!("{P}CompositeType({P}Int32Type,{P}UTF8Type)").into()),
-            "~CompositeType(~Int32Type,~UTF8Type)",
+            CqlType::custom(
+                CustomType::composite(vec![(CqlType::Int, false), (CqlType::Text, true)])
+                    .expect("two components"),
+            ),
+            "~CompositeType(~Int32Type,~ReversedType(~UTF8Type))",
         );
+        check(
+            CqlType::custom(CustomType::dynamic_composite(vec![
+                (b'i', CqlType::Int, false),
+                (b'b', CqlType::Blob, false),
+                (b't', CqlType::Timeuuid, true),
+            ])),
+            "~DynamicCompositeType(b=>~BytesType,t=>~ReversedType(~TimeUUIDType),i=>~Int32Type)",
+        );
+        check(CqlType::custom(CustomType::dynamic_composite(vec![])), "~DynamicCompositeType()");
+        check(CqlType::custom(CustomType::lexical_uuid()), "~LexicalUUIDType");
+        check(CqlType::custom(CustomType::unknown("org.example.X(a=1)")), "org.example.X(a=1)");
     }
 
     #[test]
@@ -588,6 +642,12 @@ mod tests {
             "VectorType(Int32Type , x)",
             "ListType(ReversedType(Int32Type))",
             "UserType(ks,6)",
+            "CompositeType",
+            "CompositeType()",
+            "CompositeType(Int32Type",
+            "DynamicCompositeType(ss=>UTF8Type)",
+            "DynamicCompositeType(s=UTF8Type)",
+            "DynamicCompositeType(UTF8Type)",
             "Int32Type)",
             &"ListType(".repeat(100),
         ] {
@@ -604,6 +664,11 @@ mod tests {
             Ok(vec![(CqlType::Int, false), (CqlType::Text, true)])
         );
         assert_eq!(parse_marshal_components("Int32Type"), Ok(vec![(CqlType::Int, false)]));
+        let one = CustomType::composite(vec![(CqlType::Int, false)]).map(CqlType::custom);
+        assert_eq!(
+            parse_marshal_components("CompositeType(Int32Type)"),
+            Ok(vec![(one.expect("one component"), false)])
+        );
         assert_eq!(
             composite_marshal_name([&CqlType::Int, &CqlType::Text]),
             format!("{P}CompositeType({P}Int32Type,{P}UTF8Type)")

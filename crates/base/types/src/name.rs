@@ -141,9 +141,9 @@ impl CqlType {
                 out.push_str(&dimension.to_string());
                 out.push('>');
             }
-            CqlType::Custom(class) => {
+            CqlType::Custom(custom) => {
                 out.push('\'');
-                out.push_str(class);
+                out.push_str(custom.name());
                 out.push('\'');
             }
         }

@@ -1,11 +1,12 @@
 //! Dates, times of day and timestamps: calendar arithmetic, text forms, conversions.
 //!
-//! All calendar work is UTC on the proleptic Gregorian calendar, as in Cassandra's serializers. The
-//! zone of a literal without zone is UTC (Cassandra takes the server's zone, which is UTC on any
+//! All calendar work is on the proleptic Gregorian calendar, as in Cassandra's serializers. The zone
+//! of a literal without zone is UTC (Cassandra takes the server's zone, which is UTC on any
 //! sane server).
 
 use crate::TypeError;
 use crate::inet::regular_number;
+use crate::zones::{Local, offset_seconds};
 
 /// Milliseconds of a day.
 pub const MILLIS_PER_DAY: i64 = 86_400_000;
@@ -206,8 +207,8 @@ fn format_millis(millis: i64, separator: char) -> String {
 /// `2024-02-09+0100`, …). `now` in any case is the given current time.
 ///
 /// Zones: `Z`, `±hh`, `±hhmm`, `±hh:mm`, and after a blank also `UTC`, `GMT`, `UT` with an optional
-/// offset. Names of regions and their abbreviations (`PST`, `Europe/Berlin`) are refused: they need
-/// a zone database, which values must not depend on.
+/// offset, and the names of regions, their abbreviations and long names (`Europe/Berlin`, `PST`,
+/// `Pacific Standard Time`), in this case only.
 ///
 /// # Errors
 /// Cassandra's `TimestampSerializer.dateStringToTimestamp` texts.
@@ -259,7 +260,7 @@ fn with_time(source: &str) -> Option<i64> {
             scale /= 10;
         }
     }
-    let offset = scan.zone()?;
+    let zone = scan.zone()?;
     let valid = (1..=999_999_999).contains(&year)
         && (0..60).contains(&minute)
         && (0..60).contains(&second)
@@ -270,7 +271,7 @@ fn with_time(source: &str) -> Option<i64> {
     }
     let days = smart_days(year, month, day)?;
     let in_day = ((hour * 60 + minute) * 60 + second) * 1000 + millis;
-    days.checked_mul(MILLIS_PER_DAY)?.checked_add(in_day)?.checked_sub(offset.checked_mul(1000)?)
+    in_zone(days.checked_mul(MILLIS_PER_DAY)?.checked_add(in_day)?, zone)
 }
 
 /// `yyyy-MM-dd[zone]`.
@@ -278,13 +279,26 @@ fn without_time(source: &str) -> Option<i64> {
     let mut scan = Scan(source);
     let (year, month, day) = scan.iso_date()?;
     let rest = scan.0;
-    let offset = scan.zone()?;
+    let zone = scan.zone()?;
     // A zone after a date: the ISO form takes none or one without blank; the others need year 1 on.
     if year < 1 && !rest.is_empty() {
         return None;
     }
     let days = smart_days(year, i64::from(month), i64::from(day))?;
-    days.checked_mul(MILLIS_PER_DAY)?.checked_sub(offset.checked_mul(1000)?)
+    in_zone(days.checked_mul(MILLIS_PER_DAY)?, zone)
+}
+
+/// Millis since the epoch of a local time in a zone, itself given as if it were UTC.
+fn in_zone(local: i64, zone: Zone<'_>) -> Option<i64> {
+    let offset = match zone {
+        Zone::Offset(seconds) => seconds,
+        Zone::Named(name) => {
+            let (year, month, day) = civil_from_days(local.div_euclid(MILLIS_PER_DAY));
+            let second = local.rem_euclid(MILLIS_PER_DAY) / 1000;
+            offset_seconds(name, Local { year, month, day, second })?
+        }
+    };
+    local.checked_sub(offset.checked_mul(1000)?)
 }
 
 /// Day count of a date whose day may be up to 31 in any month: it is cut to the month's length, as
@@ -299,6 +313,15 @@ fn smart_days(year: i64, month: i64, day: i64) -> Option<i64> {
 fn is_raw_number(source: &str) -> bool {
     let digits = source.strip_prefix('-').unwrap_or(source);
     regular_number(digits)
+}
+
+/// The zone of a literal.
+#[derive(Clone, Copy)]
+enum Zone<'a> {
+    /// Seconds east of Greenwich.
+    Offset(i64),
+    /// A name, perhaps of no zone.
+    Named(&'a str),
 }
 
 /// What is left to read of a literal.
@@ -349,20 +372,28 @@ impl<'a> Scan<'a> {
         Some((year, u32::try_from(month).ok()?, u32::try_from(day).ok()?))
     }
 
-    /// The rest of the text as a zone: seconds east of Greenwich. Nothing is UTC.
-    fn zone(&mut self) -> Option<i64> {
+    /// The rest of the text as a zone. Nothing is UTC.
+    fn zone(&mut self) -> Option<Zone<'a>> {
         if self.0.is_empty() {
-            return Some(0);
+            return Some(Zone::Offset(0));
         }
-        if self.byte(b' ').is_some() {
-            for name in ["UTC", "GMT", "UT"] {
-                if let Some(rest) = self.0.strip_prefix(name) {
-                    return if rest.is_empty() { Some(0) } else { offset(rest, true) };
-                }
+        let after_blank = self.byte(b' ').is_some();
+        if !after_blank {
+            return offset(self.0, false).map(Zone::Offset);
+        }
+        if self.0.starts_with(['+', '-']) {
+            return offset(self.0, true).map(Zone::Offset);
+        }
+        // `GMT0` is a zone's name.
+        for name in ["UTC", "GMT", "UT"] {
+            if let Some(rest) = self.0.strip_prefix(name)
+                && self.0 != "GMT0"
+            {
+                let seconds = if rest.is_empty() { Some(0) } else { offset(rest, true) };
+                return seconds.map(Zone::Offset);
             }
-            return offset(self.0, true);
         }
-        offset(self.0, false)
+        Some(if self.0 == "Z" { Zone::Offset(0) } else { Zone::Named(self.0) })
     }
 }
 
@@ -496,15 +527,32 @@ mod tests {
         check("2011-02-31 04:05", noon + 25 * MILLIS_PER_DAY);
         check("2011-02-02 24:00", days_from_civil(2011, 2, 3) * MILLIS_PER_DAY);
         check("-1", -1);
+        check("2011-02-02 20:05 PST", noon);
+        check("2011-02-02 20:05 Pacific Daylight Time", noon);
+        check("2011-02-03T05:05:00.000 Europe/Berlin", noon);
+        check("2011-02-03 04:05 GMT0", noon);
+        check("2011-02-03 04:05 Zulu", noon);
+        check("2011-02-03 CET", days_from_civil(2011, 2, 3) * MILLIS_PER_DAY - 3_600_000);
+        check("292278994-01-15 12:00 CET", 9_223_372_018_378_800_000);
         for bad in [
             "",
+            "999999999-01-01 00:00 CET",
             "x",
             "2011-02",
             "2011-02-03 25:00",
             "2011-13-03",
             "2011-02-32",
             "2011-02-03  04:05",
-            "2011-02-03 04:05 PST",
+            "2011-02-03 04:05 pst",
+            "2011-02-03 04:05PST",
+            "2011-02-03 04:05  PST",
+            "2011-02-03 04:05 europe/berlin",
+            "2011-02-03 04:05 UTC+1",
+            "2011-02-03 04:05 GMT+0",
+            "2011-02-03 04:05 Etc/GMT+5",
+            "2011-02-03 04:05+01:00[Europe/Berlin]",
+            "2011-02-03PST",
+            "-0001-07-15 CET",
             "2011-02-03 04:05:60",
             "2011-02-03 04:05 +1",
             "0-1-1 0:0",

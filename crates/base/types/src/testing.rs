@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::custom::CustomKind;
 use crate::wire::{encode_collection, encode_map, encode_tuple, put_vint_unsigned};
-use crate::{CqlType, UdtType};
+use crate::{CqlType, CustomType, UdtType};
 
 /// The types without parts.
 pub(crate) fn simple_types() -> Vec<CqlType> {
@@ -57,7 +58,17 @@ pub(crate) fn all_types() -> Vec<CqlType> {
         CqlType::vector(CqlType::Text, 2),
         CqlType::vector(CqlType::tuple([CqlType::Int, CqlType::Double]), 2),
         CqlType::vector(CqlType::Boolean, 4),
-        CqlType::Custom("org.example.Strange".into()),
+        CqlType::custom(CustomType::unknown("org.example.Strange")),
+        CqlType::custom(CustomType::lexical_uuid()),
+        CqlType::custom(
+            CustomType::composite(vec![(CqlType::Int, false), (CqlType::Text, true)])
+                .expect("two components"),
+        ),
+        CqlType::custom(CustomType::dynamic_composite(vec![
+            (b'i', CqlType::Int, false),
+            (b'r', CqlType::Int, true),
+            (b's', CqlType::Text, false),
+        ])),
     ]);
     types
 }
@@ -96,6 +107,12 @@ fn byte(random: &mut Random) -> u8 {
         2 => 0x80,
         _ => raw[1],
     }
+}
+
+fn put_component(out: &mut Vec<u8>, value: &[u8]) {
+    out.extend((value.len() as u16).to_be_bytes());
+    out.extend(value);
+    out.push(0);
 }
 
 /// Bytes that are a value of the type.
@@ -140,7 +157,30 @@ pub(crate) fn plausible_value(ty: &CqlType, random: &mut Random) -> Vec<u8> {
         CqlType::Ascii | CqlType::Text => {
             (0..count).map(|_| b'a' + (random.next() % 3) as u8).collect()
         }
-        CqlType::Blob | CqlType::Custom(_) => bytes(random, count),
+        CqlType::Custom(custom) => match custom.kind() {
+            CustomKind::Unknown => bytes(random, count),
+            CustomKind::LexicalUuid => bytes(random, 16),
+            CustomKind::Composite(components) => {
+                let mut out = if count == 3 { vec![0xff, 0xff] } else { Vec::new() };
+                for component in components.iter().take(count) {
+                    put_component(&mut out, &inner(&component.ty));
+                }
+                out
+            }
+            CustomKind::DynamicComposite(aliases) => {
+                let mut out = Vec::new();
+                for at in 0..count {
+                    let (alias, component) = &aliases[at % aliases.len()];
+                    match alias {
+                        b's' => out.extend(b"\x00\x08UTF8Type"),
+                        _ => out.extend([0x80, *alias]),
+                    }
+                    put_component(&mut out, &inner(&component.ty));
+                }
+                out
+            }
+        },
+        CqlType::Blob => bytes(random, count),
         CqlType::Empty => Vec::new(),
         CqlType::Varint => bytes(random, count + 1),
         CqlType::Decimal => {

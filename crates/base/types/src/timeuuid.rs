@@ -104,6 +104,25 @@ pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     crate::marshal::parse_hex(&hex)?.try_into().ok()
 }
 
+/// Bytes of a UUID as Java's `UUID.fromString` reads it: five hex numbers, each of which loses what
+/// is above its field.
+pub fn parse_java_uuid(text: &str) -> Option<[u8; 16]> {
+    if text.len() > 36 {
+        return None;
+    }
+    let mut parts = text.split('-');
+    let mut bits = 0u128;
+    for width in [32u32, 16, 16, 16, 48] {
+        let part = parts.next().filter(|p| !p.is_empty() && p.len() <= 16)?;
+        if !part.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        let field = u64::from_str_radix(part, 16).ok()? & ((1u64 << width) - 1);
+        bits = bits << width | u128::from(field);
+    }
+    parts.next().is_none().then(|| bits.to_be_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,7 +52,7 @@ impl CqlType {
         }
     }
 
-    fn validate_at(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
+    pub(crate) fn validate_at(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
         if depth > DEPTH_MAX {
             return Err(TypeError::marshal("value is nested too deep"));
         }
@@ -60,7 +60,8 @@ impl CqlType {
         let len = bytes.len();
         let refuse = |text: String| Err(TypeError::Marshal(text));
         match self {
-            CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => {}
+            CqlType::Blob | CqlType::Varint => {}
+            CqlType::Custom(custom) => custom.validate(bytes, depth)?,
             CqlType::Ascii => {
                 if let Some(bad) = bytes.iter().find(|b| !b.is_ascii()) {
                     return refuse(format!("Invalid byte for ascii: {}", bad.cast_signed()));

@@ -439,7 +439,7 @@ fn columns(specs: &[cql_wire::ColumnSpec<'_>]) -> Arc<[Column]> {
 pub(crate) fn cql_type(kind: &WireType) -> CqlType {
     match kind {
         WireType::Custom(class) => types::parse_marshal(class)
-            .map_or_else(|_| CqlType::Custom(Arc::from(class.as_str())), |(kind, _)| kind),
+            .map_or_else(|_| CqlType::custom(types::CustomType::unknown(class)), |(kind, _)| kind),
         WireType::Ascii => CqlType::Ascii,
         WireType::Bigint => CqlType::Bigint,
         WireType::Blob => CqlType::Blob,

@@ -8,8 +8,10 @@ use data::{DeletionTime, Keep, Merged, RowRef, merge_rows};
 use smallvec::SmallVec;
 use stdx::TimestampMicros;
 
+use crate::batch_size::data_size;
 use crate::cas;
 use crate::error::PlanError;
+use crate::java_hash;
 use crate::modify::{
     Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp, age_row,
     delete_into, encode_update, insert_into, scratch_slice, update_into, without_condition,
@@ -294,7 +296,12 @@ pub fn bind_batch_found(
     let stamp = Stamp::Default(options.default_timestamp);
     let result = bind_into(statements, (options, stamp), lists, &mut scratch, out).and_then(
         |(mutations, partitions)| {
-            let bytes = out.len().saturating_sub(start);
+            let counts = statements.first().is_some_and(|(plan, _)| plan.is_counter());
+            let sizes = mutations.iter().filter(|_| partitions > 1).map(|mutation| {
+                let bytes = out.get(mutation.range.clone()).unwrap_or_default();
+                data_size(bytes, counts)
+            });
+            let bytes = sizes.sum();
             let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
             Ok(BoundBatch { mutations, warnings })
         },
@@ -461,8 +468,9 @@ fn table_names(statements: &[(&ModifyPlan, &[BoundValue<'_>])]) -> Vec<String> {
             names.push(full_name(table));
         }
     }
-    names.sort_unstable();
-    names.dedup();
+    // In the order of a hash set of strings.
+    let slots = java_hash::slots_of(names.len());
+    names.sort_by_key(|name| java_hash::slot(java_hash::string_hash(name), slots));
     names
 }
 

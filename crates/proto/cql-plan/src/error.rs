@@ -69,8 +69,13 @@ impl PlanError {
     }
 
     /// 0x1400 of a native function.
-    pub fn function_failure(function: &str, message: impl Into<String>) -> PlanError {
-        PlanError::user_function_failure("system", function, Vec::new(), message)
+    pub fn function_failure(
+        function: &str,
+        args: &[&str],
+        message: impl Into<String>,
+    ) -> PlanError {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        PlanError::user_function_failure("system", function, args, message)
     }
 
     /// 0x1400.

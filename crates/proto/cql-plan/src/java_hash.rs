@@ -9,6 +9,11 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
     })
 }
 
+/// `String.hashCode`.
+pub(crate) fn string_hash(text: &str) -> u32 {
+    text.encode_utf16().fold(0, |hash: u32, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
+}
+
 /// The slot of a hash in a `HashMap` of so many slots, a power of two. Of one slot what came first comes first.
 pub(crate) fn slot(hash: u32, slots: usize) -> u32 {
     (hash ^ (hash >> 16)) & u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(1)
@@ -30,6 +35,7 @@ mod tests {
         assert_eq!(hash(b"r0"), 2_563);
         assert_eq!(hash(b""), 1);
         assert_eq!(hash(&[0xff]), 30);
+        assert_eq!(string_hash("k.bs"), 3_234_996);
     }
 
     #[test]

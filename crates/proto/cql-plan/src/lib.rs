@@ -11,6 +11,7 @@
 
 pub mod auth;
 pub mod batch;
+mod batch_size;
 pub mod cas;
 pub mod ddl;
 pub mod describe;

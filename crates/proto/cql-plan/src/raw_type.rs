@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql_syntax::ast::{NativeType, RawType};
+use types::custom::CustomKind;
 use types::{CqlType, UdtType};
 
 use crate::error::PlanError;
@@ -51,12 +52,12 @@ fn is_collection(raw: &RawType) -> bool {
     matches!(raw, RawType::List(_) | RawType::Set(_) | RawType::Map(..))
 }
 
-/// Elements of a collection: nested collections must be frozen when the outer one is not.
 /// A collection as messages name it: with what freezes it.
 fn shown(raw: &RawType, frozen: bool) -> String {
     if frozen { format!("frozen<{raw}>") } else { raw.to_string() }
 }
 
+/// Elements of a collection: nested collections must be frozen when the outer one is not.
 fn element(
     outer: &RawType,
     raw: &RawType,
@@ -97,7 +98,8 @@ fn resolve_in(
             let e = element(raw, e, keyspace, user_types, frozen)?;
             if e == CqlType::Duration {
                 return Err(PlanError::invalid(format!(
-                    "Durations are not allowed inside sets: {raw}"
+                    "Durations are not allowed inside sets: {}",
+                    shown(raw, frozen)
                 )));
             }
             CqlType::set(e, frozen)
@@ -107,7 +109,8 @@ fn resolve_in(
             let v = element(raw, v, keyspace, user_types, frozen)?;
             if k == CqlType::Duration {
                 return Err(PlanError::invalid(format!(
-                    "Durations are not allowed as map keys: {raw}"
+                    "Durations are not allowed as map keys: {}",
+                    shown(raw, frozen)
                 )));
             }
             CqlType::map(k, v, frozen)
@@ -128,7 +131,8 @@ fn resolve_in(
                     "vectors may only have positive dimensions; given {dimension}"
                 )));
             };
-            CqlType::vector(resolve_in(e, keyspace, user_types, true)?, count)
+            // An element is as it is declared, whatever is frozen around the vector.
+            CqlType::vector(resolve_in(e, keyspace, user_types, false)?, count)
         }
         RawType::Frozen(inner) => {
             let ty = resolve_in(inner, keyspace, user_types, true)?;
@@ -161,19 +165,53 @@ fn resolve_in(
             let ty = CqlType::Udt(Arc::new(udt));
             if frozen { ty.freeze() } else { ty }
         }
-        RawType::Custom(class) => {
-            let (ty, _) = types::parse_marshal(class).map_err(|_| not_a_class(class))?;
-            if matches!(class.as_str(), "CompositeType" | "CompositeType()") {
-                return Err(not_a_class(class));
-            }
-            if let Some(unknown) = unknown_class(&ty) {
-                return Err(PlanError::syntax(format!(
-                    "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
-                )));
-            }
-            ty
-        }
+        RawType::Custom(class) => by_class(class)?,
     })
+}
+
+/// The name of a class with packages, as Cassandra shows it.
+pub(crate) fn full_class(class: &str) -> String {
+    types::parse_marshal(class).map_or_else(|_| class.to_owned(), |(ty, _)| ty.to_marshal_name())
+}
+
+/// The type of a class. That it is in descending order counts for clustering columns only.
+fn by_class(class: &str) -> Result<CqlType, PlanError> {
+    let (ty, _) = types::parse_marshal(class).map_err(|_| not_a_class(class))?;
+    // Classes of old that CQL reads as others.
+    let ty = match &ty {
+        CqlType::Custom(custom) => match custom.name().strip_prefix(MARSHAL) {
+            Some("DateType") => CqlType::Timestamp,
+            Some("LegacyTimeUUIDType") => CqlType::Timeuuid,
+            _ => ty,
+        },
+        _ => ty,
+    };
+    if let CqlType::Custom(custom) = &ty
+        && custom.components().any(|component| unknown_class(&component.ty).is_some())
+    {
+        return Err(not_a_class(class));
+    }
+    if let Some(unknown) = unknown_class(&ty) {
+        return Err(PlanError::syntax(format!(
+            "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
+        )));
+    }
+    if has_counter(&ty) {
+        return Err(PlanError::syntax(format!(
+            "Error setting type {class}: counters are not supported inside other types"
+        )));
+    }
+    Ok(ty)
+}
+
+/// Whether a composite has counters, whose values have no order in all formats of files.
+fn has_counter(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::Custom(custom) => {
+            custom.components().any(|c| c.ty.is_counter() || has_counter(&c.ty))
+        }
+        ty => ty.sub_types().into_iter().any(has_counter),
+    }
 }
 
 /// Classes that are nothing without their parameters.
@@ -211,8 +249,11 @@ fn not_a_class(text: &str) -> PlanError {
 /// no CQL type stands for.
 fn unknown_class(ty: &CqlType) -> Option<String> {
     match ty {
-        CqlType::Custom(class) => {
-            let name = class.split('(').next().unwrap_or(class);
+        CqlType::Custom(custom) if !matches!(custom.kind(), CustomKind::Unknown) => {
+            custom.components().find_map(|component| unknown_class(&component.ty))
+        }
+        CqlType::Custom(custom) => {
+            let name = custom.name().split('(').next().unwrap_or_default();
             let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
             Some(format!("{package}{name}"))
         }

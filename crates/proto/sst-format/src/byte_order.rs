@@ -5,7 +5,8 @@
 
 use codec::{Reader, Writer};
 use stdx::Token;
-use types::CqlType;
+use types::custom::CustomKind;
+use types::{CqlType, CustomType};
 
 /// In front of each part of a sequence.
 const NEXT: u8 = 0x40;
@@ -15,6 +16,8 @@ const NEXT_EMPTY: u8 = 0x3f;
 const NEXT_EMPTY_REVERSED: u8 = 0x41;
 /// Instead of a part that is null.
 const NEXT_NULL: u8 = 0x3e;
+/// In front of bytes of a composite that are no component: before all components, behind the end.
+const NO_COMPONENT: u8 = 0x3a;
 /// Behind a whole sequence.
 const END: u8 = 0x38;
 /// Behind a prefix: before everything with it.
@@ -129,7 +132,8 @@ fn put_value(ty: &CqlType, value: &[u8], depth: usize, out: &mut Vec<u8>) -> Opt
             escape(value, out);
             return Some(true);
         }
-        CqlType::Counter | CqlType::Custom(_) => return None,
+        CqlType::Counter => return None,
+        CqlType::Custom(custom) => return put_custom(custom, value, depth, out),
         CqlType::Empty => return Some(false),
         _ if value.is_empty() => return Some(false),
         _ => {}
@@ -192,6 +196,57 @@ fn put_value(ty: &CqlType, value: &[u8], depth: usize, out: &mut Vec<u8>) -> Opt
         }
         _ => return None,
     }
+    Some(true)
+}
+
+/// Values of the types that have the name of a class only. Source: `AbstractCompositeType`.
+fn put_custom(custom: &CustomType, value: &[u8], depth: usize, out: &mut Vec<u8>) -> Option<bool> {
+    let is_dynamic = match custom.kind() {
+        CustomKind::Unknown => {
+            escape(value, out);
+            return Some(true);
+        }
+        CustomKind::DynamicComposite(_) => true,
+        _ if value.is_empty() => return Some(false),
+        CustomKind::Composite(_) => false,
+        CustomKind::LexicalUuid => {
+            // Both halves are signed.
+            let bits = u128::from_be_bytes(value.try_into().ok()?);
+            out.put_bytes(&(bits ^ (1 << 127 | 1 << 63)).to_be_bytes());
+            return Some(true);
+        }
+    };
+    let mut parts = custom.parts(value);
+    out.put_u8(if parts.is_static() { NEXT_NULL } else { NEXT });
+    while !parts.is_empty() {
+        let before = parts.rest();
+        let Ok(part) = parts.read() else {
+            // Bytes that Cassandra took unchecked: in our order, as they must be written somehow.
+            out.put_u8(NO_COMPONENT);
+            escape(before, out);
+            break;
+        };
+        let component = &part.component;
+        if is_dynamic {
+            if component.reversed {
+                out.put_u8(NEXT);
+                escape(b"ReversedType", out);
+            }
+            for name in [component.simple_class(), component.class()] {
+                out.put_u8(NEXT);
+                escape(name.as_bytes(), out);
+            }
+        }
+        let mark = out.len();
+        put_part(&component.ty, Some(part.value), depth, out)?;
+        if component.reversed && out.get(mark) == Some(&NEXT) {
+            let value = out.get_mut(mark.saturating_add(1)..).unwrap_or_default();
+            value.iter_mut().for_each(|b| *b = !*b);
+        }
+        out.put_u8(NEXT);
+        out.put_u8(part.end.cast_unsigned() ^ 0x80);
+    }
+    out.put_u8(END);
     Some(true)
 }
 
@@ -447,6 +502,52 @@ mod tests {
             value.extend_from_slice(&unscaled.to_be_bytes());
             assert_eq!(coded(&CqlType::Decimal, &value), form, "{unscaled}e-{scale}");
         }
+    }
+
+    /// As `asComparableBytes` of a Cassandra 5.0.9 gives them.
+    #[test]
+    fn values_of_class_types_have_cassandras_forms() {
+        let check = |name: &str, value: &str, form: &str| {
+            let (ty, _) = types::parse_marshal(name).unwrap();
+            let value = CqlType::Blob.from_string(value).unwrap();
+            assert_eq!(coded(&ty, &value), form.to_uppercase(), "{name} {value:02x?}");
+        };
+        let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
+        let class = |simple: &str| {
+            let full = hex(&format!("org.apache.cassandra.db.marshal.{simple}"));
+            format!("40{}0040{full}00", hex(simple))
+        };
+        let lexical = "LexicalUUIDType";
+        check(lexical, "12345678123412341234123456789012", "92345678123412349234123456789012");
+        check(lexical, "f2345678123412348234123456789012", "72345678123412340234123456789012");
+        let composite = "CompositeType(Int32Type,UTF8Type)";
+        check(composite, "00040000000100", "404080000001408038");
+        check(composite, "000400000001ff", "404080000001407f38");
+        check(composite, "0004000000010000016101", "4040800000014080406100408138");
+        check(composite, "000000", "403e408038");
+        check(composite, "000000000000", "403e40804000408038");
+        check(composite, "ffff00040000000100", "3e4080000001408038");
+        let reversed = "CompositeType(UTF8Type,ReversedType(Int32Type))";
+        check(reversed, "0001610000040000000500", "404061004080407ffffffa408038");
+        check(reversed, "00016100000000", "4040610040803e408038");
+        let dynamic = "DynamicCompositeType(s=>UTF8Type,i=>Int32Type,r=>ReversedType(Int32Type))";
+        let (text, int) = (class("UTF8Type"), class("Int32Type"));
+        check(dynamic, "807300016100", &format!("40{text}406100408038"));
+        check(dynamic, "806900040000000100", &format!("40{int}4080000001408038"));
+        check(dynamic, "0008555446385479706500016100", &format!("40{text}406100408038"));
+        check(
+            dynamic,
+            "807200040000000500",
+            &format!("4040{}00{int}407ffffffa408038", hex("ReversedType")),
+        );
+        check(
+            dynamic,
+            "807300016100806900040000000101",
+            &format!("40{text}4061004080{int}4080000001408138"),
+        );
+        check(dynamic, "", "4038");
+        // What is no component, which Cassandra has no form for.
+        check(composite, "0004000000010000", "40408000000140803a00fe38");
     }
 
     #[test]

@@ -23,11 +23,19 @@ impl SerializationHeader {
             Err(FormatError::Unsupported { what: "column", value })
         };
         let key = table.partition_key();
-        if self.key_types.len() != key.len() {
-            let (file, own) = (self.key_types.len().to_string(), key.len().to_string());
+        let whole = self.whole_key_type();
+        let key_types = match (key, &whole) {
+            // The name of a composite of one column is that of a key of several.
+            ([one], Some(whole)) if one.ty.is_composite() && self.key_types.len() > 1 => {
+                std::slice::from_ref(whole)
+            }
+            _ => self.key_types.as_slice(),
+        };
+        if key_types.len() != key.len() {
+            let (file, own) = (key_types.len().to_string(), key.len().to_string());
             return differs("partition key of columns:", &file, &own);
         }
-        for (column, ty) in key.iter().zip(&self.key_types) {
+        for (column, ty) in key.iter().zip(key_types) {
             if !reads(&column.ty, ty) {
                 return differs(&column.name, &ty.to_string(), &column.ty.to_string());
             }
@@ -144,6 +152,27 @@ mod tests {
         assert_eq!(id("system", CqlType::Int), None);
         // Files of users' tables are refused before they are taken in.
         assert_eq!(id("ks", CqlType::Int), Some(ColumnId(2)));
+    }
+
+    #[test]
+    fn a_key_of_one_composite_column_is_told_from_one_of_several_columns() {
+        let composite = |count: usize| {
+            let types = std::iter::repeat_n((CqlType::Int, false), count).collect();
+            types::CustomType::composite(types).map(CqlType::custom).unwrap()
+        };
+        for count in [1, 2, 3] {
+            let mut table = table(CqlType::Text);
+            table.columns[0].ty = composite(count);
+            let written = header(composite(count), (CqlType::Text, true), CqlType::Text);
+            let mut bytes = Vec::new();
+            written.encode(&mut bytes);
+            let read = SerializationHeader::decode(&bytes).unwrap();
+            assert_eq!(read.check_types(&table), Ok(()), "{count}");
+            assert_eq!(read.key_type_name(), written.key_type_name());
+            table.columns[0].ty = composite(count + 1);
+            let other = header(CqlType::Int, (CqlType::Text, true), CqlType::Text);
+            assert!(other.check_types(&table).is_err());
+        }
     }
 
     #[test]

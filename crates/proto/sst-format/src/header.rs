@@ -164,6 +164,12 @@ impl SerializationHeader {
         }
     }
 
+    /// The type of a key of one column whose type is a `CompositeType` of the key's types.
+    pub(crate) fn whole_key_type(&self) -> Option<CqlType> {
+        let types = self.key_types.iter().map(|ty| (ty.clone(), false)).collect();
+        types::CustomType::composite(types).map(CqlType::custom)
+    }
+
     /// Marshal name of the partition key.
     pub fn key_type_name(&self) -> String {
         match self.key_types.as_slice() {

@@ -61,13 +61,13 @@ pub(crate) fn run(
     let start = Instant::now();
     let ring = Ring::read(shell, &subject.keyspace);
     let ranges = ranges(&ring, options)?;
+    if let Some(warning) = ignored_size(path, options.output_rows_max) {
+        shell.print_error(&warning);
+    }
     let mut output = Output::open(path, subject, options).map_err(|(name, error)| {
         let why = os_error(&error, &name);
         format!("Can't open {} for writing: {why}", python_repr(&name))
     })?;
-    if path.is_none() && options.output_rows_max.is_some() {
-        return Err("MAXOUTPUTSIZE: cannot be used with STDOUT".to_owned());
-    }
     if path.is_some() {
         shell.say(&starting(subject, &subject.columns));
     }
@@ -125,6 +125,12 @@ pub(crate) fn run(
         ));
     }
     Ok(())
+}
+
+/// cqlsh's warning that standard output is not split into files.
+fn ignored_size(path: Option<&str>, rows_max: Option<u64>) -> Option<String> {
+    let rows = rows_max.filter(|_| path.is_none())?;
+    Some(format!("WARNING: maxoutputsize {rows} ignored when writing to STDOUT"))
 }
 
 fn style(options: &CopyOptions) -> Style {
@@ -262,6 +268,14 @@ fn create(path: &str) -> std::io::Result<Box<dyn Write>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_of_files_is_ignored_for_standard_output_only() {
+        let warning = "WARNING: maxoutputsize 5 ignored when writing to STDOUT";
+        assert_eq!(ignored_size(None, Some(5)).as_deref(), Some(warning));
+        assert_eq!(ignored_size(Some("file"), Some(5)), None);
+        assert_eq!(ignored_size(None, None), None);
+    }
 
     #[test]
     fn ranges_cover_the_ring_once() {

@@ -7,7 +7,7 @@ use schema::{Column, ColumnKind};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use types::CqlType;
 
-use super::{BoundCas, CasStatement};
+use super::{AskedRow, BoundCas, CasStatement};
 use crate::batch::bind_into;
 use crate::error::PlanError;
 use crate::modify::{FoundLists, PendingUpdate, Stamp, encode_update};
@@ -165,19 +165,24 @@ impl<'c> CasExec<'c> {
     }
 
     /// What a client of Scylla is told: the rows as they were before, whatever the conditions came
-    /// to, one for each statement with conditions in their order; a row that was not there is
-    /// nulls. The columns do not depend on the outcome. Source: ScyllaDB's documentation, "How does
+    /// to, one for each statement in their order; a row that was not there is nulls, and so is that
+    /// of a statement without conditions. The columns do not depend on the outcome. Source: ScyllaDB's documentation, "How does
     /// ScyllaDB LWT differ from Apache Cassandra".
     pub fn previous(&self, applied: bool) -> CasResult {
         let told = |c: &Column| self.column(c.name.clone(), c.ty.clone());
         let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
         columns.extend(self.bound.shown.iter().map(told));
         let mark = Some(vec![u8::from(applied)]);
-        let row = |at: &Option<Vec<u8>>| {
-            let found = at.as_deref().and_then(|at| Some((at, self.found(at)?)));
+        let row = |asked: &AskedRow| {
+            let found = match asked {
+                AskedRow::Row(at) => self.found(at).map(|row| (at, row)),
+                AskedRow::Static | AskedRow::Nothing => None,
+            };
             match found {
                 Some((at, row)) => self.shown(&mark, Some(at), Some(row)),
-                None if self.static_row.is_some() => self.shown(&mark, None, None),
+                None if self.static_row.is_some() && *asked != AskedRow::Nothing => {
+                    self.shown(&mark, None, None)
+                }
                 None => {
                     let mut cells = vec![mark.clone()];
                     cells.resize(columns.len(), None);

@@ -80,9 +80,20 @@ pub struct BoundCas {
     regular_columns: Vec<ColumnId>,
     /// What is shown when the conditions do not hold.
     shown: Vec<Column>,
-    /// The row of each statement with conditions, in order; `None` is the static row.
-    asked_rows: Vec<Option<Vec<u8>>>,
+    /// What each statement asked for, in order.
+    asked_rows: Vec<AskedRow>,
     command: ReadCommand,
+}
+
+/// The row whose previous state a statement returns on connections with Scylla's LWT mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum AskedRow {
+    /// The row of that serialised clustering.
+    Row(Vec<u8>),
+    /// The static row.
+    Static,
+    /// None: the statement has no conditions, and gives a row of nulls.
+    Nothing,
 }
 
 /// Checks a batch message that has a conditional statement; batches as text are checked when they
@@ -235,12 +246,13 @@ impl BoundCas {
             }
             let named = plan.named(values, &env)?;
             if !plan.has_conditions() {
+                asked_rows.push(AskedRow::Nothing);
                 continue;
             }
             gathered.add((plan, values), &named, options)?;
             asked_rows.push(match named {
-                Named::Row(row) => Some(row),
-                Named::Static | Named::Range => None,
+                Named::Row(row) => AskedRow::Row(row),
+                Named::Static | Named::Range => AskedRow::Static,
             });
             match plan.conditions() {
                 PlannedConditions::Columns(conditions) => {

@@ -12,7 +12,7 @@ use types::CqlType;
 
 use super::table::{check_compaction, check_compression, check_counter_options, check_name};
 use super::{
-    DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, check_not_replicated_system,
+    DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, check_not_replicated_system,
     find_keyspace,
 };
 use crate::error::PlanError;
@@ -23,7 +23,7 @@ pub(super) fn create(
     keyspace: &str,
     cx: &mut DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    check_not_replicated_system(keyspace, "CREATE")?;
+    check_not_replicated_system(keyspace, "CREATE", On::AllTables)?;
     let source_keyspace = statement.source.keyspace.as_ref().map_or(keyspace, |k| &k.text);
     let source_name = statement.source.name.text.as_str();
     let source = cx.schema.keyspace(source_keyspace).and_then(|k| k.tables.get(source_name));

@@ -11,7 +11,7 @@ use schema::{Keyspace, Schema, SchemaChange, UserAggregate, UserFunction};
 use types::CqlType;
 
 use super::{
-    DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, absent,
+    DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, absent,
     check_not_replicated_system, duplicate,
 };
 use crate::error::PlanError;
@@ -86,7 +86,7 @@ pub(super) fn create(
     if statement.if_not_exists && statement.or_replace {
         return refuse(BOTH.to_owned());
     }
-    check_not_replicated_system(keyspace, "CREATE")?;
+    check_not_replicated_system(keyspace, "CREATE", On::Keyspace)?;
     let functions = enabled(cx)?;
     // Of functions that Cassandra has, what is wrong there is told first.
     let is_java = statement.language.eq_ignore_ascii_case("java");
@@ -241,7 +241,7 @@ pub(super) fn create_aggregate(
     if statement.if_not_exists && statement.or_replace {
         return refuse(BOTH.to_owned());
     }
-    check_not_replicated_system(keyspace, "CREATE")?;
+    check_not_replicated_system(keyspace, "CREATE", On::Keyspace)?;
     let name = statement.name.name.text.as_str();
     check_name("Aggregate", name)?;
     check_not_frozen("Argument", &statement.args)?;

@@ -4,7 +4,7 @@ use cql_syntax::ast::{AlterKeyspace, CreateKeyspace, DropKeyspace, Property};
 use schema::{KeyspaceParams, SchemaChange};
 
 use super::{
-    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, REPLICATED_SYSTEM, SYSTEM, SchemaEventKind,
+    DdlContext, DdlOutcome, KEYSPACE_CHARS_MAX, On, REPLICATED_SYSTEM, SYSTEM, SchemaEventKind,
     SchemaEventTarget, check_not_replicated_system, is_valid_name,
 };
 use crate::error::PlanError;
@@ -103,7 +103,7 @@ pub(super) fn alter(
 
 pub(super) fn drop(statement: &DropKeyspace, cx: &DdlContext<'_>) -> Result<DdlOutcome, PlanError> {
     let name = statement.keyspace.text.as_str();
-    check_not_replicated_system(name, "DROP")?;
+    check_not_replicated_system(name, "DROP", On::Keyspace)?;
     if cx.schema.keyspace(name).is_none() {
         if statement.if_exists {
             return Ok(DdlOutcome::nothing());

@@ -367,11 +367,27 @@ fn check_modifiable(statement: &StatementKind, keyspace: &str) -> Result<(), Pla
 }
 
 /// Replicated system keyspaces can be altered (their replication), nothing else.
-fn check_not_replicated_system(keyspace: &str, verb: &str) -> Result<(), PlanError> {
-    if REPLICATED_SYSTEM.contains(&keyspace) {
-        return Err(PlanError::unauthorized(format!("Cannot {verb} <keyspace {keyspace}>")));
+fn check_not_replicated_system(keyspace: &str, verb: &str, on: On<'_>) -> Result<(), PlanError> {
+    if !REPLICATED_SYSTEM.contains(&keyspace) {
+        return Ok(());
     }
-    Ok(())
+    let resource = match on {
+        On::Keyspace => format!("keyspace {keyspace}"),
+        On::AllTables => format!("all tables in {keyspace}"),
+        On::Table(table) => format!("table {keyspace}.{table}"),
+    };
+    Err(PlanError::unauthorized(format!("Cannot {verb} <{resource}>")))
+}
+
+/// What permission a refused statement on a system keyspace asks for.
+#[derive(Clone, Copy)]
+enum On<'n> {
+    /// The keyspace.
+    Keyspace,
+    /// All its tables: new tables and types.
+    AllTables,
+    /// One table.
+    Table(&'n str),
 }
 
 fn is_valid_name(name: &str) -> bool {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cql_syntax::ast::{
     AlterTable, AlterTableChange, ColumnDefinition, CreateTable, DropTable, Ident, Order,
-    PrimaryKey,
+    PrimaryKey, RawType,
 };
 use schema::encode::sort_key;
 use schema::{
@@ -18,7 +18,7 @@ use types::CqlType;
 use super::compact;
 use super::mask::{MaskContext, Masked};
 use super::{
-    DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
+    DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, TABLE_CHARS_MAX,
     check_not_replicated_system, find_keyspace, is_valid_name, parse_table_id,
 };
 use crate::error::PlanError;
@@ -41,7 +41,7 @@ pub(super) fn create(
     keyspace: &str,
     cx: &mut DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    check_not_replicated_system(keyspace, "CREATE")?;
+    check_not_replicated_system(keyspace, "CREATE", On::AllTables)?;
     let name = statement.table.name.text.as_str();
     check_order(statement)?;
     let shown = shown_name(statement);
@@ -131,9 +131,11 @@ fn definition_at(
     let (mut types, mut masks_by_name) = column_types(statement, keyspace, &shown, masks)?;
     let key = primary_key(statement, &shown)?;
     let in_key = key_columns(&key, &types, name)?;
-    let reversed = clustering_order(statement, &key, &shown)?;
+    let mut reversed = clustering_order(statement, &key, &shown)?;
+    reversed.extend(reversed_classes(statement));
 
     let has_counters = types.values().any(|(ty, _)| ty.is_counter());
+    check_counter_classes(statement, keyspace)?;
     let compact = match statement.options.compact_storage {
         true => Some(compact::form(&types, &in_key, &key)?),
         false => None,
@@ -217,6 +219,32 @@ fn definition_at(
         dropped: BTreeMap::new(),
         masks,
         version: 1,
+    })
+}
+
+/// Counters by the name of their class do not make a table one of counters.
+fn check_counter_classes(statement: &CreateTable, keyspace: &Keyspace) -> Result<(), PlanError> {
+    let is_counter = |column: &&ColumnDefinition| match &column.ty {
+        RawType::Custom(class) => {
+            matches!(types::parse_marshal(class), Ok((CqlType::Counter, _)))
+        }
+        _ => false,
+    };
+    match statement.columns.iter().find(is_counter) {
+        None => Ok(()),
+        Some(column) => Err(PlanError::config(format!(
+            "{}.{}: Cannot have a counter column (\"{}\") in a non counter table",
+            keyspace.name, statement.table.name.text, column.name.text
+        ))),
+    }
+}
+
+/// Names of the columns whose class is a `ReversedType`.
+fn reversed_classes(statement: &CreateTable) -> impl Iterator<Item = &str> {
+    statement.columns.iter().filter_map(|column| {
+        let RawType::Custom(class) = &column.ty else { return None };
+        let reversed = matches!(types::parse_marshal(class), Ok((_, true)));
+        reversed.then_some(column.name.text.as_str())
     })
 }
 
@@ -411,8 +439,8 @@ pub(super) fn alter(
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    check_not_replicated_system(keyspace_name, "ALTER")?;
     let name = statement.table.name.text.as_str();
+    check_not_replicated_system(keyspace_name, "ALTER", On::Table(name))?;
     let properties = match &statement.change {
         AlterTableChange::With(properties) => Some(TableProperties::read(properties)?),
         _ => None,
@@ -639,6 +667,7 @@ fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
                     | (CqlType::Text, CqlType::Ascii)
                     | (CqlType::Uuid, CqlType::Timeuuid)
             ))
+        || (new.is_composite() && new.is_compatible_with(old))
 }
 
 /// Whether elements or keys written as `old` have the same order as `new` (`isCompatibleWith`).
@@ -729,8 +758,8 @@ pub(super) fn drop(
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    check_not_replicated_system(keyspace_name, "DROP")?;
     let name = statement.table.name.text.as_str();
+    check_not_replicated_system(keyspace_name, "DROP", On::Table(name))?;
     let found = cx.schema.table(keyspace_name, name);
     let Some(table) = found else {
         if statement.if_exists {

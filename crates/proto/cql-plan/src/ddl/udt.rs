@@ -5,7 +5,7 @@ use schema::{Keyspace, SchemaChange};
 use types::{CqlType, UdtType};
 
 use super::{
-    DdlContext, DdlOutcome, SchemaEventKind, SchemaEventTarget, check_not_replicated_system,
+    DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, check_not_replicated_system,
     duplicate, find_keyspace,
 };
 use crate::error::PlanError;
@@ -27,7 +27,7 @@ pub(super) fn create(
     keyspace: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
-    check_not_replicated_system(keyspace, "CREATE")?;
+    check_not_replicated_system(keyspace, "CREATE", On::AllTables)?;
     let keyspace = find_keyspace(cx.schema, keyspace)?;
     let name = statement.name.name.text.as_str();
     if keyspace.types.contains_key(name) {
@@ -61,6 +61,7 @@ pub(super) fn alter(
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
+    check_not_replicated_system(keyspace_name, "ALTER", On::AllTables)?;
     let name = statement.name.name.text.as_str();
     let found = cx.schema.keyspace(keyspace_name).and_then(|k| Some((k, k.types.get(name)?)));
     let Some((keyspace, before)) = found else {
@@ -174,6 +175,7 @@ pub(super) fn drop(
     keyspace_name: &str,
     cx: &DdlContext<'_>,
 ) -> Result<DdlOutcome, PlanError> {
+    check_not_replicated_system(keyspace_name, "DROP", On::AllTables)?;
     let name = statement.name.name.text.as_str();
     let found = cx.schema.keyspace(keyspace_name).filter(|k| k.types.contains_key(name));
     let Some(keyspace) = found else {

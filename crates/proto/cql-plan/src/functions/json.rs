@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use types::custom::CustomKind;
 use types::number::java_f64;
 use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 use types::{Comparator, CqlType};
@@ -367,6 +368,9 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
             Json::Text(source) => text(source),
             _ => refused(format!("Expected an empty string, but got: {json}")),
         },
+        CqlType::Custom(custom) if matches!(custom.kind(), CustomKind::LexicalUuid) => {
+            only_text("a string representation of a uuid")
+        }
         CqlType::Blob | CqlType::Custom(_) => {
             let wrong = |why: String| {
                 refused(format!("Value '{json}' is not a valid blob representation: {why}"))
@@ -610,16 +614,20 @@ fn eval_from_json(
         let why = format!(
             "execution of '{full}[text]' failed: Could not decode JSON string '{text}': {why}"
         );
-        PlanError::function_failure(&f.name, why)
+        PlanError::function_failure(&f.name, &["text"], why)
     })?;
     if json == Json::Null {
         return Ok(None);
     }
     from_json(&f.returns, &json, env.clock.millis()).map(Some).map_err(|error| {
-        PlanError::invalid(format!(
-            "org.apache.cassandra.serializers.MarshalException: {}",
-            error.message
-        ))
+        if is_no_duration(&error.message) {
+            return error;
+        }
+        PlanError::function_failure(
+            &f.name,
+            &["text"],
+            format!("org.apache.cassandra.serializers.MarshalException: {}", error.message),
+        )
     })
 }
 

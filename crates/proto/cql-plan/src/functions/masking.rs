@@ -8,6 +8,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use stdx::WallMicros;
 use types::compat::Assignment;
+use types::custom::CustomKind;
 use types::wire::{encode_collection, encode_tuple, encode_vector};
 use types::{CqlType, Decimal, Duration, temporal, timeuuid};
 
@@ -289,6 +290,7 @@ fn mask(
 fn masked_value(ty: &CqlType) -> Option<Vec<u8>> {
     Some(match ty {
         CqlType::Ascii | CqlType::Text => b"****".to_vec(),
+        CqlType::Custom(custom) if matches!(custom.kind(), CustomKind::LexicalUuid) => vec![0; 16],
         CqlType::Blob | CqlType::Custom(_) | CqlType::Empty => Vec::new(),
         CqlType::Boolean | CqlType::Tinyint => vec![0],
         CqlType::Smallint => vec![0; 2],

@@ -392,8 +392,11 @@ fn eval_operator(
     let ([left, right], Some(op)) = (f.args.as_slice(), operator_of(&f.name)) else {
         return Ok(None);
     };
-    op.apply((left, f.arg(args, 0)), (right, f.arg(args, 1)))
-        .map_err(|error| PlanError::function_failure(&f.name, error.to_string()))
+    op.apply((left, f.arg(args, 0)), (right, f.arg(args, 1))).map_err(|error| {
+        let args: Vec<String> = f.args.iter().map(CqlType::to_cql_name).collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        PlanError::function_failure(&f.name, &args, error.to_string())
+    })
 }
 
 /// Turns a value error of a function into what the client sees.

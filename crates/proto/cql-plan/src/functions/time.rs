@@ -73,13 +73,23 @@ fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
     }
 }
 
+/// As [`millis_of`]. `min_timeuuid` of times that a timeuuid has no room for gives UUIDs of other
+/// versions, which are refused here.
+fn checked_millis(ty: &CqlType, bytes: &[u8]) -> Result<Option<i64>, PlanError> {
+    let millis = millis_of(ty, bytes);
+    if millis.is_none() && *ty == CqlType::Timeuuid {
+        ty.validate(bytes).map_err(super::invalid)?;
+    }
+    Ok(millis)
+}
+
 fn convert(
     f: &NativeFunction,
     args: &Args<'_>,
     _: &BindEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let millis = match (f.args.first(), f.arg(args, 0)) {
-        (Some(ty), Some(bytes)) => millis_of(ty, bytes),
+        (Some(ty), Some(bytes)) => checked_millis(ty, bytes)?,
         _ => None,
     };
     Ok(millis.map(|millis| match (&f.returns, f.name.starts_with("min")) {
@@ -113,7 +123,7 @@ fn floor(
             None => return Ok(None),
         },
     };
-    let Some(time) = millis_of(time_type, time) else { return Ok(None) };
+    let Some(time) = checked_millis(time_type, time)? else { return Ok(None) };
     let duration = duration_of(bytes)?;
     if *time_type == CqlType::Date {
         if !duration.has_day_precision() {

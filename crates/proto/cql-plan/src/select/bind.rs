@@ -25,8 +25,9 @@ use crate::error::PlanError;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
 
-/// Most combinations of IN values that one statement may ask for. Each costs a key or slice in
-/// memory before anything is read.
+/// Most combinations of the values of several IN restrictions that one statement may ask for. Each
+/// costs a key or slice in memory before anything is read. The values of one restriction alone are
+/// no more than the request has.
 pub(crate) const IN_COMBINATIONS_MAX: usize = 65_536;
 
 /// Longest partition key, as the commit log and SSTables store its length in 16 bits.
@@ -260,7 +261,7 @@ fn long_key(length: usize) -> PlanError {
 }
 
 fn check_combinations(a: usize, b: usize) -> Result<(), PlanError> {
-    if a.saturating_mul(b) <= IN_COMBINATIONS_MAX {
+    if a <= 1 || b <= 1 || a.saturating_mul(b) <= IN_COMBINATIONS_MAX {
         return Ok(());
     }
     Err(PlanError::invalid(format!(

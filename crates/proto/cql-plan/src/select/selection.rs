@@ -393,7 +393,7 @@ impl Planner<'_, '_> {
                 let ty = ty.ok_or_else(no_type)?;
                 Ok(Planned {
                     expr: Expr::List(exprs),
-                    ty: CqlType::list(ty, false),
+                    ty: CqlType::list(ty, is_frozen(expected)),
                     name: format!("[{}]", names.join(", ")),
                 })
             }
@@ -402,7 +402,7 @@ impl Planner<'_, '_> {
                 {
                     return Ok(Planned {
                         expr: Expr::Map(Vec::new(), Comparator::for_type(key)),
-                        ty: CqlType::map((**key).clone(), (**value).clone(), false),
+                        ty: CqlType::map((**key).clone(), (**value).clone(), is_frozen(expected)),
                         name: "{}".to_owned(),
                     });
                 }
@@ -414,7 +414,7 @@ impl Planner<'_, '_> {
                 let ty = ty.ok_or_else(no_type)?;
                 Ok(Planned {
                     expr: Expr::Set(exprs, Comparator::for_type(&ty)),
-                    ty: CqlType::set(ty, false),
+                    ty: CqlType::set(ty, is_frozen(expected)),
                     name: format!("{{{}}}", names.join(", ")),
                 })
             }
@@ -586,7 +586,7 @@ impl Planner<'_, '_> {
             key_names.iter().zip(&value_names).map(|(k, v)| format!("{k}: {v}")).collect();
         Ok(Some(Planned {
             expr: Expr::Map(keys.into_iter().zip(values).collect(), Comparator::for_type(&key_ty)),
-            ty: CqlType::map(key_ty, value_ty, false),
+            ty: CqlType::map(key_ty, value_ty, is_frozen(expected)),
             name: format!("{{{}}}", names.join(", ")),
         }))
     }
@@ -817,6 +817,11 @@ fn cannot_infer(selector: &Selector) -> PlanError {
     ))
 }
 
+/// Whether a collection is wanted as one value; what is written out is of that kind then.
+fn is_frozen(expected: Option<&CqlType>) -> bool {
+    expected.is_some_and(CqlType::is_frozen_collection)
+}
+
 /// A type hint as column names show it: user types with their keyspace.
 fn hint_text(raw: &RawType, keyspace: &str) -> String {
     let text = |raw: &RawType| hint_text(raw, keyspace);
@@ -834,7 +839,10 @@ fn hint_text(raw: &RawType, keyspace: &str) -> String {
             format!("tuple<{}>", fields.join(", "))
         }
         RawType::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
+        // Vectors are always frozen, and shown without.
+        RawType::Frozen(inner) if matches!(**inner, RawType::Vector(..)) => text(inner),
         RawType::Frozen(inner) => format!("frozen<{}>", text(inner)),
-        RawType::Native(_) | RawType::UserDefined(_) | RawType::Custom(_) => raw.to_string(),
+        RawType::Custom(class) => format!("'{}'", crate::raw_type::full_class(class)),
+        RawType::Native(_) | RawType::UserDefined(_) => raw.to_string(),
     }
 }

@@ -354,9 +354,13 @@ impl<'t> Parser<'t> {
 
     /// What Cassandra says when a number of the grammar does not fit its Java type.
     fn number_error(&self, number: &str) -> SyntaxError {
+        self.number_failure(&format!("For input string: \"{number}\""))
+    }
+
+    /// A number that Java's constructors refuse.
+    fn number_failure(&self, reason: &str) -> SyntaxError {
         self.refuse(format!(
-            "Failed parsing statement: [{}] reason: NumberFormatException For input string: \
-             \"{number}\"",
+            "Failed parsing statement: [{}] reason: NumberFormatException {reason}",
             self.text
         ))
     }

@@ -271,7 +271,12 @@ impl Parser<'_> {
         let kind = match token.kind {
             Tok::StringLiteral => LiteralKind::String(token.value(self.text).into_owned()),
             Tok::Integer => LiteralKind::Integer(written.to_owned()),
-            Tok::FloatLiteral => LiteralKind::Float(written.to_owned()),
+            Tok::FloatLiteral => {
+                if let Some(reason) = float_refusal(written) {
+                    return Err(self.number_failure(reason));
+                }
+                LiteralKind::Float(written.to_owned())
+            }
             Tok::BooleanLiteral => LiteralKind::Boolean(written.eq_ignore_ascii_case("true")),
             Tok::DurationLiteral => LiteralKind::Duration(written.to_owned()),
             Tok::HexNumber => LiteralKind::Hex(written.get(2..).unwrap_or("").to_owned()),
@@ -293,6 +298,21 @@ impl Parser<'_> {
         let written = (!is_kept).then(|| written.into());
         Ok(Literal { kind, written, span: self.span_from(start) })
     }
+}
+
+/// Why Cassandra's parser fails on a number: it makes a decimal of it, and compares that with a
+/// decimal of the double nearest to it, which infinity has none of.
+fn float_refusal(text: &str) -> Option<&'static str> {
+    let exponent = text.split(['e', 'E']).nth(1).unwrap_or("");
+    let digits = exponent.trim_start_matches(['+', '-']).trim_start_matches('0');
+    if digits.len() > 10 {
+        return Some("Too many nonzero exponent digits.");
+    }
+    let is_infinite = text.parse::<f64>().is_ok_and(f64::is_infinite);
+    is_infinite.then_some(
+        "Character I is neither a decimal digit number, decimal point, nor \"e\" notation \
+         exponential mark.",
+    )
 }
 
 /// Whether the token is a constant.
