@@ -17,7 +17,7 @@ use conf::Options;
 use cql_plan::system_rows;
 use rt::{Fs, Rt};
 use schema::{Column, ColumnKind, Keyspace, Schema, SchemaChange, Table};
-use sstable::{Component, SstableReader};
+use sstable::{Component, SetState, SstableReader};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
 use super::{ImportError, Imported, import, list, name_of, rows};
@@ -42,9 +42,9 @@ pub(crate) async fn written_since(
         if list(&fs, &directory).await?.is_empty() {
             continue;
         }
-        for (descriptor, has_toc) in sstable::list_sstables(&fs, &directory).await? {
+        for (descriptor, state) in sstable::list_sstables(&fs, &directory).await? {
             let checksums = format!("{directory}/{}", descriptor.file_name(Component::Checksums));
-            if !has_toc || fs.exists(&checksums).await? {
+            if state != SetState::Complete || fs.exists(&checksums).await? {
                 continue;
             }
             let reader = SstableReader::open(&fs, &directory, descriptor, Some(local)).await?;
