@@ -15,6 +15,7 @@ use crate::auth;
 use crate::execute::{self, Step};
 use crate::failure::{Failure, Result};
 use crate::guardrails;
+use crate::internal;
 use crate::latency::{Ended, Kind, Timing, Touched};
 use crate::pending::{Entry, Freed, Pending, Waiting};
 use crate::running::{Running, Task};
@@ -224,7 +225,7 @@ impl Connection {
                 if self.decoder.start(version, compression).is_err() {
                     self.core.closing = true;
                 }
-                self.core.segmented = version == ProtocolVersion::V5;
+                self.core.segmented = version.has_segments();
             }
         }
         let used = received.len() - rest.len();
@@ -309,15 +310,54 @@ impl Core {
         let request = self
             .check_stage(header.opcode, header.version)
             .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?));
+        let answered = self.frames.len();
         let ran = request.and_then(|request| {
-            let step = self.dispatch(&request, &mut ticket, frame.body.len())?;
-            self.take_step(step, (&request.request, header.stream, frame.body.len()), cx);
+            let mut step = self.dispatch(&request, &mut ticket, frame.body.len());
+            if ticket.trace.is_some() {
+                step = self.traced(step, &ticket, answered);
+            }
+            self.take_step(step?, (&request.request, header.stream, frame.body.len()), cx);
             Ok(())
         });
         if let Err(failure) = ran {
             self.server.counters.failed(failure.code());
             self.session.respond_failure(&mut self.frames, &ticket, &failure);
         }
+    }
+
+    /// Makes a traced request write its trace before its answer, whichever way it ended:
+    /// INV-trace-1, a tracing id in an answer has its session. `answered` is where the answer of a
+    /// request that did not wait begins in `frames`.
+    #[cold]
+    fn traced(&mut self, step: Result<Step>, ticket: &Ticket, answered: usize) -> Result<Step> {
+        let Some(trace) = ticket.trace.clone() else { return step };
+        let (server, session) = (self.server.clone(), self.session.clone());
+        let ticket = ticket.clone();
+        let at_once = self.frames.split_off(answered.min(self.frames.len()));
+        let (future, failure) = match step {
+            // Writes wait for their commit with others; those that are traced never do.
+            Ok(Step::Held(held)) => return Ok(Step::Held(held)),
+            Ok(Step::Done) => (None, None),
+            Ok(Step::Waits(future)) => (Some(future), None),
+            Err(failure) => (None, Some(failure)),
+        };
+        Ok(Step::Waits(Box::pin(async move {
+            let mut out = at_once;
+            if let Some(future) = future {
+                out.extend(future.await);
+            }
+            if failure.is_some() {
+                trace.note("Request failed".to_owned());
+            }
+            if !trace.is_written() {
+                internal::write_trace(&server, &trace, session.peer.ip()).await;
+            }
+            if let Some(failure) = failure {
+                server.counters.failed(failure.code());
+                session.respond_failure(&mut out, &ticket, &failure);
+            }
+            out
+        })))
     }
 
     /// Keeps what a request of so many bytes still waits for.
@@ -425,8 +465,7 @@ impl Core {
             | Request::Execute { .. }
             | Request::Batch(_) => {
                 self.admit(bytes)?;
-                let traced = !matches!(request.request, Request::Prepare { .. });
-                if traced && (request.tracing || self.server.is_traced_by_chance()) {
+                if request.tracing || self.server.is_traced_by_chance() {
                     let id = self.server.next_time_uuid();
                     let trace = Trace::new(&self.server.rt, id, request.tracing);
                     ticket.trace = Some(Rc::new(trace));

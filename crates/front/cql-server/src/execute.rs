@@ -120,12 +120,12 @@ fn check_page_size(parameters: &QueryParameters<'_>) -> Result<()> {
 }
 
 fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Result<Step> {
-    check_page_size(parameters)?;
     if let Some(trace) = &cx.ticket.trace {
         let mut described = trace_parameters(parameters);
         described.push(("query".to_owned(), without_password(text).into_owned()));
         trace.describe("Execute CQL3 query", described);
     }
+    check_page_size(parameters)?;
     cx.ticket.note(|| format!("Parsing {}", without_password(text)));
     let statement = parse(text)?;
     let used = cx.session.keyspace.borrow().clone();
@@ -160,12 +160,19 @@ fn query(text: &str, parameters: &QueryParameters<'_>, cx: &mut Cx<'_>) -> Resul
     run_plan(&Rc::new(compiled), &values, parameters, mode, cx)
 }
 
+/// What a trace calls EXECUTE.
+const EXECUTE_PREPARED: &str = "Execute CQL3 prepared query";
+
 fn execute(
     id: &[u8],
     result_metadata_id: Option<&[u8]>,
     parameters: &QueryParameters<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Step> {
+    if let Some(trace) = &cx.ticket.trace {
+        // Of a statement that is not known there is no more to say.
+        trace.describe(EXECUTE_PREPARED, trace_parameters(parameters));
+    }
     let Some(prepared) = cx.server.prepared.get(id) else {
         return Err(Failure::Unprepared(id.to_vec()));
     };
@@ -184,7 +191,7 @@ fn execute(
                 described.push((format!("bound_var_{i}_{}", marker.name), text));
             }
         }
-        trace.describe("Execute CQL3 prepared query", described);
+        trace.describe(EXECUTE_PREPARED, described);
     }
     let values = values_of(&compiled, &parameters.values);
     compiled.plan.check_value_count(values.len())?;

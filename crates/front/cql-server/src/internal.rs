@@ -117,6 +117,7 @@ async fn write(
 
 /// Writes a finished trace. A failure costs the trace only.
 pub(crate) async fn write_trace(server: &Rc<Server>, trace: &Trace, client: std::net::IpAddr) {
+    trace.set_written();
     let node = server.settings.broadcast_address;
     let thread = format!("shard-{}", server.rt.shard().0);
     let events = trace.event_rows(node, &thread, |at| server.uuids.time_uuid(at));

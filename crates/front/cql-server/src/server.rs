@@ -539,7 +539,7 @@ impl Server {
     pub(crate) fn supported(&self) -> Vec<(&'static str, Vec<String>)> {
         let versions = ProtocolVersion::ALL
             .into_iter()
-            .filter(|v| self.allow_older_protocols.get() || *v == ProtocolVersion::CURRENT);
+            .filter(|v| self.allow_older_protocols.get() || *v >= ProtocolVersion::CURRENT);
         let mut supported: Vec<(&'static str, Vec<String>)> = vec![
             (cql_wire::startup::CQL_VERSION, vec!["3.4.7".to_owned()]),
             (
@@ -599,7 +599,7 @@ impl Server {
 
     /// Sends an event to every registered client of this shard.
     pub(crate) fn announce(&self, event: &Event<'_>) {
-        let mut encoded: [Option<Vec<u8>>; 3] = [None, None, None];
+        let mut encoded: [Option<Vec<u8>>; ProtocolVersion::ALL.len()] = Default::default();
         for session in self.sessions.borrow().values() {
             if session.stage.get() != Stage::Ready
                 || !session.registered.get().contains(event.kind())

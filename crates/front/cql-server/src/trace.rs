@@ -6,7 +6,7 @@
 
 use crate::internal::{Content, RowWrite};
 use data::ClusteringBuf;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use stdx::{Instant, Uuid, WallMicros};
@@ -22,6 +22,7 @@ pub(crate) struct Trace {
     is_asked_for: bool,
     /// Another node's: its session is written there.
     is_of_peer: bool,
+    is_written: Cell<bool>,
     started: Instant,
     started_at: WallMicros,
     clock: rt::Rt,
@@ -49,6 +50,7 @@ impl Trace {
             id,
             is_asked_for,
             is_of_peer: false,
+            is_written: Cell::new(false),
             started: rt.now(),
             started_at: rt.wall(),
             clock: rt.clone(),
@@ -65,6 +67,16 @@ impl Trace {
     /// Whether its session is another node's.
     pub(crate) fn is_of_peer(&self) -> bool {
         self.is_of_peer
+    }
+
+    /// Whether its rows were handed to the tables of traces.
+    pub(crate) fn is_written(&self) -> bool {
+        self.is_written.get()
+    }
+
+    /// Notes that its rows are being written.
+    pub(crate) fn set_written(&self) {
+        self.is_written.set(true);
     }
 
     /// Its id, for the client.

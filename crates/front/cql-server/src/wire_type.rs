@@ -135,7 +135,7 @@ impl Description {
         let slot = match version {
             ProtocolVersion::V3 => &self.blocks[0],
             ProtocolVersion::V4 => &self.blocks[1],
-            ProtocolVersion::V5 => &self.blocks[2],
+            ProtocolVersion::V5 | ProtocolVersion::V6 => &self.blocks[2],
         };
         if let Some(encoded) = slot.get() {
             return Ok(encoded.clone());

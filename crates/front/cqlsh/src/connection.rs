@@ -281,7 +281,7 @@ impl Connection {
     /// The connection is dead.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let frames = std::mem::take(&mut self.output);
-        let written = if self.started && self.version() == ProtocolVersion::V5 {
+        let written = if self.started && self.version().has_segments() {
             let mut segments = Vec::with_capacity(frames.len() + 64);
             pack_segments(&frames, false, &mut segments);
             self.stream.write_all(&segments)

@@ -117,12 +117,12 @@ impl FrameDecoder {
         version: ProtocolVersion,
         compression: Option<Compression>,
     ) -> Result<(), WireError> {
-        if version == ProtocolVersion::V5 && compression == Some(Compression::Snappy) {
+        if version.has_segments() && compression == Some(Compression::Snappy) {
             return Err(WireError::SnappyInV5);
         }
         self.locked = Some(version);
         self.compression = compression;
-        self.segmented = version == ProtocolVersion::V5;
+        self.segmented = version.has_segments();
         Ok(())
     }
 
@@ -410,6 +410,9 @@ impl FrameDecoder {
             fatal: false,
             error,
         };
+        if version.is_beta() && raw.flags & flags::USE_BETA == 0 {
+            return Err(reply(WireError::BetaFlagUnset { version }));
+        }
         let opcode = Opcode::from_number(raw.opcode).map_err(reply)?;
         let from_client = raw.first & RESPONSE_BIT == 0;
         if opcode.is_request() != from_client || from_client != (self.side == Side::Server) {

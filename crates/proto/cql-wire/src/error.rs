@@ -10,11 +10,17 @@ use codec::writer::LengthError;
 pub enum WireError {
     /// A protocol version that is not spoken.
     #[error(
-        "Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)"
+        "Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)"
     )]
     UnsupportedVersion {
         /// The number asked for.
         version: u8,
+    },
+    /// A frame of a version in development without the flag that asks for it.
+    #[error("Beta version of the protocol used ({version}), but USE_BETA flag is unset")]
+    BetaFlagUnset {
+        /// The frame's.
+        version: ProtocolVersion,
     },
     /// A frame of another version than the connection's.
     #[error(

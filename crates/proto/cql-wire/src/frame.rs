@@ -143,6 +143,7 @@ impl<'o> ResponseFrame<'o> {
         let payload = if newer { extras.custom_payload } else { &[] };
         let mut bits = 0;
         for (present, flag) in [
+            (version.is_beta(), flags::USE_BETA),
             (extras.tracing_id.is_some(), flags::TRACING),
             (!warnings.is_empty(), flags::WARNING),
             (!payload.is_empty(), flags::CUSTOM_PAYLOAD),

@@ -25,10 +25,11 @@ pub fn fuzz_client_stream(data: &[u8]) {
 }
 
 fn choose(choice: u8) -> (Negotiated, Option<Compression>) {
-    let version = match choice % 3 {
+    let version = match choice % 4 {
         0 => ProtocolVersion::V3,
         1 => ProtocolVersion::V4,
-        _ => ProtocolVersion::V5,
+        2 => ProtocolVersion::V5,
+        _ => ProtocolVersion::V6,
     };
     let compression = match choice >> 4 & 3 {
         1 => Some(Compression::Lz4),

@@ -397,6 +397,7 @@ fn encode_request_at(
     let compression = compression.filter(|_| request.opcode() != Opcode::Startup);
     let mut bits = 0;
     for (present, flag) in [
+        (negotiated.version.is_beta(), flags::USE_BETA),
         (options.tracing, flags::TRACING),
         (!options.custom_payload.is_empty(), flags::CUSTOM_PAYLOAD),
         (compression.is_some(), flags::COMPRESSED),

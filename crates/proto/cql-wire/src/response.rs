@@ -84,7 +84,10 @@ pub fn encode_frame_error(out: &mut Vec<u8>, error: &FrameError) {
         let [_, stream] = error.stream.to_be_bytes();
         out.put_bytes(&[first, 0, stream, Opcode::Error.number(), 0, 0, 0, 0]);
     } else {
-        put_header(out, first, 0, error.stream, Opcode::Error, 0);
+        let version = ProtocolVersion::from_number(error.reply_version);
+        let beta = version.is_ok_and(ProtocolVersion::is_beta);
+        let bits = if beta { flags::USE_BETA } else { 0 };
+        put_header(out, first, bits, error.stream, Opcode::Error, 0);
     }
     let body_at = out.len();
     out.put_i32(error.error.code().number());

@@ -12,12 +12,14 @@ pub enum ProtocolVersion {
     V4,
     /// Cassandra 4.0 on: segments with checksums, result metadata ids.
     V5,
+    /// In development, for clients that set the flag for it (`USE_BETA`): as v5.
+    V6,
 }
 
 impl ProtocolVersion {
     /// All of them, oldest first.
-    pub const ALL: [ProtocolVersion; 3] =
-        [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5];
+    pub const ALL: [ProtocolVersion; 4] =
+        [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5, ProtocolVersion::V6];
     /// The one preferred: replies to a client of an unknown version are in it.
     pub const CURRENT: ProtocolVersion = ProtocolVersion::V5;
 
@@ -28,6 +30,7 @@ impl ProtocolVersion {
             ProtocolVersion::V3 => 3,
             ProtocolVersion::V4 => 4,
             ProtocolVersion::V5 => 5,
+            ProtocolVersion::V6 => 6,
         }
     }
 
@@ -41,6 +44,7 @@ impl ProtocolVersion {
             3 => Ok(ProtocolVersion::V3),
             4 => Ok(ProtocolVersion::V4),
             5 => Ok(ProtocolVersion::V5),
+            6 => Ok(ProtocolVersion::V6),
             version => Err(WireError::UnsupportedVersion { version }),
         }
     }
@@ -51,14 +55,27 @@ impl ProtocolVersion {
             ProtocolVersion::V3 => "3/v3",
             ProtocolVersion::V4 => "4/v4",
             ProtocolVersion::V5 => "5/v5",
+            ProtocolVersion::V6 => "6/v6-beta",
         }
+    }
+
+    /// Whether the version is in development: each frame must carry `USE_BETA`.
+    #[inline]
+    pub const fn is_beta(self) -> bool {
+        matches!(self, ProtocolVersion::V6)
+    }
+
+    /// Whether frames travel in segments after STARTUP, and compression is that of segments.
+    #[inline]
+    pub const fn has_segments(self) -> bool {
+        matches!(self, ProtocolVersion::V5 | ProtocolVersion::V6)
     }
 
     /// Version number of the frame that tells a client that its version is not spoken: v1 and v2 clients could not
     /// read another than their own, everybody else gets the current one.
     pub(crate) const fn reply_number(number: u8) -> u8 {
         match number {
-            1..=5 => number,
+            1..=6 => number,
             _ => ProtocolVersion::CURRENT.number(),
         }
     }
@@ -90,6 +107,6 @@ impl Negotiated {
     /// Whether EXECUTE, PREPARED and changed ROWS carry a result metadata id.
     #[inline]
     pub const fn has_metadata_id(self) -> bool {
-        self.metadata_id || matches!(self.version, ProtocolVersion::V5)
+        self.metadata_id || self.version.has_segments()
     }
 }

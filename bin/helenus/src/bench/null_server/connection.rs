@@ -107,7 +107,7 @@ impl Connection {
                 // READY still goes out in the old framing.
                 self.core.flush();
                 self.core.closing |= self.decoder.start(version, None).is_err();
-                self.core.segmented = version == ProtocolVersion::V5;
+                self.core.segmented = version.has_segments();
             }
         }
         let used = self.input.len() - rest.len();

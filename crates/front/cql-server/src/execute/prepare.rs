@@ -1,7 +1,7 @@
 //! PREPARE: a statement becomes known to this shard, the others and the next start.
 
 use super::write::join_all;
-use super::{Cx, Step, check_keyspace, current, finish};
+use super::{Cx, Step, check_keyspace, current, finish, without_password};
 use crate::conditional::is_conditional;
 use crate::failure::{Failure, Result};
 use crate::internal;
@@ -70,6 +70,10 @@ pub(crate) fn prepared_here(
 }
 
 pub(super) fn prepare(text: &str, keyspace: Option<&str>, cx: &Cx<'_>) -> Result<Step> {
+    if let Some(trace) = &cx.ticket.trace {
+        let query = ("query".to_owned(), without_password(text).into_owned());
+        trace.describe("Preparing CQL3 query", vec![query]);
+    }
     check_keyspace(cx.server, keyspace)?;
     let used = cx.session.keyspace.borrow().clone();
     let keyspace = keyspace.or(used.as_deref());

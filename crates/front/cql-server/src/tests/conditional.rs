@@ -504,12 +504,18 @@ fn clients_with_scyllas_mark_are_told_what_was_there_before() {
                 "UPDATE ks.t SET v = 'c' WHERE k = 1 AND c = 3 IF v = null",
                 was(true, "v", &["null"]),
             ),
-            // One row for each statement with a condition, in their order.
+            // One row for each statement in their order, of nulls where there is no condition.
             (
                 "BEGIN BATCH UPDATE ks.t SET v = 'd' WHERE k = 1 AND c = 3 IF v = 'c'; INSERT \
                  INTO ks.t (k, c, v) VALUES (1, 4, 'x'); UPDATE ks.t SET v = 'e' WHERE k = 1 AND \
                  c = 2 IF v = 'b'; APPLY BATCH",
-                was(true, "k,c,v", &["1 3 c", "1 2 b"]),
+                was(true, "k,c,v", &["1 3 c", "null null null", "1 2 b"]),
+            ),
+            (
+                "BEGIN BATCH INSERT INTO ks.t (k, c, v) VALUES (1, 2, 'x'); DELETE FROM ks.t WHERE k \
+                 = 1 AND c > 7; UPDATE ks.t SET v = 'z' WHERE k = 1 AND c = 2 IF v = 'z'; APPLY \
+                 BATCH",
+                was(false, "k,c,v", &["null null null", "null null null", "1 2 e"]),
             ),
             (
                 "BEGIN BATCH DELETE FROM ks.t WHERE k = 1 AND c = 9 IF EXISTS; UPDATE ks.t SET v \

@@ -1,5 +1,7 @@
 //! From the first byte to READY.
 
+use cql_wire::{EventKind, EventKinds};
+
 use super::*;
 
 #[test]
@@ -18,6 +20,8 @@ fn every_version_and_compression_gets_ready_and_answers() {
             (V4, snappy),
             (V5, none),
             (V5, lz4),
+            (V6, none),
+            (V6, lz4),
         ];
         for (version, options) in cases {
             let mut client = Client::new(&server, version);
@@ -26,6 +30,34 @@ fn every_version_and_compression_gets_ready_and_answers() {
             assert_eq!(rows.columns, Some(vec!["table_name".to_owned()]), "{version}");
         }
         assert_eq!(server.connection_count(), 0);
+    });
+}
+
+#[test]
+fn the_version_in_development_is_as_v5_and_wants_its_flag() {
+    run(|rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
+        let mut client = Client::ready(&server, V6).await;
+        let prepared = client.prepare("SELECT key FROM system.local WHERE key = ?").await;
+        assert!(prepared.metadata_id.is_some());
+        let mut bytes = client.encode(&RequestOptions::default(), &Request::Options);
+        // In the segment, behind its header of six bytes; the checksum then is another.
+        let mut frame = bytes[6..bytes.len() - 4].to_vec();
+        frame[1] = 0;
+        bytes.clear();
+        pack_segments(&frame, false, &mut bytes);
+        client.connection.feed(&bytes);
+        let (code, message) = client.receive().await.error();
+        assert_eq!(code, ErrorCode::ProtocolError);
+        let expect = "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset";
+        assert_eq!(message, expect);
+        client.must("SELECT * FROM system.local").await;
+        let kinds = EventKinds::NONE.with(EventKind::SchemaChange);
+        assert_eq!(client.ask(&Request::Register(kinds)).await.body, Body::Ready);
+        let keyspace = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+                        'replication_factor': 1}";
+        Client::ready(&server, V4).await.must(keyspace).await;
+        assert!(matches!(client.receive().await.body, Body::Event(_)));
     });
 }
 
@@ -56,7 +88,7 @@ fn options_say_what_is_supported_before_and_after_startup() {
             };
             assert_eq!(get("CQL_VERSION"), "3.4.7");
             assert_eq!(get("COMPRESSION"), "snappy,lz4");
-            assert_eq!(get("PROTOCOL_VERSIONS"), "3/v3,4/v4,5/v5");
+            assert_eq!(get("PROTOCOL_VERSIONS"), "3/v3,4/v4,5/v5,6/v6-beta");
             assert_eq!(get("SCYLLA_NR_SHARDS"), "1");
             assert_eq!(get("SCYLLA_SHARDING_IGNORE_MSB"), "12");
             assert_eq!(get("SCYLLA_SHARD_AWARE_PORT"), "19042");
@@ -96,7 +128,7 @@ fn a_right_password_logs_in_and_a_wrong_one_does_not() {
             let epoch = membership.snapshot().epoch;
             membership.submit(epoch, vec![entry]).await.unwrap();
         }
-        for version in [V3, V4, V5] {
+        for version in [V3, V4, V5, V6] {
             let mut client = Client::new(&server, version);
             let got = client.startup(&[]).await.body;
             let class = "org.apache.cassandra.auth.PasswordAuthenticator";

@@ -18,6 +18,7 @@ mod scattered;
 mod several_nodes;
 mod statements;
 mod tombstone_pages;
+mod traces;
 
 use crate::settings::ServerSettings;
 use crate::{
@@ -46,6 +47,7 @@ use store::{Store, StoreOptions};
 pub(crate) const V3: ProtocolVersion = ProtocolVersion::V3;
 pub(crate) const V4: ProtocolVersion = ProtocolVersion::V4;
 pub(crate) const V5: ProtocolVersion = ProtocolVersion::V5;
+pub(crate) const V6: ProtocolVersion = ProtocolVersion::V6;
 
 /// bcrypt of "secret", cost 4.
 pub(crate) fn secret_hash() -> String {
@@ -440,7 +442,7 @@ impl Client {
                 more.iter().any(|(k, _)| *k == cql_wire::scylla::LWT_ADD_METADATA_MARK);
             let version = self.negotiated.version;
             self.decoder.start(version, self.compression).unwrap();
-            self.segmented = version == V5;
+            self.segmented = version.has_segments();
         }
         got
     }

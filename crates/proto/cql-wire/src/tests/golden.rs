@@ -126,14 +126,14 @@ fn unknown_versions_are_answered_in_a_header_their_client_can_read() {
     };
     let text = |number| {
         format!(
-            "Invalid or unsupported protocol version ({number}); supported versions are (3/v3, 4/v4, 5/v5)"
+            "Invalid or unsupported protocol version ({number}); supported versions are (3/v3, 4/v4, 5/v5, 6/v6-beta)"
         )
     };
     // v1 and v2: eight bytes, stream 0, their own version. Others: v5, their stream.
     for (sent, header, number) in [
         (&[2, 0, 0, 9, 5, 0, 0, 0, 0][..], &[0x82, 0, 0, 0][..], 2),
         (&[1, 0, 0, 5, 0, 0, 0, 0], &[0x81, 0, 0, 0], 1),
-        (&[6, 0, 0, 9, 5, 0, 0, 0, 0], &[0x85, 0, 0, 9, 0], 6),
+        (&[7, 0x10, 0, 9, 5, 0, 0, 0, 0], &[0x85, 0, 0, 9, 0], 7),
         (&[66, 0, 0, 9, 5, 0, 0, 0, 0], &[0x85, 0, 0, 9, 0], 66),
         (&[0, 0, 0, 9, 5, 0, 0, 0, 0], &[0x85, 0, 0, 0, 0], 0),
     ] {
@@ -144,6 +144,30 @@ fn unknown_versions_are_answered_in_a_header_their_client_can_read() {
         expect.put_bytes_u16(text.as_bytes(), "text").unwrap();
         assert_eq!(answer(sent), expect, "version {number}");
     }
+}
+
+#[test]
+fn a_version_in_development_wants_its_flag_in_every_frame() {
+    let mut decoder = FrameDecoder::new(Side::Server, MAX);
+    let sent = [6, 0, 0, 9, 5, 0, 0, 0, 0, 6, 0x10, 0, 9, 5, 0, 0, 0, 0];
+    let mut input = &sent[..];
+    let error = decoder.next(&mut input).unwrap_err();
+    assert!(!error.fatal);
+    let text = "Beta version of the protocol used (6/v6-beta), but USE_BETA flag is unset";
+    let mut out = Vec::new();
+    encode_frame_error(&mut out, &error);
+    let mut expect = vec![0x86, 0x10, 0, 9, 0];
+    expect.put_u32(6 + text.len() as u32);
+    expect.put_u32(0x0a);
+    expect.put_bytes_u16(text.as_bytes(), "text").unwrap();
+    assert_eq!(out, expect);
+    let frame = decoder.next(&mut input).unwrap().unwrap();
+    assert_eq!(frame.header.version, ProtocolVersion::V6);
+    // Requests and responses carry the flag.
+    let negotiated = Negotiated::plain(ProtocolVersion::V6);
+    let mut out = Vec::new();
+    encode_request(&Request::Options, negotiated, &RequestOptions::default(), &mut out).unwrap();
+    assert_eq!(out, [6, 0x10, 0, 0, 5, 0, 0, 0, 0]);
 }
 
 #[test]

@@ -38,8 +38,7 @@ fn choice(version: ProtocolVersion, compression: Option<Compression>) -> u8 {
         Some(Compression::Lz4) => 0x10,
         Some(Compression::Snappy) => 0x20,
     };
-    // The number of the version counts from the low bits, the compression's bits change the remainder.
-    (0..3).map(|low| compressed | low).find(|byte| byte % 3 == version.number() - 3).unwrap()
+    compressed | (version.number() - 3)
 }
 
 #[test]
