@@ -172,6 +172,24 @@ impl Client {
         }
     }
 
+    /// Sends statements one behind the other and reads no answer.
+    ///
+    /// # Errors
+    /// `Lost` when the connection ends.
+    pub async fn send_only(&mut self, texts: impl Iterator<Item = String>) -> Result<(), Lost> {
+        let negotiated = Negotiated::plain(ProtocolVersion::V4);
+        for (stream, text) in (0..).zip(texts) {
+            let parameters = QueryParameters::new(self.consistency);
+            let request = Request::Query { query: &text, parameters };
+            let options = RequestOptions { stream, ..RequestOptions::default() };
+            let mut out = Vec::new();
+            encode_request(&request, negotiated, &options, &mut out)
+                .map_err(|e| Lost(e.to_string()))?;
+            self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
+        }
+        Ok(())
+    }
+
     async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
         let negotiated = Negotiated::plain(ProtocolVersion::V4);
         let mut out = Vec::new();

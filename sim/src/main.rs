@@ -34,6 +34,7 @@ mod scenario;
 mod schedule;
 mod soak;
 mod survey;
+mod unread;
 mod workload;
 
 use std::process::ExitCode;
@@ -99,6 +100,13 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
             nodes: 1,
             plan: Box::new(|seed| format!("{:?}", batches::plan(seed))),
             run: Box::new(|seed| batches::run(&batches::plan(seed))),
+        },
+        Entry {
+            name: "unread".to_owned(),
+            seeds: 9,
+            nodes: 1,
+            plan: Box::new(|seed| format!("{:?}", unread::plan(seed))),
+            run: Box::new(|seed| unread::run(&unread::plan(seed))),
         },
     ];
     for (name, _) in scenario::FILES {

@@ -400,6 +400,7 @@ pub fn plan_limits(options: &Options) -> PlanLimits {
         unlogged_batch_partitions_warn: options.unlogged_batch_across_partitions_warn_threshold
             as usize,
         expiry_max: expiry_max(options),
+        mutation_bytes_max: usize::try_from(options.mutation_bytes_max()).unwrap_or(usize::MAX),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
@@ -309,7 +308,7 @@ impl<'t> Rows<'t> {
         let total = readers.iter().map(|reader| reader.meta().data_length()).sum();
         let mut done = vec![0; readers.len()];
         let shape = TableShape::for_table(self.table);
-        let slices = Rc::new(Slices::all());
+        let slices = Arc::new(Slices::all());
         let cursors = readers.iter().zip(0_u32..).map(|(reader, source)| {
             reader.range_cursor(source, range.clone(), slices.clone(), None)
         });

@@ -12,7 +12,6 @@ mod senders;
 
 use std::io::Write;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -280,7 +279,7 @@ impl Loading {
     ) -> Result<(), Failure> {
         let mut blocks = reader.sequential();
         let all = data::command::KeyRange::all();
-        let mut cursor = reader.range_cursor(0, all, Rc::new(Slices::all()), None);
+        let mut cursor = reader.range_cursor(0, all, Arc::new(Slices::all()), None);
         let mut mutations = Mutations::new(table);
         let path = target.file(Component::Data);
         loop {

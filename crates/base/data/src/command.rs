@@ -82,7 +82,7 @@ pub struct ReadCommand {
     /// Which partitions.
     pub partitions: Partitions,
     /// Which rows of each.
-    pub slices: Slices,
+    pub slices: Arc<Slices>,
     /// Rows in descending clustering order.
     pub reversed: bool,
     /// Columns that the reader looks at (regular and static); `None` = all. What is shown of others may be
@@ -104,7 +104,7 @@ impl ReadCommand {
         ReadCommand {
             table,
             partitions,
-            slices: Slices::all(),
+            slices: Arc::new(Slices::all()),
             reversed: false,
             columns: None,
             now,

@@ -6,7 +6,7 @@
 mod wire;
 
 use crate::arithmetic::Number;
-use crate::number::{BigInt, Decimal, Rounding, bigint_low_i64, varint_to_bytes};
+use crate::number::{BigInt, Decimal, Rounding, bigint_low_i64, check_length, varint_to_bytes};
 use crate::{CqlType, TypeError};
 
 /// Which aggregate.
@@ -140,6 +140,7 @@ impl Aggregate {
         if bytes.is_empty() {
             return Ok(false);
         }
+        check_length(&self.ty, bytes)?;
         let number = Number::from_value(&self.ty, bytes)
             .ok_or_else(|| TypeError::Arithmetic(format!("not a value of type {}", self.ty)))?;
         match (&mut self.state, number) {

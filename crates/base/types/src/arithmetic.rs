@@ -3,7 +3,7 @@
 //! Source: `cql3.functions.OperationFcts` and the `NumberType`s.
 
 use crate::number::{
-    BigInt, Decimal, bigint_low_i64, bigint_to_f32, bigint_to_f64, varint_from_bytes,
+    BigInt, Decimal, bigint_low_i64, bigint_to_f32, bigint_to_f64, check_length, varint_from_bytes,
     varint_to_bytes,
 };
 use crate::temporal::{date_of_millis, millis_of_date};
@@ -203,6 +203,9 @@ impl Operator {
         }
         if left.is_empty() || right.is_empty() {
             return Ok(None);
+        }
+        for (ty, bytes) in [(left_type, left), (right_type, right)] {
+            check_length(ty, bytes).map_err(|error| failed(&error.to_string()))?;
         }
         let value = if *right_type == CqlType::Duration {
             self.shift(left_type, left, right)

@@ -1,7 +1,7 @@
 //! `CAST(value AS type)`. Source: `cql3.functions.CastFcts`.
 
 use crate::arithmetic::Number;
-use crate::number::{BigInt, Decimal, varint_to_bytes};
+use crate::number::{BigInt, Decimal, check_length, varint_to_bytes};
 use crate::{CqlType, TypeError, temporal, timeuuid};
 
 /// True if CAST goes from one type to the other. A cast to the same type is the value itself and is
@@ -54,6 +54,7 @@ pub fn cast(
         return Ok(None);
     }
     from.validate(bytes)?;
+    check_length(from, bytes)?;
     let wrong = || TypeError::Arithmetic(format!("not a value of type {from}"));
     Ok(Some(match to {
         CqlType::Ascii | CqlType::Text if *from == CqlType::Ascii => bytes.to_vec(),

@@ -6,7 +6,7 @@
 use crate::custom::CustomKind;
 use crate::duration::Duration;
 use crate::name::quote_identifier;
-use crate::number::{Decimal, java_f32, java_f64, varint_from_bytes};
+use crate::number::{Decimal, check_length, java_f32, java_f64, varint_from_bytes};
 use crate::validate::DEPTH_MAX;
 use crate::wire::{CollectionKind, Elements, Fields, VectorElements};
 use crate::{CqlType, inet, marshal, temporal, timeuuid};
@@ -78,6 +78,10 @@ impl CqlType {
             CqlType::Int => i32::from_be_bytes(bytes.try_into().ok()?).to_string(),
             CqlType::Bigint | CqlType::Counter => signed8()?.to_string(),
             CqlType::Varint if bytes.is_empty() => return None,
+            // Shown by its bytes: the digits of a number of megabytes take minutes.
+            CqlType::Varint | CqlType::Decimal if check_length(self, bytes).is_err() => {
+                return None;
+            }
             CqlType::Varint => varint_from_bytes(bytes).to_string(),
             CqlType::Decimal => Decimal::from_bytes(bytes)?.to_string(),
             CqlType::Float => java_f32(f32::from_be_bytes(bytes.try_into().ok()?)),

@@ -2,7 +2,7 @@
 
 use crate::custom::CustomKind;
 use crate::duration::Duration;
-use crate::number::{Decimal, java_float_text, parse_varint, varint_to_bytes};
+use crate::number::{Decimal, java_float_text, parse_varint, too_many_digits, varint_to_bytes};
 use crate::validate::DEPTH_MAX;
 use crate::wire::encode_tuple;
 use crate::{CqlType, TypeError, inet, marshal, temporal, timeuuid};
@@ -61,11 +61,15 @@ impl CqlType {
                 source.parse::<i64>().map_err(|_| refused("long"))?.to_be_bytes().to_vec()
             }
             CqlType::Varint => varint_to_bytes(&parse_varint(source).ok_or_else(|| {
-                TypeError::Marshal(format!("unable to make int from '{source}'"))
+                too_many_digits(source).unwrap_or_else(|| {
+                    TypeError::Marshal(format!("unable to make int from '{source}'"))
+                })
             })?),
             CqlType::Decimal => Decimal::parse(source)
                 .ok_or_else(|| {
-                    TypeError::Marshal(format!("unable to make BigDecimal from '{source}'"))
+                    too_many_digits(source).unwrap_or_else(|| {
+                        TypeError::Marshal(format!("unable to make BigDecimal from '{source}'"))
+                    })
                 })?
                 .to_bytes(),
             CqlType::Float => java_float_text(source)

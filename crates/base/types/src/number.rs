@@ -9,11 +9,21 @@ use std::fmt;
 pub use num_bigint::BigInt;
 use num_bigint::{BigUint, Sign};
 
-use crate::TypeError;
+use crate::{CqlType, TypeError};
 
 /// Most decimal digits that an operation may add to bring two scales together. Above it the
 /// operation is refused: `1e-2000000000 + 1` would take gigabytes (Cassandra runs out of memory).
 pub const DECIMAL_SHIFT_MAX: u64 = 100_000;
+
+/// Longest varint, or unscaled part of a decimal, that is computed with or turned into text. Both take time
+/// that grows faster than the number: at this size some milliseconds. Longer ones can be stored and read.
+pub const NUMBER_BYTES_MAX: usize = 16 << 10;
+
+/// Most digits of a number in text: as many as always fit into [`NUMBER_BYTES_MAX`].
+pub const NUMBER_DIGITS_MAX: usize = 39_456;
+
+/// Digits that are parsed at once; longer numbers are split.
+const DIGITS_AT_ONCE: usize = 512;
 
 /// Precision of `+`, `-` and `*` on decimals (`DecimalType.MAX_PRECISION`).
 const PRECISION_MAX: u64 = 10_000;
@@ -60,7 +70,8 @@ impl Decimal {
         out
     }
 
-    /// Parses Java's `BigDecimal` text: sign, digits with an optional point, optional exponent.
+    /// Parses Java's `BigDecimal` text: sign, digits with an optional point, optional exponent. `None` also for more
+    /// than [`NUMBER_DIGITS_MAX`] digits.
     pub fn parse(text: &str) -> Option<Decimal> {
         let (mantissa, exponent) = match text.find(['e', 'E']) {
             Some(at) => {
@@ -80,10 +91,7 @@ impl Decimal {
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = [whole, fraction].concat();
-        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-            return None;
-        }
-        let unscaled = BigUint::parse_bytes(digits.as_bytes(), 10)?;
+        let unscaled = parse_digits(&digits)?;
         let scale = i64::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
         let sign = if negative { Sign::Minus } else { Sign::Plus };
         Some(Decimal {
@@ -314,10 +322,7 @@ impl Decimal {
         let room = i64::from(self.scale).saturating_sub(i64::from(i32::MIN));
         let zeros = i64::try_from(zeros).unwrap_or(i64::MAX).min(room);
         let keep = digits.len().saturating_sub(usize::try_from(zeros).unwrap_or(0));
-        let magnitude = digits
-            .get(..keep)
-            .and_then(|d| BigUint::parse_bytes(d.as_bytes(), 10))
-            .unwrap_or_default();
+        let magnitude = digits.get(..keep).and_then(digits_to_number).unwrap_or_default();
         let scale = i64::from(self.scale).saturating_sub(zeros);
         Decimal {
             unscaled: BigInt::from_biguint(self.unscaled.sign(), magnitude),
@@ -432,12 +437,41 @@ pub(crate) fn divide_rounded(dividend: &BigInt, divisor: &BigInt, rounding: Roun
 }
 
 fn digit_count(magnitude: &BigUint) -> u64 {
-    match u64::try_from(magnitude) {
-        Ok(0) => 1,
-        Ok(small) => u64::from(small.ilog10()).saturating_add(1),
-        Err(_) => u64::try_from(magnitude.to_str_radix(10).len()).unwrap_or(u64::MAX),
+    if let Ok(small) = u64::try_from(magnitude) {
+        return u64::from(small.checked_ilog10().unwrap_or(0)).saturating_add(1);
+    }
+    let log = log10(magnitude);
+    let nearest = log.round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a logarithm of a number in memory: positive, below 2^40"
+    )]
+    if (log - nearest).abs() > LOG_ERROR_MAX {
+        return log.floor() as u64 + 1;
+    } else {
+        // Too near to a power of ten for an estimate.
+        let power = u32::try_from(nearest as u64).unwrap_or(u32::MAX);
+        let reaches = *magnitude >= BigUint::from(10_u32).pow(power);
+        u64::from(power) + u64::from(reaches)
     }
 }
+
+/// Most that [`log10`] is off by.
+const LOG_ERROR_MAX: f64 = 1e-5;
+
+/// The decimal logarithm of a positive number, from its highest bits.
+fn log10(magnitude: &BigUint) -> f64 {
+    let bits = magnitude.bits();
+    let shift = bits.saturating_sub(64);
+    let top = u64::try_from(magnitude >> shift).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let (top, shift) = (top as f64, shift as f64);
+    top.log10() + shift * std::f64::consts::LOG10_2
+}
+
+/// Length from which two numbers are told apart by their first digits before they are brought to one scale.
+const ESTIMATED_BITS_MIN: u64 = 4096;
 
 /// Order of two positive numbers `a × 10^-a_scale` and `b × 10^-b_scale`.
 fn compare_magnitudes(a: &BigUint, a_scale: i32, b: &BigUint, b_scale: i32) -> Ordering {
@@ -450,6 +484,12 @@ fn compare_magnitudes(a: &BigUint, a_scale: i32, b: &BigUint, b_scale: i32) -> O
         i64::try_from(digit_count(m)).unwrap_or(i64::MAX).saturating_sub(i64::from(scale))
     };
     place(a, a_scale).cmp(&place(b, b_scale)).then_with(|| {
+        if a.bits().max(b.bits()) > ESTIMATED_BITS_MIN {
+            let apart = (log10(a) - f64::from(a_scale)) - (log10(b) - f64::from(b_scale));
+            if apart.abs() > LOG_ERROR_MAX * 4.0 {
+                return apart.total_cmp(&0.0);
+            }
+        }
         let factor = BigUint::from(10u32).pow(a_scale.abs_diff(b_scale));
         if a_scale < b_scale { (a * factor).cmp(b) } else { a.cmp(&(b * factor)) }
     })
@@ -530,15 +570,80 @@ pub fn varint_to_bytes(value: &BigInt) -> Vec<u8> {
     value.to_signed_bytes_be()
 }
 
-/// Parses Java's `BigInteger` text: optional sign and ASCII digits.
+/// Parses Java's `BigInteger` text: optional sign and ASCII digits. `None` also for more than
+/// [`NUMBER_DIGITS_MAX`] of them.
 pub fn parse_varint(text: &str) -> Option<BigInt> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let magnitude = BigUint::parse_bytes(digits.as_bytes(), 10)?;
+    let magnitude = parse_digits(digits)?;
     let sign = if text.starts_with('-') { Sign::Minus } else { Sign::Plus };
     Some(BigInt::from_biguint(sign, magnitude))
+}
+
+/// A number of at least one ASCII digit and at most [`NUMBER_DIGITS_MAX`].
+fn parse_digits(digits: &str) -> Option<BigUint> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number || digits.len() > NUMBER_DIGITS_MAX {
+        return None;
+    }
+    digits_to_number(digits)
+}
+
+/// The number of some ASCII digits. Long ones by halves: one after the other takes time that grows with the square.
+fn digits_to_number(digits: &str) -> Option<BigUint> {
+    if digits.len() <= DIGITS_AT_ONCE {
+        return BigUint::parse_bytes(digits.as_bytes(), 10);
+    }
+    let mut low = DIGITS_AT_ONCE;
+    // 10^low of each step: the squares of the one before.
+    let mut powers = vec![BigUint::from(10_u32).pow(512)];
+    while low.saturating_mul(2) < digits.len() {
+        low = low.saturating_mul(2);
+        let square = powers.last().map(|power| power * power)?;
+        powers.push(square);
+    }
+    join_digits(digits, &powers)
+}
+
+/// Digits of at most twice the length of the last power.
+fn join_digits(digits: &str, powers: &[BigUint]) -> Option<BigUint> {
+    let Some((power, rest)) = powers.split_last() else {
+        return BigUint::parse_bytes(digits.as_bytes(), 10);
+    };
+    let low = DIGITS_AT_ONCE.checked_shl(u32::try_from(rest.len()).ok()?)?;
+    let Some(at) = digits.len().checked_sub(low).filter(|at| *at > 0) else {
+        return join_digits(digits, rest);
+    };
+    let (high, low) = digits.split_at_checked(at)?;
+    Some(join_digits(high, rest)? * power + join_digits(low, rest)?)
+}
+
+/// Why a text with more digits than a number may have is none. `None`: that is not what is wrong with it.
+pub fn too_many_digits(text: &str) -> Option<TypeError> {
+    if text.len() <= NUMBER_DIGITS_MAX {
+        return None;
+    }
+    let digits = text.bytes().take_while(|b| !b"eE".contains(b)).filter(u8::is_ascii_digit).count();
+    (digits > NUMBER_DIGITS_MAX).then(|| {
+        TypeError::Marshal(format!(
+            "a number of {digits} digits is longer than the maximum of {NUMBER_DIGITS_MAX}"
+        ))
+    })
+}
+
+/// Refuses to compute with a varint or decimal longer than [`NUMBER_BYTES_MAX`], or to show it as text.
+///
+/// # Errors
+/// `Arithmetic`.
+#[inline]
+pub fn check_length(ty: &CqlType, bytes: &[u8]) -> Result<(), TypeError> {
+    // The sign and a decimal's scale are not counted.
+    if bytes.len() <= NUMBER_BYTES_MAX + 5 || !matches!(ty, CqlType::Varint | CqlType::Decimal) {
+        return Ok(());
+    }
+    Err(TypeError::Arithmetic(format!(
+        "a {ty} of {} bytes is longer than the maximum of {NUMBER_BYTES_MAX} for computing with it",
+        bytes.len()
+    )))
 }
 
 /// Low 64 bits of the two's-complement number (`BigInteger.longValue`).
@@ -547,13 +652,22 @@ pub fn bigint_low_i64(value: &BigInt) -> i64 {
     if value.sign() == Sign::Minus { low.wrapping_neg() } else { low }
 }
 
+/// Whole numbers of more bits are infinite as doubles.
+const FLOAT_BITS_MAX: u64 = 1100;
+
 /// Nearest double of a big integer.
 pub fn bigint_to_f64(value: &BigInt) -> f64 {
+    if value.bits() > FLOAT_BITS_MAX {
+        return if value.sign() == Sign::Minus { f64::NEG_INFINITY } else { f64::INFINITY };
+    }
     value.to_string().parse().unwrap_or(f64::NAN)
 }
 
 /// Nearest float of a big integer.
 pub fn bigint_to_f32(value: &BigInt) -> f32 {
+    if value.bits() > FLOAT_BITS_MAX {
+        return if value.sign() == Sign::Minus { f32::NEG_INFINITY } else { f32::INFINITY };
+    }
     value.to_string().parse().unwrap_or(f32::NAN)
 }
 
@@ -634,6 +748,66 @@ mod tests {
 
     fn decimal(text: &str) -> Decimal {
         Decimal::parse(text).unwrap_or_else(|| panic!("{text} is a decimal"))
+    }
+
+    #[test]
+    fn long_numbers_are_parsed_by_halves_as_by_one() {
+        let mut seed = 7_u64;
+        for length in [1, 511, 512, 513, 1024, 1025, 1536, 2048, 2049, 5000, 20_011] {
+            let digits: String = (0..length)
+                .map(|_| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    char::from(b'0' + u8::try_from(seed >> 60).unwrap() % 10)
+                })
+                .collect();
+            let expected = BigUint::parse_bytes(digits.as_bytes(), 10).unwrap();
+            assert_eq!(digits_to_number(&digits), Some(expected.clone()), "{length}");
+            let count = expected.to_str_radix(10).len() as u64;
+            assert_eq!(digit_count(&expected), count, "{length}");
+        }
+        for power in [19, 20, 40, 511, 512, 4096] {
+            let ten = BigUint::from(10_u32).pow(power);
+            assert_eq!(digit_count(&ten), u64::from(power) + 1, "10^{power}");
+            assert_eq!(digit_count(&(ten - 1_u32)), u64::from(power), "10^{power} - 1");
+        }
+    }
+
+    #[test]
+    fn numbers_of_more_digits_than_the_maximum_are_refused() {
+        let most = "9".repeat(NUMBER_DIGITS_MAX);
+        assert!(varint_to_bytes(&parse_varint(&most).unwrap()).len() <= NUMBER_BYTES_MAX + 1);
+        assert!(Decimal::parse(&most).is_some() && too_many_digits(&format!("-{most}")).is_none());
+        assert!(too_many_digits(&format!("{most}E10")).is_none());
+        for sign in ["", "-", "+"] {
+            let more = format!("{sign}{most}1");
+            assert_eq!((parse_varint(&more), Decimal::parse(&more)), (None, None));
+            let error = too_many_digits(&more).unwrap().to_string();
+            assert_eq!(error, "a number of 39457 digits is longer than the maximum of 39456");
+        }
+        assert!(Decimal::parse(&format!("0.{most}")).is_none());
+        for ty in [CqlType::Varint, CqlType::Decimal] {
+            assert_eq!(check_length(&ty, &vec![1; NUMBER_BYTES_MAX + 5]), Ok(()));
+            assert!(check_length(&ty, &vec![1; NUMBER_BYTES_MAX + 6]).is_err());
+        }
+        assert_eq!(check_length(&CqlType::Blob, &vec![1; NUMBER_BYTES_MAX + 6]), Ok(()));
+    }
+
+    #[test]
+    fn long_decimals_of_different_scales_are_ordered() {
+        let ten = |power: u32| BigInt::from(10).pow(power);
+        let of = |unscaled: BigInt, scale| Decimal { unscaled, scale };
+        let one = of(ten(3000), 3000);
+        for (other, expected) in [
+            (of(ten(2000), 2000), Ordering::Equal),
+            (of(ten(2000) + 1, 2000), Ordering::Less),
+            (of(ten(2000) - 1, 2000), Ordering::Greater),
+            (of(ten(2000) * 11 / 10, 2000), Ordering::Less),
+            (of(ten(2000) * 9 / 10, 2000), Ordering::Greater),
+            (of(ten(2001), 2000), Ordering::Less),
+        ] {
+            assert_eq!(one.compare(&other), expected, "{other}");
+            assert_eq!(other.compare(&one), expected.reverse(), "{other}");
+        }
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Stretch {
         ReadCommand {
             table,
             partitions,
-            slices,
+            slices: slices.into(),
             reversed: false,
             columns: None,
             now,

@@ -1,6 +1,7 @@
 //! Open files of one SSTable.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::KeyHash;
 use data::Slices;
@@ -102,7 +103,7 @@ impl SstableReader {
         source: u32,
         token: Token,
         key: &[u8],
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         reversed: bool,
         buffers: CursorBuffers,
     ) -> SstableCursor {
@@ -114,7 +115,7 @@ impl SstableReader {
         &self,
         source: u32,
         range: KeyRange,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         filter: Option<TokenFilter>,
     ) -> SstableCursor {
         SstableCursor::range(self.meta.clone(), source, range, slices, filter)

@@ -15,6 +15,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::KeyHash;
 use data::command::ReadCommand;
@@ -59,7 +60,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) view: &'a TableView,
     pub(crate) command: &'a ReadCommand,
     /// Of this partition, not the command's when a page goes on.
-    pub(crate) slices: &'a Rc<Slices>,
+    pub(crate) slices: &'a Arc<Slices>,
     pub(crate) hash: &'a KeyHash,
     pub(crate) key: &'a [u8],
     pub(crate) exactness: Exactness,

@@ -6,6 +6,7 @@
 //! steps: when one ends its inputs are gone.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use compact_plan::cluster_key::SHARED_LEVEL;
@@ -713,7 +714,7 @@ impl Store {
 
     /// A file's partitions of a range, in order.
     pub(crate) fn whole_source(&self, file: &Rc<TableFile>, range: KeyRange) -> Source {
-        let cursor = file.reader.range_cursor(0, range, Rc::new(Slices::all()), file.filter);
+        let cursor = file.reader.range_cursor(0, range, Arc::new(Slices::all()), file.filter);
         let shard_of = self.inner.options.shard_of;
         Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
     }

@@ -7,6 +7,7 @@
 //! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::KeyHash;
 use data::command::KeyRange;
@@ -413,7 +414,7 @@ impl Store {
         cached_as: Option<u64>,
     ) -> Result<(), StoreError> {
         writer.set_warm(cached_as.is_some());
-        let slices = Rc::new(Slices::all());
+        let slices = Arc::new(Slices::all());
         let scan =
             MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
         // A merge of one source: it drops what ALTER TABLE dropped.

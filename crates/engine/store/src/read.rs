@@ -1,6 +1,7 @@
 //! Reads: sources chosen, merged, and shown to a sink.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::{KeyRange, Partitions, ReadCommand, ResumePosition, RingBound};
 use data::merge_cursor::PASSED_MAX;
@@ -161,7 +162,7 @@ struct Run<'s> {
     next_look: u32,
     per_look: u32,
     /// Those of the only partition.
-    slices: Option<Rc<Slices>>,
+    slices: Option<Arc<Slices>>,
     /// Items shown since the last look at the clock.
     items: usize,
     /// Items for which it is not looked whether plain rows follow.
@@ -244,7 +245,7 @@ impl Store {
         (table, shape): (&TableState, &Rc<TableShape>),
         view: &Rc<TableView>,
         command: &ReadCommand,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         key: &[u8],
         sink: &mut S,
         stats: &mut ReadStats,
@@ -303,7 +304,7 @@ impl Store {
         &self,
         shape: &Rc<TableShape>,
         (view, head): (&'v TableView, Option<&Head>),
-        slices: &Rc<Slices>,
+        slices: &Arc<Slices>,
         reversed: bool,
         (hash, key): (&codec::KeyHash, &[u8]),
         sources: &mut Sources,
@@ -340,7 +341,7 @@ impl Store {
     pub(crate) fn push_files(
         &self,
         files: &[&Rc<TableFile>],
-        slices: &Rc<Slices>,
+        slices: &Arc<Slices>,
         reversed: bool,
         (hash, key): (&codec::KeyHash, &[u8]),
         sources: &mut Sources,
@@ -361,7 +362,7 @@ impl Store {
         shape: &Rc<TableShape>,
         view: &TableView,
         range: &KeyRange,
-        slices: &Rc<Slices>,
+        slices: &Arc<Slices>,
         sources: &mut Sources,
         stats: &mut ReadStats,
     ) {
@@ -454,7 +455,7 @@ impl Store {
         sources: Sources,
         sink: &mut S,
         stats: &mut ReadStats,
-        slices: Option<Rc<Slices>>,
+        slices: Option<Arc<Slices>>,
     ) -> Result<Flow, StoreError> {
         let mode = MergeMode::Live { now: command.now };
         let resume = command.resume.as_ref().filter(|_| slices.is_some());
@@ -741,14 +742,14 @@ pub(crate) fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut 
 
 /// The command's slices; in the partition where a page goes on, only what lies behind the last row
 /// returned.
-pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Rc<Slices> {
+pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Arc<Slices> {
     let last = match &command.resume {
         Some(resume) if resumed => resume.clustering.as_deref(),
         _ => None,
     };
-    let Some(last) = last else { return Rc::new(command.slices.clone()) };
+    let Some(last) = last else { return command.slices.clone() };
     let cmp = shape.clustering();
-    let mut slices = command.slices.clone();
+    let mut slices = Slices::clone(&command.slices);
     slices.0.retain_mut(|slice| {
         if command.reversed {
             // Keep what is before the last row.
@@ -762,5 +763,5 @@ pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool
         }
         !slice.is_empty(cmp)
     });
-    Rc::new(slices)
+    Arc::new(slices)
 }

@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::RingBound;
 use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, Slices, TableShape};
@@ -305,7 +306,7 @@ impl Store {
         debug_assert!(std::ptr::eq(view, &**table.view.borrow()), "the view is the table's");
         let folds = table.folds.get();
         let mut sources = Sources::new();
-        let slices = Rc::new(Slices::all());
+        let slices = Arc::new(Slices::all());
         let (hash, unhidden) = (codec::hash_key(key), DeletionTime::LIVE.timestamp);
         let files = candidates(view, &slices, &hash, unhidden);
         self.push_files(&files, &slices, false, (&hash, key), &mut sources, stats);
@@ -385,7 +386,7 @@ impl Store {
         shape: &Rc<TableShape>,
         view: &TableView,
         head: &Head,
-        slices: &Rc<Slices>,
+        slices: &Arc<Slices>,
         reversed: bool,
         sources: &mut Sources,
         stats: &mut ReadStats,
@@ -396,10 +397,10 @@ impl Store {
             (Until::LastRow, Some(last)) => {
                 let (within, behind) = split(shape, slices, last.clustering());
                 match behind.0.is_empty() {
-                    true => (Rc::new(within), None),
+                    true => (Arc::new(within), None),
                     // What lies behind would have to be read first.
                     false if reversed || within.0.is_empty() => return false,
-                    false => (Rc::new(within), Some(Rc::new(behind))),
+                    false => (Arc::new(within), Some(Arc::new(behind))),
                 }
             }
             (Until::LastRow | Until::Nothing, _) => return false,

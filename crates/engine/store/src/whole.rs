@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use data::command::{KeyRange, RingBound};
@@ -246,7 +247,7 @@ pub(crate) async fn has_partition(
 ) -> Result<bool, StoreError> {
     let bound = |token| RingBound::Token { token, after: true };
     let range = KeyRange { start: bound(start), end: bound(end) };
-    let mut cursor = file.reader.range_cursor(0, range, Rc::new(Slices::all()), None);
+    let mut cursor = file.reader.range_cursor(0, range, Arc::new(Slices::all()), None);
     loop {
         match cursor.advance()? {
             Advance::Item => return Ok(true),

@@ -11,6 +11,7 @@
 //! INV-connection-1: the answer of a write is in the output only after a commit that followed it.
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
 
+use crate::account::Charge;
 use crate::auth;
 use crate::execute::{self, Step};
 use crate::failure::{Failure, Result};
@@ -18,14 +19,15 @@ use crate::guardrails;
 use crate::internal;
 use crate::latency::{Ended, Kind, Timing, Touched};
 use crate::pending::{Entry, Freed, Pending, Waiting};
+use crate::prepared::term_bytes;
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
 use crate::session::{Session, Stage, Ticket};
 use crate::settings::{Authentication, Timeout};
 use crate::trace::Trace;
 use cql_wire::{
-    Compression, Consistency, ErrorCode, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion,
-    Request, RequestFrame, Side, StartupOptions, WireError, WriteType, response,
+    BatchQuery, Compression, Consistency, ErrorCode, Frame, FrameDecoder, FrameError, Opcode,
+    ProtocolVersion, Request, RequestFrame, Side, StartupOptions, WireError, WriteType, response,
 };
 use std::future::Future;
 use std::net::SocketAddr;
@@ -35,7 +37,16 @@ use std::task::{Context, Poll};
 use stdx::Instant;
 
 /// Capacity above which a buffer is given back after use.
-const KEEP_BYTES_MAX: usize = 256 << 10;
+const KEEP_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of an incomplete frame that a connection may have however little memory is left.
+const PARTIAL_BYTES_FREE: usize = 64 << 10;
+/// The plan of a shorter text is not counted: the request itself is.
+const PLANNED_TEXT_BYTES: usize = 1024;
+/// Frames that a turn takes between two looks whether others wait for the shard.
+const FRAMES_PER_LOOK: u32 = 32;
+/// A frame of so many bytes is followed by such a look.
+const LONG_FRAME_BYTES: usize = 4 << 10;
 
 /// A local write that was applied and waits for the turn's commit.
 pub(crate) struct HeldWrite {
@@ -79,6 +90,8 @@ struct Core {
     arrived: Instant,
     /// Whole frames may be left of the turn before.
     has_left: bool,
+    /// What the connection has of the shard's account.
+    held_bytes: Charge,
     /// Measured requests that arrived and ended in this turn.
     ended: Ended,
 }
@@ -88,6 +101,7 @@ impl Connection {
     pub fn new(server: &CqlServer, peer: SocketAddr) -> Connection {
         let server = server.inner().clone();
         let session = server.open_session(peer);
+        let held_bytes = Charge::new(&server.account);
         let decoder = FrameDecoder::new(Side::Server, server.settings.frame_bytes_max);
         Connection {
             core: Core {
@@ -104,6 +118,7 @@ impl Connection {
                 turn_began: Instant::ZERO,
                 arrived: Instant::ZERO,
                 has_left: false,
+                held_bytes,
                 ended: Ended::default(),
             },
             decoder,
@@ -127,9 +142,28 @@ impl Connection {
     }
 
     /// Whether more bytes are of use: false while answers wait to be written, after an error that
-    /// ends the connection, and while too many requests wait.
+    /// ends the connection, and while frames are left because too much is unanswered.
     pub fn wants_input(&self) -> bool {
-        !self.core.closing && self.core.output.is_empty()
+        !self.core.closing && self.core.output.is_empty() && !self.core.has_left
+    }
+
+    /// Updates what the connection holds in the account: input, answers, and `unsent` bytes of
+    /// answers that were taken out to be written.
+    pub(crate) fn hold(&self, unsent: usize) {
+        let core = &self.core;
+        // What is empty is kept for reuse, and small.
+        let of = |buffer: &Vec<u8>| if buffer.is_empty() { 0 } else { buffer.capacity() };
+        let answers = of(&core.frames) + of(&core.output) + unsent;
+        core.held_bytes.set(of(&self.input) + self.decoder.held_bytes() + answers);
+        let used = core.server.account.used();
+        core.server.counters.memory.set(i64::try_from(used).unwrap_or(i64::MAX));
+    }
+
+    /// Whether it has so much of a frame that is not complete, beside so much of others, that it
+    /// cannot be waited for.
+    pub(crate) fn overfills(&self) -> bool {
+        let held = self.input.len() + self.decoder.held_bytes();
+        held > PARTIAL_BYTES_FREE && !self.core.server.account.admits(0, true)
     }
 
     /// Nothing will happen any more: all answers are out, close the socket.
@@ -213,10 +247,19 @@ impl Connection {
         }
         let received = std::mem::take(&mut self.input);
         let mut rest = received.as_slice();
+        let (mut taken, mut is_long, mut yields) = (0_u32, false, false);
         while !self.core.closing && self.core.has_room() {
+            if (is_long || taken >= FRAMES_PER_LOOK) && self.core.server.rt.is_yield_due() {
+                yields = true;
+                break;
+            }
+            (taken, is_long) = (if taken >= FRAMES_PER_LOOK { 1 } else { taken + 1 }, false);
             match self.decoder.next(&mut rest) {
                 Ok(None) => break,
-                Ok(Some(frame)) => self.core.take_frame(&frame, cx),
+                Ok(Some(frame)) => {
+                    is_long = frame.body.len() >= LONG_FRAME_BYTES;
+                    self.core.take_frame(&frame, cx);
+                }
                 Err(error) => self.core.take_frame_error(&error),
             }
             if let Some((version, compression)) = self.core.started.take() {
@@ -238,9 +281,11 @@ impl Connection {
         } else {
             self.input.drain(..used);
         }
-        self.core.has_left = !self.core.has_room() && !self.input.is_empty();
-        if self.core.has_left {
-            // Frames are left: come back when the output is written.
+        self.core.has_left = (yields || !self.core.has_room()) && !self.input.is_empty();
+        let has_answers = !(self.core.frames.is_empty() && self.core.output.is_empty());
+        if self.core.has_left && (yields || has_answers) {
+            // Frames are left: come back when the output is written, or others had their turn. Where
+            // requests are waited for, the end of one wakes the task.
             cx.waker().wake_by_ref();
         }
     }
@@ -252,6 +297,25 @@ impl Drop for Connection {
         core.server.leave(Freed { bytes: core.pending.bytes(), count: core.pending.len() });
         core.server.close_session(&core.session);
     }
+}
+
+/// Bytes that a request of so many is charged while it waits: with its plan, where that is worth counting.
+fn weight(request: &Request<'_>, bytes: usize) -> usize {
+    if bytes < PLANNED_TEXT_BYTES {
+        return bytes;
+    }
+    let of_plans = match request {
+        Request::Query { query, .. } => term_bytes(query),
+        Request::Batch(batch) => batch.statements.iter().fold(0, |sum: usize, statement| {
+            let of_one = match statement.query {
+                BatchQuery::Text(text) => term_bytes(text),
+                BatchQuery::Prepared(_) => 0,
+            };
+            sum.saturating_add(of_one)
+        }),
+        _ => 0,
+    };
+    bytes.saturating_add(of_plans)
 }
 
 /// A request that waited ended.
@@ -272,9 +336,12 @@ fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
 }
 
 impl Core {
-    /// Whether another frame may be run before the answers so far are written.
+    /// Whether another frame may be run before the answers so far are written, and those that are
+    /// expected of requests that wait.
     fn has_room(&self) -> bool {
-        self.frames.len() + self.output.len() < self.server.settings.output_bytes_max
+        let unanswered = self.frames.len() + self.output.len() + self.pending.expects();
+        let most = self.server.settings.output_bytes_max;
+        unanswered == 0 || (unanswered < most && !self.server.account.is_pressed())
     }
 
     fn take_frame_error(&mut self, error: &FrameError) {
@@ -312,11 +379,12 @@ impl Core {
             .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?));
         let answered = self.frames.len();
         let ran = request.and_then(|request| {
-            let mut step = self.dispatch(&request, &mut ticket, frame.body.len());
+            let bytes = weight(&request.request, frame.body.len());
+            let mut step = self.dispatch(&request, &mut ticket, bytes);
             if ticket.trace.is_some() {
                 step = self.traced(step, &ticket, answered);
             }
-            self.take_step(step?, (&request.request, header.stream, frame.body.len()), cx);
+            self.take_step(step?, (&request.request, header.stream, bytes), cx);
             Ok(())
         });
         if let Err(failure) = ran {
@@ -379,7 +447,14 @@ impl Core {
             Step::Waits(future) => {
                 let (kind, touched) = self.server.latencies.take();
                 let timing = kind.map(|kind| Timing { kind, touched, began: self.turn_began });
-                let entry = Entry { stream: Some(stream), count: 1, bytes, timing, future };
+                let expects = match kind {
+                    Some(Kind::Read | Kind::Range | Kind::CasRead) => {
+                        self.session.answers.expected()
+                    }
+                    _ => 0,
+                };
+                let entry =
+                    Entry { stream: Some(stream), count: 1, bytes, expects, timing, future };
                 if self.start(entry, cx).is_pending() {
                     let task = Task::of(request, || self.server.buffer());
                     self.session.running.begin(stream, self.running(task));
@@ -488,6 +563,13 @@ impl Core {
         if self.server.is_draining() {
             return Err(Failure::overloaded("the node is stopping"));
         }
+        let most = self.server.account.max().max(settings.frame_bytes_max.saturating_mul(2));
+        if bytes > most {
+            return Err(Failure::invalid(format!(
+                "Request has too many terms: its plan would take about {bytes} bytes of memory, more than the \
+                 {most} that the requests of a shard have"
+            )));
+        }
         let waiting = self.pending.len() + self.held.len();
         let refused = if waiting >= settings.requests_per_connection_max {
             Some(format!("{waiting} requests of this connection wait already"))
@@ -497,7 +579,8 @@ impl Core {
         {
             Some("the requests of this connection that wait take too many bytes".to_owned())
         } else {
-            self.server.refuses(bytes)
+            let is_alone = waiting == 0 && self.frames.is_empty();
+            self.server.refuses(bytes, is_alone)
         };
         match refused {
             Some(cause) => {
@@ -636,7 +719,8 @@ impl Core {
             out
         });
         // Its answer comes out of a turn either way.
-        let _ = self.start(Entry { stream: None, count, bytes: 0, timing: None, future }, cx);
+        let _ = self
+            .start(Entry { stream: None, count, bytes: 0, expects: 0, timing: None, future }, cx);
     }
 
     /// Notes writes whose commit has to wait.

@@ -26,8 +26,12 @@ pub(crate) struct Counters {
     pub(crate) prepared_evicted: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
     pub(crate) tombstone_pages: telemetry::Counter,
+    /// Connections that were closed as their clients did not read.
+    pub(crate) stalled: telemetry::Counter,
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
+    /// What the shard's account has.
+    pub(crate) memory: telemetry::Gauge,
     pub(crate) prepared_statements: telemetry::Gauge,
     batch_partitions: [telemetry::Histogram; 3],
     errors: Vec<(ErrorCode, telemetry::Counter)>,
@@ -103,7 +107,16 @@ impl Counters {
                 "cql_tombstone_pages_total",
                 "pages that ended behind tombstones",
             ),
+            stalled: counter(
+                "cql_connections_stalled_total",
+                "connections closed because their clients read no answers",
+            ),
             connections: shard.gauge("cql_connections", "connections now", &[]),
+            memory: shard.gauge(
+                "cql_request_memory_bytes",
+                "memory of requests, of their answers and of what clients have not read",
+                &[],
+            ),
             waiting: shard.gauge("cql_requests_in_flight", "requests that wait now", &[]),
             prepared_statements: shard.gauge(
                 "cql_prepared_statements",

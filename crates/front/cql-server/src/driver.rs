@@ -1,7 +1,8 @@
 //! A connection's socket: reads, turns, writes.
 //!
-//! A client that does not read its answers is not read from; its requests that run go on and their
-//! answers wait, bounded by the limits on requests in flight.
+//! A client that does not read its answers is not read from, and none of its further frames is run; its requests
+//! that run go on, and their answers wait. What it holds is in the shard's account. It is closed when it reads
+//! nothing for a minute, or for some seconds while memory is short.
 
 use crate::connection::Connection;
 use crate::server::Server;
@@ -10,12 +11,17 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 use stdx::IoError;
 
 /// Most bytes of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
 /// A client that takes nothing of what is written to it for so long is gone.
-const WRITE_STALL: std::time::Duration = std::time::Duration::from_secs(60);
+const WRITE_STALL: Duration = Duration::from_secs(60);
+/// The same while more than half of the memory for requests is used.
+const WRITE_STALL_PRESSED: Duration = Duration::from_secs(5);
+/// How often it is looked which of the two it is.
+const WRITE_STALL_LOOK: Duration = Duration::from_secs(1);
 
 enum Event {
     Write,
@@ -47,15 +53,22 @@ async fn run(server: &Rc<Server>, connection: &mut Connection, conn: &Conn) -> R
                 }
             }
         };
+        connection.hold(0);
         match event {
             Event::Finished => return Ok(()),
             Event::Read(Ok(0)) => return Ok(()),
             Event::Read(Ok(read)) => {
                 server.counters.bytes_received.add(read as u64);
                 connection.feed_buffer(&mut received);
+                if connection.overfills() {
+                    return Err(lost(conn, "read", "no memory for a frame of this size"));
+                }
             }
             Event::Read(Err(error)) => return Err(error),
-            Event::Write => write_output(server, connection, conn).await?,
+            Event::Write => {
+                write_output(server, connection, conn).await?;
+                connection.hold(0);
+            }
         }
     }
 }
@@ -90,18 +103,7 @@ async fn write_output(
     while let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
         // In pieces, so that a slow reader is told from one that does not read at all.
         let piece = rest.get(..READ_BYTES_MAX).unwrap_or(rest);
-        let write = write_piece(connection, conn, piece);
-        match server.rt.timeout(server.rt.now() + WRITE_STALL, write).await {
-            Ok(result) => result?,
-            Err(_) => {
-                return Err(IoError {
-                    kind: stdx::IoErrorKind::Disconnected,
-                    operation: "write",
-                    path: conn.peer_addr().to_string(),
-                    detail: "the client reads nothing".to_owned(),
-                });
-            }
-        }
+        write_piece(server, connection, conn, piece, output.capacity()).await?;
         written += piece.len();
     }
     connection.recycle_output(output);
@@ -109,18 +111,48 @@ async fn write_output(
 }
 
 /// Writes while the connection's requests go on: they hold what others wait for.
+///
+/// # Errors
+/// `Disconnected` also for a client that reads nothing of it for [`WRITE_STALL`], or [`WRITE_STALL_PRESSED`]
+/// while memory is short.
 async fn write_piece(
+    server: &Rc<Server>,
     connection: &mut Connection,
     conn: &Conn,
     piece: &[u8],
+    unsent: usize,
 ) -> Result<(), IoError> {
+    let began = server.rt.now();
     let mut write = pin!(conn.write_all(piece));
-    poll_fn(|cx| {
-        if let Poll::Ready(result) = write.as_mut().poll(cx) {
-            return Poll::Ready(result);
+    loop {
+        let step = poll_fn(|cx| {
+            if let Poll::Ready(result) = write.as_mut().poll(cx) {
+                return Poll::Ready(result);
+            }
+            connection.poll_pending(cx);
+            connection.hold(unsent);
+            Poll::Pending
+        });
+        if let Ok(result) = server.rt.timeout(server.rt.now() + WRITE_STALL_LOOK, step).await {
+            return result;
         }
-        connection.poll_pending(cx);
-        Poll::Pending
-    })
-    .await
+        let stalled = server.rt.now().since(began);
+        let is_pressed = server.account.is_pressed();
+        if stalled >= WRITE_STALL || (is_pressed && stalled >= WRITE_STALL_PRESSED) {
+            server.counters.stalled.inc();
+            tracing::debug!(
+                peer = %conn.peer_addr(), bytes = unsent, "connection closed: its client reads nothing"
+            );
+            return Err(lost(conn, "write", "the client reads nothing"));
+        }
+    }
+}
+
+fn lost(conn: &Conn, operation: &'static str, detail: &str) -> IoError {
+    IoError {
+        kind: stdx::IoErrorKind::Disconnected,
+        operation,
+        path: conn.peer_addr().to_string(),
+        detail: detail.to_owned(),
+    }
 }

@@ -10,11 +10,12 @@
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
 //! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
+//! Reading order: `settings`, `account`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
 //! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `disk_usage`, `truncate`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
 mod access;
+mod account;
 mod auth;
 mod conditional;
 mod connection;

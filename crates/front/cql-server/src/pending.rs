@@ -21,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) count: usize,
     /// Bytes of the request, counted against the limits.
     pub(crate) bytes: usize,
+    /// Bytes of the answer that is expected.
+    pub(crate) expects: usize,
     /// For its latency, if that is measured.
     pub(crate) timing: Option<Timing>,
     pub(crate) future: Waiting,
@@ -62,6 +64,7 @@ pub(crate) struct Pending {
     free: Vec<usize>,
     len: usize,
     bytes: usize,
+    expects: usize,
 }
 
 impl Pending {
@@ -73,6 +76,11 @@ impl Pending {
     /// Bytes of these requests.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Bytes of the answers that are expected of them.
+    pub(crate) fn expects(&self) -> usize {
+        self.expects
     }
 
     /// Polls a new request in place; keeps it when it has to wait.
@@ -102,6 +110,7 @@ impl Pending {
             Poll::Pending => {
                 self.len += entry.count;
                 self.bytes += entry.bytes;
+                self.expects += entry.expects;
                 slot.entry = Some(entry);
                 Poll::Pending
             }
@@ -132,6 +141,7 @@ impl Pending {
             let polled = entry.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
             if let Poll::Ready(frames) = polled {
                 let (bytes, count) = (entry.bytes, entry.count);
+                self.expects -= entry.expects;
                 let of = (entry.stream, entry.timing);
                 slot.entry = None;
                 self.free.push(index);

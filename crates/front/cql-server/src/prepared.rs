@@ -143,7 +143,8 @@ pub(crate) struct Prepared {
     /// The result metadata id that PREPARE answered last.
     pub(crate) described_as: Cell<Option<[u8; 16]>>,
     used_at: Cell<u64>,
-    bytes: usize,
+    /// Estimated memory.
+    pub(crate) bytes: usize,
 }
 
 impl Prepared {
@@ -157,8 +158,7 @@ impl Prepared {
         let (text, keyspace): (Rc<str>, Option<Rc<str>>) = (text.into(), keyspace.map(Into::into));
         compiled.source = Some(source_of(&text, keyspace.as_ref()));
         let described_as = compiled.result.as_ref().map(|r| *r.id());
-        // An estimate: names, types and terms of a plan take about four times the text.
-        let bytes = 1024 + text.len().saturating_mul(5);
+        let bytes = plan_bytes(&text).saturating_add(compiled.plan.binds.len() * MARKER_BYTES);
         Prepared {
             id,
             text,
@@ -170,6 +170,31 @@ impl Prepared {
             bytes,
         }
     }
+}
+
+/// Memory of a bind marker: what it is called, of which type, how it is described to clients.
+const MARKER_BYTES: usize = 512;
+
+/// Memory of a term of a list, besides its text.
+const TERM_BYTES: usize = 256;
+
+/// Memory of the plan of a statement, estimated from its text: what stands between commas may be a term of its
+/// own, and a term takes far more than its two bytes of text.
+pub(crate) fn plan_bytes(text: &str) -> usize {
+    1024_usize.saturating_add(text.len().saturating_mul(5)).saturating_add(term_bytes(text))
+}
+
+/// The part of it that the terms take, however short they are.
+pub(crate) fn term_bytes(text: &str) -> usize {
+    let (mut terms, mut is_quoted) = (0_usize, false);
+    for byte in text.bytes() {
+        match byte {
+            b'\'' => is_quoted = !is_quoted,
+            b',' if !is_quoted => terms += 1,
+            _ => {}
+        }
+    }
+    terms.saturating_mul(TERM_BYTES)
 }
 
 /// The source of a plan that a client has prepared.
@@ -193,6 +218,21 @@ impl PreparedCache {
             bytes_max,
             clock: Cell::new(0),
         }
+    }
+
+    /// Refuses a statement that all of the memory would not hold. Source: `QueryProcessor.storePreparedStatement`.
+    ///
+    /// # Errors
+    /// Invalid.
+    pub(crate) fn check_size(&self, text: &str, bytes: usize) -> Result<(), PlanError> {
+        if bytes <= self.bytes_max {
+            return Ok(());
+        }
+        let shown = text.get(..text.floor_char_boundary(200)).unwrap_or_default();
+        Err(PlanError::invalid(format!(
+            "Prepared statement of size {bytes} bytes is larger than allowed maximum of {} MB: {shown}...",
+            self.bytes_max >> 20,
+        )))
     }
 
     /// Number of statements.

@@ -5,6 +5,7 @@
 //! ([`cql_plan::SelectExec`]); it writes straight into the answer.
 
 use crate::access;
+use crate::account::{Charge, Refusal};
 use crate::conditional;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
@@ -33,6 +34,7 @@ use cql_plan::select::{
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
+use rt::sync::Permit;
 use schema::{Table, TableKind};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -45,6 +47,13 @@ use store::{Flow, Look, LookedAt, ReadStats, RowSink, StoreError};
 
 /// Rows and partitions that are looked at before the next look at the clock.
 const ITEMS_PER_LOOK: u32 = 1024;
+
+/// Partitions of one read that are looked at before the next look whether others wait.
+const READS_PER_LOOK: usize = 16;
+
+/// Said of a read whose answer finds no room.
+const NO_ROOM: &str = "The answers of reads take too much memory. Server is currently in an overloaded state and \
+     cannot accept more requests.";
 
 /// Bit of the result's flags: a paging state follows.
 const HAS_MORE_PAGES: u8 = 0x02;
@@ -69,6 +78,10 @@ pub(crate) fn run(
     let PlanKind::Select(plan) = &compiled.plan.kind else {
         return Err(cx.server.internal_failure("a plan of another kind"));
     };
+    if cx.session.answers.is_heavy() && cx.server.account.is_full() {
+        cx.server.counters.overloaded.inc();
+        return Err(Failure::overloaded(NO_ROOM));
+    }
     let options = options_of((cx.server, cx.session, cx.ticket), parameters);
     let mut bound =
         plan.bind(values, &options).map_err(|error| match error.message == CANNOT_PAGE {
@@ -244,6 +257,7 @@ impl Read {
     async fn run(self, bound: BoundSelect) -> Vec<u8> {
         let mut out = self.server.buffer();
         let result = self.page(&bound, &mut out).await;
+        self.session.answers.note(out.len());
         if result.is_ok() && self.ticket.trace.is_none() {
             return out;
         }
@@ -273,7 +287,10 @@ impl Read {
         self.put_description(frame.body())?;
         let count_at = frame.body().len();
         frame.body().extend_from_slice(&[0; 4]);
-        let rows = self.rows(plan, bound, frame.body()).await;
+        let expansion = Charge::new(&self.server.account);
+        expansion.set(bound.expanded_bytes());
+        let charge = Charge::new(&self.server.account);
+        let rows = self.rows(plan, bound, &charge, frame.body()).await;
         let (page, stats) = rows.map_err(|failure| warned(plan, failure))?;
         let body = frame.body();
         if let Some(slot) = body.get_mut(count_at..count_at + 4) {
@@ -315,6 +332,7 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
+        charge: &Charge,
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats)> {
         let server = &self.server;
@@ -337,7 +355,8 @@ impl Read {
         let is_patient = bound.reads_ahead() && bound.timeout_nanos().is_none();
         let patience = is_patient.then(|| Patience::new(&server.rt, timeout));
         let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
-        let terms = Reading { table: &table, deadline, trace: trace_of, patience: patience_of };
+        let terms =
+            Reading { table: &table, deadline, trace: trace_of, patience: patience_of, charge };
         let mut reading = pin!(self.read_all(plan, bound, terms, body));
         // What is in memory is read at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
@@ -383,7 +402,7 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        Reading { table, deadline, trace, patience }: Reading<'_>,
+        Reading { table, deadline, trace, patience, charge }: Reading<'_>,
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats, u64)> {
         let mut bytes = 0;
@@ -407,31 +426,41 @@ impl Read {
             _ => None,
         };
         if computed.is_none()
-            && let Some(folded) =
-                self.read_folded(plan, bound, (order.as_ref(), trace, patience), body).await?
+            && let Some(folded) = self
+                .read_folded(plan, bound, (order.as_ref(), trace, patience, charge), body)
+                .await?
         {
             return Ok(folded);
         }
+        let _permit = match computed {
+            Some(_) => None,
+            None => self.permit(table, bound).await,
+        };
         let filter = bound.shard_filter(plan).map(|(filter, rows_wanted)| {
             let shipped = order.as_ref().and_then(|_| scanned::ship(bound, plan, None));
             ShardFilter { filter, rows_wanted, shipped }
         });
         if computed.is_none()
             && let (Some(order), Some(filter), None) = (&order, &filter, self.scope)
-            && let Some(read) =
-                self.read_scattered((plan, bound), order, (filter, trace, patience), body).await?
+            && let Some(read) = self
+                .read_scattered((plan, bound), order, (filter, trace, patience, charge), body)
+                .await?
         {
             return Ok(read);
         }
         let mut exec = SelectExec::new(plan, bound, body);
         let settings = &self.server.settings;
         let mut tombstones = Tombstones::new(settings, bound.is_one_page(plan));
-        for command in bound.reads() {
+        for (number, command) in bound.reads().iter().enumerate() {
             if exec.is_stopped() {
                 break;
             }
+            if number % READS_PER_LOOK == READS_PER_LOOK - 1 {
+                // What is in memory is read without waiting.
+                self.server.rt.yield_if_due().await;
+            }
             let cuts = &self.server.counters.tombstone_pages;
-            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts };
+            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts, charge };
             let read = match (&computed, &order, trace) {
                 (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
@@ -455,6 +484,7 @@ impl Read {
                     self.read_stored(command, wanted, &mut sink).await?
                 }
             };
+            self.check_room(charge)?;
             if computed.is_none() && order.is_none() && tombstones.refuses(read.tombstones) {
                 let error = StoreError::TombstoneFailure { scanned: read.tombstones };
                 let id = self.server.log_failure("read", &error);
@@ -480,10 +510,11 @@ impl Read {
         &self,
         plan: &SelectPlan,
         bound: &BoundSelect,
-        (order, trace, patience): (
+        (order, trace, patience, charge): (
             Option<&ReplicatedRead>,
             Option<&Rc<ReadTrace>>,
             Option<&Patience>,
+            &Charge,
         ),
         body: &mut Vec<u8>,
     ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
@@ -492,7 +523,7 @@ impl Read {
         let Some(command) = bound.reads().first() else { return Ok(None) };
         let begins_at = body.len();
         let mut exec = SelectExec::new(plan, bound, body);
-        let mut sink = FoldedSink { exec: &mut exec, patience, results: 0 };
+        let mut sink = FoldedSink { exec: &mut exec, patience, results: 0, charge };
         let source = order.and(self.compiled.source.as_ref());
         let shipped = source.and_then(|source| scanned::ship(bound, plan, Some(source)));
         let fold = FoldOrder { fold, results_wanted, shipped };
@@ -507,6 +538,7 @@ impl Read {
                 Failure::read(&error, self.consistency, id)
             }
         })?;
+        self.check_room(charge)?;
         let Some(folded) = folded else { return Ok(None) };
         let merged = folded.states.is_some_and(|states| {
             !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
@@ -525,7 +557,12 @@ impl Read {
         &self,
         (plan, bound): (&SelectPlan, &BoundSelect),
         order: &ReplicatedRead,
-        (filter, trace, patience): (&ShardFilter, Option<&Rc<ReadTrace>>, Option<&Patience>),
+        (filter, trace, patience, charge): (
+            &ShardFilter,
+            Option<&Rc<ReadTrace>>,
+            Option<&Patience>,
+            &Charge,
+        ),
         body: &mut Vec<u8>,
     ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
         let [command] = bound.reads() else { return Ok(None) };
@@ -536,18 +573,57 @@ impl Read {
         let mut exec = SelectExec::new(plan, bound, body);
         let tombstones = Tombstones::new(&self.server.settings, bound.is_one_page(plan));
         let cuts = &self.server.counters.tombstone_pages;
-        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts };
+        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts, charge };
         let mut counting = Counting { sink, bytes: 0 };
         let how = (trace.map(|trace| &**trace), filter);
         let read = self.server.coordinator.read_scattered(command, order, how, &mut counting);
         let read = Box::pin(read).await;
         let read = read.map_err(|e| Failure::request(e, self.consistency, &order.snapshot))?;
         let bytes = counting.bytes;
+        self.check_room(charge)?;
         let Some(stats) = read else {
             body.truncate(begins_at);
             return Ok(None);
         };
         Ok(Some((exec.finish()?, stats, bytes.saturating_add(stats.filtered.bytes))))
+    }
+
+    /// Waits until another read that has pages of other shards may begin.
+    async fn permit(&self, table: &Table, bound: &BoundSelect) -> Option<Permit> {
+        let server = &self.server;
+        let permits = match bound.reads().first().map(|read| &read.partitions)? {
+            // Short, and what drivers ask for before anything else.
+            Partitions::Range(_) if table.keyspace.starts_with("system") => return None,
+            Partitions::Range(_) => &server.scans,
+            Partitions::Key(_) if server.rt.shard_count() == 1 && self.snapshot.is_none() => {
+                return None;
+            }
+            Partitions::Key(key) => {
+                let is_here = || server.coordinator.is_local(codec::token_of(key));
+                if bound.reads().len() == 1 && self.snapshot.is_none() && is_here() {
+                    return None;
+                }
+                &server.remote_reads
+            }
+        };
+        Some(match permits.try_acquire(1) {
+            Some(permit) => permit,
+            // Boxed: most reads do not wait.
+            None => Box::pin(permits.acquire(1)).await,
+        })
+    }
+
+    /// Whether the answer found room so far.
+    fn check_room(&self, charge: &Charge) -> Result<()> {
+        let Some(refusal) = charge.refusal() else { return Ok(()) };
+        let limit = self.server.account.answer_bytes_max();
+        match refusal {
+            Refusal::Full => {
+                self.server.counters.overloaded.inc();
+                Err(Failure::overloaded(NO_ROOM))
+            }
+            Refusal::TooLarge => Err(self.server.result_too_large(limit, self.consistency)),
+        }
     }
 
     /// A read that is traced.
@@ -598,6 +674,8 @@ struct Reading<'r> {
     trace: Option<&'r Rc<ReadTrace>>,
     /// Of one that may take long.
     patience: Option<&'r Patience>,
+    /// Memory of the answer.
+    charge: &'r Charge,
 }
 
 /// Puts the paging state behind the column count, where it belongs.
@@ -623,6 +701,8 @@ struct Sink<'e, 'p> {
     tombstones: Tombstones,
     /// Pages that ended behind tombstones.
     cuts: &'e telemetry::Counter,
+    /// Memory of the answer.
+    charge: &'e Charge,
 }
 
 #[inline]
@@ -652,6 +732,9 @@ impl RowSink for Sink<'_, '_> {
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
         let next = self.exec.row(clustering, row);
+        if !self.charge.covers(self.exec.held_bytes()) {
+            return Flow::Stop;
+        }
         if self.is_long() && next == select::Flow::Continue {
             let key = self.exec.key().to_vec();
             if self.exec.cut_at(&key, Some(clustering)) {
@@ -664,6 +747,9 @@ impl RowSink for Sink<'_, '_> {
     #[inline]
     fn partition_end(&mut self) -> Flow {
         let next = self.exec.partition_end();
+        if !self.charge.covers(self.exec.held_bytes()) {
+            return Flow::Stop;
+        }
         if self.is_long() && next != select::Flow::Stop {
             let key = self.exec.key().to_vec();
             if self.exec.cut_at(&key, None) {
@@ -699,6 +785,8 @@ struct FoldedSink<'e, 'p> {
     patience: Option<&'e Patience>,
     /// Since the last look at the clock.
     results: u32,
+    /// Memory of the answer.
+    charge: &'e Charge,
 }
 
 impl FoldSink for FoldedSink<'_, '_> {
@@ -711,7 +799,11 @@ impl FoldSink for FoldedSink<'_, '_> {
         if self.results.is_multiple_of(ITEMS_PER_LOOK) {
             self.looked_at();
         }
-        flow(self.exec.result_of_shard(last, bytes))
+        let next = self.exec.result_of_shard(last, bytes);
+        if !self.charge.covers(self.exec.held_bytes()) {
+            return Flow::Stop;
+        }
+        flow(next)
     }
 
     fn looked_at(&mut self) {

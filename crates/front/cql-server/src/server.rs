@@ -5,10 +5,11 @@
 //! ([`crate::connection`]), statements ([`crate::execute`]).
 
 use crate::access::{Accesses, CidrMetrics};
+use crate::account::{Account, REQUEST_BYTES};
 use crate::auth::CredentialsCache;
 use crate::counters::Counters;
 use crate::disk_usage::ReplicaDisks;
-use crate::failure::Failure;
+use crate::failure::{Failure, Internal};
 use crate::guardrails::Guardrails;
 use crate::latency::{Latencies, TableLatencies};
 use crate::mesh::{ClientInfo, QueryInfo, ServerMesh, ServerReply, ServerRequest};
@@ -24,8 +25,11 @@ use coordinator::Coordinator;
 use cql_plan::functions::user::UserFunctions;
 use cql_plan::guardrails::DiskPressure;
 use cql_plan::plan::{PlanLimits, UuidSource};
-use cql_wire::{ErrorCode, Event, Negotiated, Opcode, ProtocolVersion, scylla};
+use cql_wire::{
+    Consistency, ErrorCode, Event, FailureReason, Negotiated, Opcode, ProtocolVersion, scylla,
+};
 use membership::Membership;
+use rt::sync::Semaphore;
 use rt::{Conn, Gate, Group, Reply, Rt};
 use schema::Schema;
 use std::cell::{Cell, Ref, RefCell};
@@ -111,7 +115,12 @@ pub(crate) struct Server {
     /// The last commit of a turn had to wait, as all do in batch and group mode.
     pub(crate) commits_wait: Cell<bool>,
     waiting: Cell<usize>,
-    waiting_bytes: Cell<usize>,
+    /// Memory of this shard's requests.
+    pub(crate) account: Rc<Account>,
+    /// Scans, and reads of one partition on another shard: what they have of pages that are on their way is
+    /// in no account.
+    pub(crate) scans: Semaphore,
+    pub(crate) remote_reads: Semaphore,
     pub(crate) draining: Cell<bool>,
     pub(crate) drained: rt::sync::Notify,
     /// Of 2^32 requests so many are traced although nobody asks.
@@ -124,6 +133,18 @@ pub(crate) struct Server {
     pub(crate) listening: Cell<usize>,
     buffers: RefCell<Vec<Vec<u8>>>,
 }
+
+/// What a client is told of a result that is too large.
+const RESULT_TOO_LARGE: &str =
+    "the result is larger than half of the memory for requests of a shard: use paging";
+
+/// What a page of another shard is reckoned to take, and how many reads may wait for one however little memory
+/// there is.
+const PAGE_BYTES: usize = 1 << 20;
+const REMOTE_READS_MIN: usize = 64;
+/// The same of scans, which have pages of several shards.
+const SCAN_BYTES: usize = 4 << 20;
+const SCANS_MIN: usize = 8;
 
 /// Buffers of answers that are kept for reuse, and how large one may be.
 const BUFFERS_MAX: usize = 64;
@@ -145,6 +166,7 @@ impl CqlServer {
         let mut salt = [0; 16];
         rt.random_fill(&mut salt);
         let latencies = Rc::new(Latencies::new(&rt.telemetry()));
+        let request_bytes_max = settings.request_bytes_max / usize::from(rt.shard_count().max(1));
         let inner = Rc::new(Server {
             coordinator,
             snapshot: RefCell::new(membership.snapshot()),
@@ -179,7 +201,9 @@ impl CqlServer {
             last_timestamp: Cell::new(0),
             commits_wait: Cell::new(false),
             waiting: Cell::new(0),
-            waiting_bytes: Cell::new(0),
+            account: Account::new(request_bytes_max),
+            scans: Semaphore::new((request_bytes_max / SCAN_BYTES).max(SCANS_MIN)),
+            remote_reads: Semaphore::new((request_bytes_max / PAGE_BYTES).max(REMOTE_READS_MIN)),
             draining: Cell::new(false),
             drained: rt::sync::Notify::new(),
             traced_by_chance: Cell::new(0),
@@ -470,27 +494,27 @@ impl Server {
     }
 
     /// Why the shard cannot let another request of so many bytes wait.
-    pub(crate) fn refuses(&self, bytes: usize) -> Option<String> {
+    pub(crate) fn refuses(&self, bytes: usize, is_alone: bool) -> Option<String> {
         let waiting = self.waiting.get();
         if waiting >= self.settings.requests_per_shard_max {
             return Some(format!("{waiting} requests of this shard wait already"));
         }
-        let share = self.settings.request_bytes_max / usize::from(self.rt.shard_count().max(1));
-        if waiting > 0 && self.waiting_bytes.get().saturating_add(bytes) > share {
-            return Some("the requests that wait take too many bytes".to_owned());
+        // A request that is larger than all the memory for requests is served when there is no other.
+        if (waiting > 0 || self.account.is_full()) && !self.account.admits(bytes, is_alone) {
+            return Some("requests and their answers take too many bytes".to_owned());
         }
         None
     }
 
     pub(crate) fn enter(&self, taken: Freed) {
         self.waiting.set(self.waiting.get() + taken.count);
-        self.waiting_bytes.set(self.waiting_bytes.get() + taken.bytes);
+        self.account.add(taken.bytes + taken.count * REQUEST_BYTES);
         self.counters.waiting.set(i64::try_from(self.waiting.get()).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn leave(&self, freed: Freed) {
         self.waiting.set(self.waiting.get().saturating_sub(freed.count));
-        self.waiting_bytes.set(self.waiting_bytes.get().saturating_sub(freed.bytes));
+        self.account.remove(freed.bytes + freed.count * REQUEST_BYTES);
         self.counters.waiting.set(i64::try_from(self.waiting.get()).unwrap_or(i64::MAX));
     }
 
@@ -704,6 +728,15 @@ impl Server {
         // What becomes of the node is decided elsewhere.
         self.coordinator.store().note_failure(error);
         id
+    }
+
+    /// A [`Failure`] of a read with a larger result than memory allows.
+    #[cold]
+    pub(crate) fn result_too_large(&self, limit: usize, consistency: Consistency) -> Failure {
+        let id = Uuid::from_bytes(self.uuids.random_uuid());
+        tracing::warn!(%id, limit, "read failed: its result without paging is larger than memory allows");
+        let internal = Internal { id, cause: RESULT_TOO_LARGE };
+        Failure::ReadFailure { consistency, reason: FailureReason::ReadSize, internal }
     }
 
     /// A [`Failure`] of something that must not fail.

@@ -1,6 +1,7 @@
 //! What a connection and its running requests share.
 
 use crate::access::Numbered;
+use crate::account::AnswerSizes;
 use crate::failure::{Failure, Result};
 use crate::running::RunningRequests;
 use crate::trace::Trace;
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) options: RefCell<Vec<(String, String)>>,
     pub(crate) driver: RefCell<(Option<String>, Option<String>)>,
     pub(crate) requests: Cell<u64>,
+    /// Of the answers to its reads.
+    pub(crate) answers: AnswerSizes,
     /// Its requests that wait.
     pub(crate) running: RunningRequests,
     /// The advice about USE was given.
@@ -130,6 +133,7 @@ impl Session {
             options: RefCell::default(),
             driver: RefCell::default(),
             requests: Cell::new(0),
+            answers: AnswerSizes::default(),
             running: RunningRequests::default(),
             warned_use: Cell::new(false),
             pushed: RefCell::default(),

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::cidr::IpNet;
@@ -327,7 +326,7 @@ pub(super) async fn read_table(
         }
         readers.push(reader);
     }
-    let slices = Rc::new(Slices::all());
+    let slices = Arc::new(Slices::all());
     let cursors: Vec<_> = readers
         .iter()
         .zip(0_u32..)

@@ -429,7 +429,7 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
 /// Writes the files of a table anew as Cassandra 3 and ScyllaDB have them: version `me`, and columns
 /// that later versions do not have in the place of those that earlier ones did not.
 async fn rewrite_as_older(fs: &Fs, directory: &str, renamed: &[(&str, &str)]) {
-    let slices = std::rc::Rc::new(data::Slices::all());
+    let slices = Arc::new(data::Slices::all());
     for (descriptor, _) in sstable::list_sstables(fs, directory).await.unwrap() {
         let reader = sstable::SstableReader::open(fs, directory, descriptor, None).await.unwrap();
         let mut table = sstable::offline::table_of_header(&reader.meta().statistics().header);

@@ -11,6 +11,7 @@ use stdx::TimestampMicros;
 use crate::batch_size::data_size;
 use crate::cas;
 use crate::error::PlanError;
+use crate::expansion::WriteSize;
 use crate::java_hash;
 use crate::modify::{
     Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp, age_row,
@@ -294,8 +295,10 @@ pub fn bind_batch_found(
     let start = out.len();
     let mut scratch = options.uuids.take_scratch();
     let stamp = Stamp::Default(options.default_timestamp);
-    let result = bind_into(statements, (options, stamp), lists, &mut scratch, out).and_then(
-        |(mutations, partitions)| {
+    // Of one partition: more is no mutation. Of several: more is refused below, when it is known how much it is.
+    let bytes_max = limits.mutation_bytes_max.max(limits.batch_bytes_fail);
+    let result = bind_into(statements, (options, stamp, bytes_max), lists, &mut scratch, out)
+        .and_then(|(mutations, partitions)| {
             let counts = statements.first().is_some_and(|(plan, _)| plan.is_counter());
             let sizes = mutations.iter().filter(|_| partitions > 1).map(|mutation| {
                 let bytes = out.get(mutation.range.clone()).unwrap_or_default();
@@ -304,8 +307,7 @@ pub fn bind_batch_found(
             let bytes = sizes.sum();
             let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
             Ok(BoundBatch { mutations, warnings })
-        },
-    );
+        });
     options.uuids.give_scratch(scratch);
     if result.is_err() {
         out.truncate(start);
@@ -331,18 +333,22 @@ type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 /// The mutations, and how many partitions (of a keyspace) they are about.
 pub(crate) fn bind_into(
     statements: &[(&ModifyPlan, &[BoundValue<'_>])],
-    (options, stamp): (&ExecuteOptions<'_>, Stamp),
+    (options, stamp, bytes_max): (&ExecuteOptions<'_>, Stamp, usize),
     lists: &FoundLists,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<(SmallVec<[BoundMutation; 1]>, usize), PlanError> {
     let env = options.env();
     let mut pending: Vec<Pending<'_>> = Vec::with_capacity(statements.len());
+    let mut size = WriteSize::new(bytes_max);
     for (plan, values) in statements {
         let updates = plan
             .collect(values, stamp, &env, lists, scratch)
             .map_err(|error| wrong_key(statements.iter().copied(), &env).unwrap_or(error))?;
-        pending.extend(updates.into_iter().map(|update| (*plan, update)));
+        for update in updates {
+            size.add(update.bytes(), 1)?;
+            pending.push((*plan, update));
+        }
     }
     if pending.len() > 1 {
         pending.sort_by(|(a_plan, a), (b_plan, b)| {

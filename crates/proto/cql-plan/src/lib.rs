@@ -16,6 +16,7 @@ pub mod cas;
 pub mod ddl;
 pub mod describe;
 pub mod error;
+mod expansion;
 pub mod functions;
 pub mod fuzz;
 pub mod guardrails;

@@ -38,6 +38,9 @@ pub struct PlanLimits {
     /// Last second at which what is written may expire: what this node and the others can keep in
     /// their files. 2038-01-19T03:14:06Z unless set.
     pub expiry_max: DeletionSeconds,
+    /// A statement that writes more bytes is refused before its mutations are built
+    /// (`max_mutation_size`, 16 MiB).
+    pub mutation_bytes_max: usize,
 }
 
 impl Default for PlanLimits {
@@ -47,6 +50,7 @@ impl Default for PlanLimits {
             batch_bytes_fail: 50 * 1024,
             unlogged_batch_partitions_warn: 10,
             expiry_max: DeletionSeconds::MAX_SIGNED,
+            mutation_bytes_max: 16 << 20,
         }
     }
 }

@@ -131,6 +131,11 @@ impl FrameDecoder {
         self.missing.max(1)
     }
 
+    /// Memory of a frame that is not complete.
+    pub fn held_bytes(&self) -> usize {
+        self.scratch.capacity() + self.large.capacity()
+    }
+
     /// The next frame, or `None` when `input` does not hold a whole one; `input` is moved behind what was used.
     ///
     /// The bytes left in `input` must be presented again, with more behind them.

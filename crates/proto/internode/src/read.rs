@@ -206,7 +206,7 @@ impl ReadRequest {
         let command = ReadCommand {
             table,
             partitions,
-            slices,
+            slices: slices.into(),
             reversed: flags & REVERSED != 0,
             columns,
             now,

@@ -153,7 +153,7 @@ pub(super) async fn read(
     let command = ReadCommand {
         table: increments.table,
         partitions: Partitions::Key(increments.key.to_vec()),
-        slices: Slices(slices),
+        slices: Slices(slices).into(),
         reversed: false,
         columns: None,
         now: now.seconds(),

@@ -18,6 +18,7 @@ mod tries;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::{DecodeError, DecodeErrorKind, KeyHash};
 use data::command::{KeyRange, RingBound};
@@ -176,7 +177,7 @@ pub struct SstableCursor {
     meta: Rc<SstableMeta>,
     source: u32,
     target: Target,
-    slices: Rc<Slices>,
+    slices: Arc<Slices>,
     all: bool,
     reversed: bool,
     state: State,
@@ -219,7 +220,7 @@ impl SstableCursor {
         source: u32,
         token: Token,
         key: &[u8],
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         reversed: bool,
         buffers: CursorBuffers,
     ) -> SstableCursor {
@@ -236,7 +237,7 @@ impl SstableCursor {
         meta: Rc<SstableMeta>,
         source: u32,
         range: KeyRange,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         filter: Option<TokenFilter>,
     ) -> SstableCursor {
         let target = Target::Range(Box::new((range, filter)));
@@ -246,7 +247,7 @@ impl SstableCursor {
     /// A cursor over all that follows a position of Data where a partition begins. No index is
     /// asked.
     pub(crate) fn from_data(meta: Rc<SstableMeta>, position: u64) -> SstableCursor {
-        let all = Rc::new(Slices::all());
+        let all = Arc::new(Slices::all());
         let mut cursor = SstableCursor::range(meta, 0, KeyRange::all(), all, None);
         cursor.data.seek(position);
         cursor.state = State::PartitionHeader;
@@ -257,7 +258,7 @@ impl SstableCursor {
         meta: Rc<SstableMeta>,
         source: u32,
         target: Target,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         buffers: CursorBuffers,
     ) -> SstableCursor {
         let data = Window::new(0, meta.data_block_bytes(), meta.data_length(), buffers.data);

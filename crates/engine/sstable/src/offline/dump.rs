@@ -1,7 +1,7 @@
 //! `sstabledump`. Source: `tools.JsonTransformer`.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::row::{CellRef, ColumnRef};
@@ -100,7 +100,7 @@ pub async fn dump_with(
     let mut blocks = reader.sequential();
     let mut is_first = true;
     for range in ranges {
-        let mut cursor = reader.range_cursor(0, range, Rc::new(Slices::all()), None);
+        let mut cursor = reader.range_cursor(0, range, Arc::new(Slices::all()), None);
         loop {
             match cursor.advance()? {
                 Advance::NeedBlock(request) => {

@@ -1,7 +1,7 @@
 //! What a compaction of some files together would free: a compaction whose output is only measured.
 //! The report is that of Instaclustr's `ic-purge`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::{
@@ -93,7 +93,7 @@ pub async fn purge_preview(
         gc_before: GcBefore::At(clock.gc_before),
         timestamp_below: Box::new(|_, _| TimestampMicros(i64::MAX)),
     };
-    let slices = Rc::new(Slices::all());
+    let slices = Arc::new(Slices::all());
     let sources = readers
         .iter()
         .zip(0u32..)

@@ -1,6 +1,6 @@
 //! The partitions of one file one after the other, with what each of them holds.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::{KeyRange, RingBound};
 use data::row::{CellRef, ColumnRef};
@@ -113,7 +113,7 @@ impl PartitionScan {
     ) -> PartitionScan {
         PartitionScan {
             blocks: reader.sequential(),
-            cursor: reader.range_cursor(0, range, Rc::new(Slices::all()), None),
+            cursor: reader.range_cursor(0, range, Arc::new(Slices::all()), None),
             clock,
             detail,
             current: None,

@@ -1,6 +1,6 @@
 //! A file set written anew: in another version, or in pieces.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::{Advance, Cursor, Item, Slices};
@@ -166,7 +166,7 @@ impl Pieces<'_> {
         written: &mut Vec<Written>,
     ) -> Result<()> {
         let mut blocks = reader.sequential();
-        let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
+        let mut cursor = reader.range_cursor(0, KeyRange::all(), Arc::new(Slices::all()), None);
         loop {
             match cursor.advance()? {
                 Advance::NeedBlock(request) => {

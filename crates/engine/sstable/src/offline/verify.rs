@@ -1,7 +1,7 @@
 //! Full check of one SSTable, and Checksums.db for files that came without.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::checksum::Crc32;
 use codec::token_of;
@@ -71,7 +71,7 @@ pub async fn verify_with(
     };
     let mut report = VerifyReport { bytes: meta.data_length(), ..VerifyReport::default() };
     let mut blocks = reader.sequential();
-    let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
+    let mut cursor = reader.range_cursor(0, KeyRange::all(), Arc::new(Slices::all()), None);
     let index = index_component(meta.version());
     let mut entries = match meta.footer() {
         None => Entries::Index(IndexWalk::new(reader)),

@@ -1,6 +1,7 @@
 //! Rows that are copied as they lie, or written many at once, give the files that rows one by one give.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use data::{
     BoundRef, CellRef, ClusteringBuf, DeletionTime, Item, Liveness, Marker, RowBuilder, RowRef,
@@ -304,7 +305,7 @@ impl Place<'_> {
         change: impl Fn(&mut WriterOptions),
     ) -> (SstableReader, u64) {
         let mut writer = self.create(change).await;
-        let all = Rc::new(Slices::all());
+        let all = Arc::new(Slices::all());
         let mut cursor = from.range_cursor(0, data::command::KeyRange::all(), all, None);
         let copier = writer.copier(from.meta()).unwrap();
         let mut rows = 0;
@@ -336,7 +337,7 @@ impl Place<'_> {
         change: impl Fn(&mut WriterOptions),
     ) -> (SstableReader, u64) {
         let mut writer = self.create(change).await;
-        let all = Rc::new(Slices::all());
+        let all = Arc::new(Slices::all());
         let mut cursor = from.range_cursor(0, data::command::KeyRange::all(), all, None);
         let copier = writer.copier(from.meta()).unwrap();
         let (mut partitions, mut ahead) = (0, Lookahead::default());
@@ -422,7 +423,7 @@ fn copy_some(
 }
 
 async fn items_of(reader: &SstableReader) -> Vec<Owned> {
-    let all = Rc::new(Slices::all());
+    let all = Arc::new(Slices::all());
     let mut cursor = reader.range_cursor(0, data::command::KeyRange::all(), all, None);
     let mut items = Vec::new();
     while next(reader, &mut cursor).await {

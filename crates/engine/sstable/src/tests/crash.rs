@@ -101,7 +101,7 @@ async fn check(rt: &Rt, must_be_there: bool) {
         let reader = SstableReader::open(&fs, "t", *descriptor, Some(&table())).await.unwrap();
         let report = verify(&reader).await.unwrap();
         assert_eq!((report.partitions, report.rows), (40, 800));
-        let all = Rc::new(data::Slices::all());
+        let all = std::sync::Arc::new(data::Slices::all());
         let mut cursor = reader.range_cursor(0, data::command::KeyRange::all(), all, None);
         assert_eq!(collect(&reader, &mut cursor).await.len(), 40 * 22);
     }

@@ -115,7 +115,7 @@ pub(super) async fn rewrite(
     change(&mut options);
     fs.create_dir_all("out").await.unwrap();
     let mut writer = SstableWriter::create(fs, "out", &table, options).await.unwrap();
-    let all = Rc::new(data::Slices::all());
+    let all = std::sync::Arc::new(data::Slices::all());
     let mut cursor = reader.range_cursor(0, data::command::KeyRange::all(), all, None);
     while next(reader, &mut cursor).await {
         writer.put(cursor.item()).unwrap();

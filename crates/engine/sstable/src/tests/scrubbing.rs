@@ -1,7 +1,7 @@
 //! How a scrub goes about what it meets: values, counters, times, and who has it done.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::{
@@ -158,7 +158,7 @@ fn times_that_overflowed_are_made_newer_when_that_is_asked_for() {
             assert_eq!(done.fixed_rows, u64::from(is_wanted));
             let set = done.written[0].descriptor;
             let reader = SstableReader::open(&fs, "d", set, None).await.unwrap();
-            let all = Rc::new(Slices::all());
+            let all = Arc::new(Slices::all());
             let mut cursor = reader.range_cursor(0, KeyRange::all(), all, None);
             let mut timestamps = Vec::new();
             while next(&reader, &mut cursor).await {

@@ -1,4 +1,4 @@
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::clustering::push_component;
 use data::command::{KeyRange, RingBound};
@@ -26,7 +26,7 @@ async fn rows(reader: &SstableReader, key: i32, slices: Slices, reversed: bool) 
     assert!(reader.may_contain(&hash));
     let buffers = CursorBuffers::default();
     let mut cursor =
-        reader.partition_cursor(3, hash.token, &key, Rc::new(slices), reversed, buffers);
+        reader.partition_cursor(3, hash.token, &key, Arc::new(slices), reversed, buffers);
     let mut out = Vec::new();
     let mut open = None;
     while next(reader, &mut cursor).await {
@@ -129,7 +129,7 @@ fn a_point_read_in_a_wide_partition_touches_few_blocks() {
         let reader = open_golden(&rt.fs(), "wide").await;
         let key = 0i32.to_be_bytes();
         let hash = codec::hash_key(&key);
-        let slices = Rc::new(Slices(vec![slice(2700, false, 2700, true)]));
+        let slices = Arc::new(Slices(vec![slice(2700, false, 2700, true)]));
         let buffers = CursorBuffers::default();
         let mut cursor = reader.partition_cursor(0, hash.token, &key, slices, false, buffers);
         let mut blocks = Vec::new();
@@ -161,7 +161,7 @@ fn a_key_that_is_not_there_gives_nothing() {
             for i in 0..50u32 {
                 let key = (i * 7919 + 100_000).to_be_bytes();
                 let token = codec::token_of(&key);
-                let all = Rc::new(Slices::all());
+                let all = Arc::new(Slices::all());
                 let mut cursor =
                     reader.partition_cursor(0, token, &key, all, false, CursorBuffers::default());
                 assert!(collect(&reader, &mut cursor).await.is_empty(), "{table}");
@@ -174,7 +174,7 @@ fn a_key_that_is_not_there_gives_nothing() {
 fn ranges_filters_and_skipping_show_the_partitions_they_should() {
     run(|rt| async move {
         let reader = open_golden(&rt.fs(), "snappy").await;
-        let all = Rc::new(Slices::all());
+        let all = Arc::new(Slices::all());
         let keys = |range: KeyRange, filter: Option<TokenFilter>, skip: bool| {
             let (reader, all) = (reader.clone(), all.clone());
             async move {
@@ -225,7 +225,7 @@ fn every_partition_read_alone_is_what_the_scan_shows() {
     run(|rt| async move {
         for (table, _) in TABLES {
             let reader = open_golden(&rt.fs(), table).await;
-            let all = Rc::new(Slices::all());
+            let all = Arc::new(Slices::all());
             let mut scan = reader.range_cursor(0, KeyRange::all(), all.clone(), None);
             let mut buffers = CursorBuffers::default();
             let mut more = next(&reader, &mut scan).await;

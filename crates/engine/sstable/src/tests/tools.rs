@@ -1,7 +1,7 @@
 //! Offline tools that count, cut, mend and mark file sets.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::{Cursor, Item, Slices};
@@ -69,7 +69,7 @@ async fn scan(
 }
 
 async fn items(reader: &SstableReader) -> Vec<String> {
-    let all = Rc::new(Slices::all());
+    let all = Arc::new(Slices::all());
     collect(reader, &mut reader.range_cursor(0, KeyRange::all(), all, None)).await
 }
 
@@ -95,7 +95,7 @@ fn a_scan_counts_what_a_cursor_shows_and_its_sizes_are_those_of_data() {
             assert_eq!(found.len() as u64, report.partitions, "{file}");
             let markers: u64 = found.iter().map(|p| p.range_tombstones).sum();
             assert_eq!(markers, report.markers, "{file}");
-            let all = Rc::new(Slices::all());
+            let all = Arc::new(Slices::all());
             let mut cursor = reader.range_cursor(0, KeyRange::all(), all, None);
             let mut rows = 0;
             while next(&reader, &mut cursor).await {
@@ -379,7 +379,7 @@ fn rows_that_are_not_in_order_come_into_a_second_file() {
         let fs = rt.fs();
         let golden = open_golden(&fs, "wide").await;
         let golden = rewrite(&fs, &golden, 1, |options| options.compression = None).await;
-        let all = Rc::new(Slices::all());
+        let all = Arc::new(Slices::all());
         let mut cursor = golden.range_cursor(0, KeyRange::all(), all, None);
         let mut starts = Vec::new();
         while starts.len() < 40 && next(&golden, &mut cursor).await {

@@ -1,6 +1,7 @@
 //! File sets of `oa` and `da`: those that a real Cassandra wrote, and our own.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Item, Slice, Slices};
@@ -108,7 +109,7 @@ async fn step(reader: &SstableReader, cursor: &mut SstableCursor, blocks: &mut B
 
 /// Every partition and row is found by its key, forwards and backwards, through the indexes.
 async fn look_everything_up(reader: &SstableReader) {
-    let all = Rc::new(Slices::all());
+    let all = Arc::new(Slices::all());
     let blocks = &mut Blocks::default();
     let mut scan = reader.range_cursor(0, KeyRange::all(), all.clone(), None);
     let mut partitions: Vec<(Token, Vec<u8>, Vec<Vec<u8>>)> = Vec::new();
@@ -127,7 +128,7 @@ async fn look_everything_up(reader: &SstableReader) {
         let stride = 1 + rows.len() / 7;
         let rows: Vec<Vec<u8>> = rows.iter().step_by(stride).cloned().collect();
         for slices in slices_around(&rows) {
-            let slices = Rc::new(slices);
+            let slices = Arc::new(slices);
             let start = RingBound::Key { token: *token, key: key.clone(), after: false };
             let end = RingBound::Key { token: *token, key: key.clone(), after: true };
             let range = KeyRange { start, end };

@@ -1,6 +1,7 @@
 //! Blocks that are handed out while a file is written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use data::{DeletionTime, Item, RowRef, Slices};
 
@@ -35,7 +36,7 @@ async fn write(
     fs.create_dir_all("out").await.unwrap();
     let mut writer = SstableWriter::create(fs, "out", &schema, options).await.unwrap();
     let mut rows: Vec<(Option<Vec<u8>>, Vec<u8>)> = Vec::new();
-    let all = Rc::new(Slices::all());
+    let all = Arc::new(Slices::all());
     let mut cursor = golden.range_cursor(0, data::command::KeyRange::all(), all, None);
     while next(&golden, &mut cursor).await {
         match cursor.item() {
@@ -130,7 +131,7 @@ fn blocks_that_were_kept_are_those_that_a_reader_loads_in_all_versions() {
                 }
                 for (n, key) in keys.iter().enumerate().filter(|(n, _)| is_warm(*n)) {
                     let token = codec::token_of(key);
-                    let all = Rc::new(Slices::all());
+                    let all = Arc::new(Slices::all());
                     let buffers = CursorBuffers::default();
                     let mut cursor =
                         some_reader.partition_cursor(0, token, key, all, false, buffers);

@@ -130,7 +130,7 @@ impl Store {
         let command = ReadCommand {
             table: *id,
             partitions: Partitions::Key(key.to_vec()),
-            slices: Slices(vec![slice]),
+            slices: Slices(vec![slice]).into(),
             reversed: false,
             columns: None,
             now: self.inner.rt.wall().seconds(),

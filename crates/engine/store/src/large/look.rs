@@ -14,6 +14,7 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use data::command::KeyRange;
@@ -253,7 +254,7 @@ impl Store {
         // No inputs: it keeps nobody from them.
         let claim = self.claim(table, Vec::new(), self.look_shown(table, file));
         let mut look = Look::new(limits, self.inner.rt.wall().seconds());
-        let (range, all) = (KeyRange::all(), Rc::new(Slices::all()));
+        let (range, all) = (KeyRange::all(), Arc::new(Slices::all()));
         let mut cursor = file.reader.range_cursor(0, range, all, None);
         let mut blocks = file.reader.sequential();
         let mut due = self.inner.rt.now();

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::{KeyRange, RingBound};
 use data::{
@@ -42,7 +43,7 @@ enum Edge {
 /// Items of one partition version within slices.
 pub(crate) struct PartitionCursor {
     shape: Rc<TableShape>,
-    slices: Rc<Slices>,
+    slices: Arc<Slices>,
     reversed: bool,
     version: Partition,
     stage: Stage,
@@ -59,7 +60,7 @@ pub(crate) struct PartitionCursor {
 impl PartitionCursor {
     pub(crate) fn new(
         shape: Rc<TableShape>,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         reversed: bool,
         version: Partition,
     ) -> PartitionCursor {
@@ -342,7 +343,7 @@ const PREFETCHED: usize = 16;
 pub(crate) struct MemtableScan {
     memtable: Rc<Memtable>,
     shape: Rc<TableShape>,
-    slices: Rc<Slices>,
+    slices: Arc<Slices>,
     reversed: bool,
     /// Where the next partition is looked for.
     from: RingBound,
@@ -360,7 +361,7 @@ impl MemtableScan {
         memtable: Rc<Memtable>,
         shape: Rc<TableShape>,
         range: &KeyRange,
-        slices: Rc<Slices>,
+        slices: Arc<Slices>,
         reversed: bool,
     ) -> MemtableScan {
         MemtableScan {

@@ -140,7 +140,7 @@ fn question(draw: &mut Draw) -> ReadCommand {
     let columns: &[&[ColumnId]] = &[&[], &[VALUE], &[OTHER], &[STATIC, VALUE], &[VALUE, OTHER]];
     let columns = (draw.below(3) > 0).then(|| draw.one_of(columns).into());
     ReadCommand {
-        slices,
+        slices: slices.into(),
         columns,
         reversed: !is_scan && draw.below(4) == 0,
         wants_static: draw.below(3) == 0,

@@ -525,7 +525,7 @@ impl Model {
             let mut reversed = values(&read(store, &command).await);
             reversed.reverse();
             assert_eq!(reversed, expected, "reversed {pk}");
-            command.slices = slice(3, 7);
+            command.slices = slice(3, 7).into();
             let mut sliced = values(&read(store, &command).await);
             sliced.reverse();
             let inside: Vec<_> =

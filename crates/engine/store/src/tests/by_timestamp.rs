@@ -179,7 +179,7 @@ async fn compare(rt: &Rt, store: &Store, is_skinny: bool, place: &str) -> (u64, 
     let chosen = chosen.filter(|(at, id)| mask >> at & 1 == 1 && (!is_skinny || *id != STATIC));
     let columns: Vec<ColumnId> = chosen.map(|(_, id)| id).collect();
     let by_key = ReadCommand {
-        slices: random_slices(rt, is_skinny),
+        slices: random_slices(rt, is_skinny).into(),
         reversed: below(rt, 4) == 0,
         columns: (below(rt, 4) > 0).then(|| columns.into()),
         wants_static: !is_skinny && below(rt, 4) == 0,
@@ -245,7 +245,7 @@ fn any_read_of_a_partition_finds_what_a_merge_of_all_files_finds() {
 /// Files that a read of one row looks into.
 async fn files_of(store: &Store, columns: Option<&[ColumnId]>, ck: i32) -> u32 {
     let command = ReadCommand {
-        slices: Slices(vec![Slice::prefix(clustering(ck))]),
+        slices: Slices(vec![Slice::prefix(clustering(ck))]).into(),
         columns: columns.map(Into::into),
         ..ReadCommand::whole(TABLE, Partitions::Key(key(1)), NOW)
     };
@@ -312,7 +312,7 @@ fn a_cell_that_may_have_lost_proves_no_row() {
         let dead = (VALUE, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
         write(&store, &put(1, &of, Liveness::NONE, &[dead])).await.unwrap();
         let command = ReadCommand {
-            slices: Slices(vec![Slice::prefix(of)]),
+            slices: Slices(vec![Slice::prefix(of)]).into(),
             columns: Some([VALUE].into()),
             ..ReadCommand::whole(TABLE, Partitions::Key(key(1)), NOW)
         };
@@ -335,7 +335,7 @@ fn large_rows_are_found_too() {
             store.flush(None).await.unwrap();
         }
         let command = ReadCommand {
-            slices: Slices(vec![Slice::prefix(clustering(2))]),
+            slices: Slices(vec![Slice::prefix(clustering(2))]).into(),
             columns: Some([VALUE, OTHER].into()),
             ..ReadCommand::whole(TABLE, Partitions::Key(key(1)), NOW)
         };

@@ -130,8 +130,10 @@ fn what_is_flushed_goes_into_windows_and_a_read_of_one_looks_into_its_file() {
                 end: bounds.1,
                 end_after: reversed,
             }]);
-            let command =
-                ReadCommand { slices, ..ReadCommand::whole(TABLE, Partitions::Key(key(3)), NOW) };
+            let command = ReadCommand {
+                slices: slices.into(),
+                ..ReadCommand::whole(TABLE, Partitions::Key(key(3)), NOW)
+            };
             let mut sink = Collect::default();
             let stats = store.read(&command, &mut sink).await.unwrap();
             assert_eq!((sink.rows.len(), stats.sstables), (5, 1));

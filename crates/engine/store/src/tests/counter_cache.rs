@@ -90,7 +90,7 @@ impl RowSink for Context {
 pub(super) async fn context(store: &Store, place: Place) -> Option<(TimestampMicros, Vec<u8>)> {
     let (pk, ck, _) = place;
     let slices = slice(ck.unwrap_or(0), ck.unwrap_or(0) + 1);
-    let command = ReadCommand { slices, ..read_of(Partitions::Key(key(pk))) };
+    let command = ReadCommand { slices: slices.into(), ..read_of(Partitions::Key(key(pk))) };
     let mut sink = Context { place: Some(place), found: None };
     store.read(&command, &mut sink).await.unwrap();
     sink.found

@@ -80,7 +80,7 @@ fn a_memtable_shows_what_its_file_shows() {
                     ..read_of(Partitions::Range(KeyRange::all()))
                 };
                 let slices = slice(1, 70);
-                questions.push((ReadCommand { slices, ..scan.clone() }, limits));
+                questions.push((ReadCommand { slices: slices.into(), ..scan.clone() }, limits));
                 questions.push((scan, limits));
                 for pk in [0, 2, 3, 4, 5, 6, 11, 17, 23] {
                     questions.push((read_of(Partitions::Key(key(pk))), limits));

@@ -215,7 +215,7 @@ async fn check(rt: &Rt, store: &Store, order: &ClusteringComparator, ops: &[Op])
             slices.push(Stretch::random(rt, order, a + 1));
         }
         let of = |partitions, reversed| ReadCommand {
-            slices: Slices(slices.iter().map(Stretch::slice).collect()),
+            slices: Slices(slices.iter().map(Stretch::slice).collect()).into(),
             reversed,
             ..ReadCommand::whole(TABLE, partitions, NOW)
         };
@@ -282,8 +282,10 @@ fn a_read_looks_into_files_that_meet_its_bounds_or_delete_partitions() {
                 let mut of_both = Vec::new();
                 for partitions in [Partitions::Key(key(1)), Partitions::Range(KeyRange::all())] {
                     let slices = slices.clone();
-                    let command =
-                        ReadCommand { slices, ..ReadCommand::whole(TABLE, partitions, NOW) };
+                    let command = ReadCommand {
+                        slices: slices.into(),
+                        ..ReadCommand::whole(TABLE, partitions, NOW)
+                    };
                     of_both.push(found(&store, &command).await.1.sstables);
                 }
                 (of_both[0], of_both[1])

@@ -186,12 +186,12 @@ pub(crate) fn commands() -> Vec<ReadCommand> {
             for reversed in [false, true] {
                 let mut command = read_of(Partitions::Key(key(pk)));
                 command.reversed = reversed;
-                command.slices = slices.clone();
+                command.slices = slices.clone().into();
                 all.push(command);
             }
         }
         let mut command = read_of(Partitions::Range(KeyRange::all()));
-        command.slices = slices;
+        command.slices = slices.into();
         all.push(command);
     }
     all
@@ -371,7 +371,7 @@ fn rows_that_are_taken_as_they_lie_make_the_pages_that_files_make() {
             for (limits, slices) in
                 all.into_iter().flat_map(|l| [(l, Slices::all()), (l, slice(4, 30)), (l, from(6))])
             {
-                command.slices = slices;
+                command.slices = slices.into();
                 let of_memory = pages_of(&memory, &command, limits, KEEP_ALL).await;
                 let of_files = pages_of(&files, &command, limits, KEEP_ALL).await;
                 assert_eq!(of_memory, of_files, "{limits:?} {:?}", command.slices);

@@ -122,7 +122,7 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
             assert!(rows.iter().all(|r| r.2.as_deref() == Some("s")), "{rows:?}");
         }
         let (rows, stats) =
-            read_counted(&store, &ReadCommand { slices: slice(0, 8), ..all.clone() }).await;
+            read_counted(&store, &ReadCommand { slices: slice(0, 8).into(), ..all.clone() }).await;
         assert_eq!((cks(&rows), stats.sstables), (vec![0, 1, 7], 0));
         // What ends within the head stops before the files.
         let before = store.inner.cache.bytes();
@@ -301,9 +301,12 @@ async fn compare(rt: &Rt, store: &Store, place: &str) {
     let pk = (rt.random_u64() % 3) as i32;
     let reversed = rt.random_u64().is_multiple_of(4);
     let slices = random_slices(rt);
-    let by_key =
-        ReadCommand { slices: slices.clone(), reversed, ..read_of(Partitions::Key(key(pk))) };
-    let scan = ReadCommand { slices, ..read_of(Partitions::Range(KeyRange::all())) };
+    let by_key = ReadCommand {
+        slices: slices.clone().into(),
+        reversed,
+        ..read_of(Partitions::Key(key(pk)))
+    };
+    let scan = ReadCommand { slices: slices.into(), ..read_of(Partitions::Range(KeyRange::all())) };
     let scanned = async || {
         let mut rows = read(store, &scan).await;
         rows.retain(|r| r.0 == pk);

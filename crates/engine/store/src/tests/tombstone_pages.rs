@@ -236,7 +236,7 @@ fn a_page_of_slices_that_begin_inside_a_range_deletion_comes_further() {
                 end_after: false,
             }]);
             let mut command =
-                ReadCommand { reversed, slices: whole, ..read_of(Partitions::Key(key(1))) };
+                ReadCommand { reversed, slices: whole.into(), ..read_of(Partitions::Key(key(1))) };
             let mut ends = Vec::new();
             loop {
                 let page = super::replica::page_of(&store, &command, limits, super::replica::KEEP);
@@ -247,7 +247,7 @@ fn a_page_of_slices_that_begin_inside_a_range_deletion_comes_further() {
                 };
                 let end = data::clustering::components(clustering).next().unwrap().unwrap();
                 ends.push(i32::from_be_bytes(end.try_into().unwrap()));
-                let slice = &mut command.slices.0[0];
+                let slice = &mut std::sync::Arc::make_mut(&mut command.slices).0[0];
                 match reversed {
                     false => (slice.start, slice.start_after) = (clustering.to_vec(), true),
                     true => (slice.end, slice.end_after) = (clustering.to_vec(), false),

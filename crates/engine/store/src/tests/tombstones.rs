@@ -49,7 +49,11 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
             }
         }
         let all = read_of(Partitions::Key(key(1)));
-        let of = |slices, reversed| ReadCommand { slices, reversed, ..all.clone() };
+        let of = |slices: Slices, reversed| ReadCommand {
+            slices: slices.into(),
+            reversed,
+            ..all.clone()
+        };
         for compacted in [false, true] {
             if compacted {
                 store.compact_major(TABLE).await.unwrap();

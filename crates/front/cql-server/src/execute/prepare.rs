@@ -5,7 +5,7 @@ use super::{Cx, Step, check_keyspace, current, finish, without_password};
 use crate::conditional::is_conditional;
 use crate::failure::{Failure, Result};
 use crate::internal;
-use crate::prepared::{Compiled, Prepared, id_of, is_fully_qualified, parse};
+use crate::prepared::{Compiled, Prepared, id_of, is_fully_qualified, parse, plan_bytes};
 use crate::server::Server;
 use crate::session::{Session, Ticket};
 use cql_plan::plan::PlanKind;
@@ -22,6 +22,8 @@ pub(crate) fn prepare_here(
     text: &str,
     keyspace: Option<&str>,
 ) -> Result<(Rc<Prepared>, bool)> {
+    // Before it takes that memory.
+    server.prepared.check_size(text, plan_bytes(text))?;
     let statement = parse(text)?;
     let is_qualified = is_fully_qualified(&statement.kind);
     let id = id_of(text, keyspace.filter(|_| !is_qualified));
@@ -44,6 +46,7 @@ pub(crate) fn prepare_here(
     }
     let kept = keyspace.filter(|_| !is_qualified);
     let prepared = Rc::new(Prepared::new(id, text, kept, is_qualified, compiled));
+    server.prepared.check_size(text, prepared.bytes)?;
     let evicted = server.prepared.insert(prepared.clone());
     server.counters.prepared_evicted.add(evicted.len() as u64);
     internal::forget_prepared(server, evicted);

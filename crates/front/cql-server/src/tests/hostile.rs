@@ -200,7 +200,11 @@ fn a_client_that_goes_away_in_the_middle_leaves_nothing_behind() {
         assert_eq!(client.connection.in_flight(), 1);
         drop(client);
         assert_eq!(server.connection_count(), 0);
-        assert_eq!(server.inner().refuses(usize::MAX), None, "no request is counted any more");
+        assert_eq!(
+            server.inner().refuses(usize::MAX, false),
+            None,
+            "no request is counted any more"
+        );
         let mut other = Client::ready(&server, V4).await;
         other.must("SELECT * FROM ks.t").await;
     });

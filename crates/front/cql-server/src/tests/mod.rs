@@ -12,6 +12,7 @@ mod handshake;
 mod hostile;
 mod log_table;
 mod masks;
+mod memory;
 mod queries;
 mod roles;
 mod scattered;

@@ -131,7 +131,8 @@ impl<'c> CasExec<'c> {
         let mut out = Vec::new();
         let mut scratch = self.options.uuids.take_scratch();
         let stamp = Stamp::Ballot(timestamp);
-        let order = (&self.options, stamp);
+        let limits = self.statements.iter().map(|(plan, _)| plan.mutation_bytes_max());
+        let order = (&self.options, stamp, limits.max().unwrap_or(usize::MAX));
         let written = bind_into(self.statements, order, &lists, &mut scratch, &mut out);
         if written.is_ok() && out.is_empty() {
             scratch.clear();

@@ -281,7 +281,7 @@ impl BoundCas {
         let command = ReadCommand {
             table: table.id,
             partitions: Partitions::Key(key.clone()),
-            slices,
+            slices: slices.into(),
             reversed: false,
             columns: Some(columns),
             now: read_at.seconds(),

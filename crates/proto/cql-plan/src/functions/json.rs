@@ -303,6 +303,12 @@ fn is_no_duration(message: &str) -> bool {
 /// The JSON is not a value of the type, in Cassandra's words.
 pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, PlanError> {
     let text = |source: &str| ty.from_string_at(source, now_millis).map_err(super::invalid);
+    if let (CqlType::Varint | CqlType::Decimal, Json::Text(source) | Json::Integer(source)) =
+        (ty, json)
+        && let Some(error) = types::number::too_many_digits(source)
+    {
+        return Err(super::invalid(error));
+    }
     let check = |bytes: Vec<u8>| match ty.validate(&bytes) {
         Ok(()) => Ok(bytes),
         Err(error) => Err(super::invalid(error)),

@@ -1,7 +1,7 @@
 //! `abs`, `exp`, `log`, `log10`, `round`. Source: `MathFcts`, `NumberType`.
 
 use types::arithmetic::Number;
-use types::number::{Decimal, Rounding, varint_to_bytes};
+use types::number::{Decimal, Rounding, check_length, varint_to_bytes};
 use types::{CqlType, TypeError, elementary};
 
 use super::{Args, NUMBERS, NativeFunction};
@@ -23,6 +23,9 @@ fn eval(
     _: &BindEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let ty = &f.returns;
+    if let Some(bytes) = f.arg(args, 0) {
+        check_length(ty, bytes).map_err(super::invalid)?;
+    }
     let Some(number) = f.arg(args, 0).and_then(|bytes| Number::from_value(ty, bytes)) else {
         return Ok(None);
     };

@@ -10,6 +10,7 @@ use super::operations::{ColumnOperation, ColumnOperations, ComplexForm, Layout};
 use super::rows::CELL_OVERHEAD_BYTES;
 use super::write::Times;
 use crate::error::PlanError;
+use crate::expansion::WriteSize;
 use crate::guardrails::Watch;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
@@ -43,6 +44,7 @@ pub(super) fn write_complex(
         ComplexCells { deletion: live, cells: Vec::new(), touched: false, pass: (0, live) };
     let repeats = if form.layout == Layout::List { times.repeats } else { 1 };
     let operations = column.operations.iter().enumerate();
+    let mut size = WriteSize::new(times.bytes_max);
     for (number, operation) in std::iter::repeat_n(operations, repeats).flatten() {
         if number == 0 {
             complex.pass = (complex.cells.len(), live);
@@ -52,6 +54,11 @@ pub(super) fn write_complex(
         }
         let before = complex.cells.len();
         complex.apply(operation, form, times, values, env, found)?;
+        if repeats > 1 {
+            for (path, value) in complex.cells.get(before..).unwrap_or_default() {
+                size.add_row(path.len(), value.as_ref().map_or(0, |value| value.len()))?;
+            }
+        }
         if let Some(watch) = env.watch {
             let cells = complex.cells.get(before..).unwrap_or_default();
             watch_cells(watch, (column, form), operation, cells)?;

@@ -15,6 +15,7 @@ use super::ModifyPlan;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use super::write::slice;
 use crate::error::PlanError;
+use crate::expansion::Combinations;
 use crate::functions::push_key_component;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::select::{half_space, intersect, key_component, ordered};
@@ -53,12 +54,12 @@ impl ModifyPlan {
         }
         let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
         for part in &self.key {
-            let mut next = Vec::new();
+            let (mut next, mut size) = (Vec::new(), Combinations::new());
             for_each_value(part, values, env, &mut |bytes| {
                 for prefix in &combined {
                     let mut key = prefix.clone();
                     push_key_component(&mut key, bytes, composite)?;
-                    push_combination(&mut next, key)?;
+                    push_combination(&mut next, key, &mut size)?;
                 }
                 Ok(())
             })?;
@@ -111,12 +112,12 @@ impl ModifyPlan {
         }
         let mut combined: Vec<Vec<u8>> = vec![Vec::new()];
         for part in parts {
-            let mut next = Vec::new();
+            let (mut next, mut size) = (Vec::new(), Combinations::new());
             for_each_row_value(part, values, env, &mut |components| {
                 for prefix in &combined {
                     let mut clustering = prefix.clone();
                     clustering.extend_from_slice(components);
-                    push_combination(&mut next, clustering)?;
+                    push_combination(&mut next, clustering, &mut size)?;
                 }
                 Ok(())
             })?;
@@ -148,11 +149,14 @@ impl ModifyPlan {
         env: &BindEnv<'_>,
         scratch: &mut Vec<u8>,
     ) -> Result<Vec<Slice>, PlanError> {
-        let mut ranges = Vec::new();
+        let (mut ranges, mut size) = (Vec::new(), Combinations::new());
         for prefix in self.prefixes(values, env, scratch)? {
             let prefix = slice(scratch, &prefix).to_vec();
             let order = self.shape.clustering();
-            ranges.extend(pieces(&prefix, bounds, reversed, order, values, env)?.0);
+            for range in pieces(&prefix, bounds, reversed, order, values, env)?.0 {
+                size.add(range.start.len() + range.end.len())?;
+                ranges.push(range);
+            }
         }
         // Cassandra takes longer bounds and cannot flush them.
         for range in &ranges {
@@ -182,7 +186,12 @@ impl ModifyPlan {
     }
 }
 
-fn push_combination(combined: &mut Vec<Vec<u8>>, one: Vec<u8>) -> Result<(), PlanError> {
+fn push_combination(
+    combined: &mut Vec<Vec<u8>>,
+    one: Vec<u8>,
+    size: &mut Combinations,
+) -> Result<(), PlanError> {
+    size.add(one.len())?;
     if combined.len() >= COMBINATIONS_MAX {
         return Err(PlanError::invalid(format!(
             "IN relations of one statement name more than {COMBINATIONS_MAX} keys"

@@ -6,6 +6,7 @@
 //! `ModificationStatement.readRequiredLists`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use data::command::{Partitions, ReadCommand};
 use data::{CellRef, ColumnRef, RowRef, Slice, Slices};
@@ -226,10 +227,10 @@ impl ModifyPlan {
             command: ReadCommand {
                 table: self.table.id,
                 partitions: Partitions::Key(key.to_vec()),
-                slices: match clustering {
+                slices: Arc::new(match clustering {
                     Some(clustering) => Slices(vec![Slice::prefix(clustering.to_vec())]),
                     None => Slices::all(),
-                },
+                }),
                 reversed: false,
                 columns: Some(columns.into()),
                 now: options.now.seconds(),

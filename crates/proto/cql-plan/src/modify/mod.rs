@@ -153,6 +153,11 @@ impl ModifyPlan {
         !self.conditions.is_none()
     }
 
+    /// Most bytes that it writes.
+    pub(crate) fn mutation_bytes_max(&self) -> usize {
+        self.attributes.mutation_bytes_max
+    }
+
     pub(crate) fn is_virtual(&self) -> bool {
         self.table.kind == TableKind::Virtual
     }
@@ -199,6 +204,8 @@ pub(crate) struct Attributes {
     timeout: Option<PlannedTerm>,
     /// Last second at which what is written may expire.
     expiry_max: DeletionSeconds,
+    /// Most bytes that a statement writes.
+    pub(crate) mutation_bytes_max: usize,
 }
 
 impl Attributes {
@@ -221,6 +228,7 @@ impl Attributes {
             ttl: one(&using.ttl, "[ttl]", CqlType::Int)?,
             timeout: one(&using.timeout, "[timeout]", CqlType::Duration)?,
             expiry_max: cx.limits.expiry_max,
+            mutation_bytes_max: cx.limits.mutation_bytes_max,
         })
     }
 

@@ -18,6 +18,7 @@ use super::lists::{FoundLists, RowLists};
 use super::rows::{before, write_row};
 use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
+use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
 use crate::plan::{BindEnv, BoundValue, ExecuteOptions};
 
@@ -62,6 +63,29 @@ impl Update {
             && self.rows.is_empty()
             && self.tombstones.is_empty()
     }
+
+    /// Bytes of what it writes: no more than the encoded mutation has.
+    pub(crate) fn bytes(&self) -> usize {
+        let rows = self.rows.iter().map(|(clustering, row)| clustering.len() + row.len());
+        let ranges = self.tombstones.iter().map(|t| t.start.0.len() + t.end.0.len());
+        let statics = self.static_row.as_ref().map_or(0, ExactSizeIterator::len);
+        rows.chain(ranges).fold(statics + self.key.len(), usize::saturating_add)
+    }
+
+    /// Writes the same content to several rows.
+    fn add_rows(
+        &mut self,
+        clusterings: SmallVec<[Range<usize>; 1]>,
+        row: &Range<usize>,
+        times: &Times,
+    ) -> Result<(), PlanError> {
+        if clusterings.len() > 1 {
+            let mut size = WriteSize::new(times.bytes_max);
+            clusterings.iter().try_for_each(|c| size.add_row(c.len(), row.len()))?;
+        }
+        self.rows.extend(clusterings.into_iter().map(|c| (c, row.clone())));
+        Ok(())
+    }
 }
 
 /// A range tombstone; prefixes lie in the scratch buffer.
@@ -90,6 +114,8 @@ pub(super) struct Times {
     /// statement names, which shows in counters and lists.
     /// Source: `UpdateStatement.addUpdateForKey`.
     pub(super) repeats: usize,
+    /// Most bytes that the statement writes.
+    pub(super) bytes_max: usize,
 }
 
 impl Times {
@@ -268,15 +294,19 @@ impl ModifyPlan {
             },
         };
         let expires_at = self.attributes.expiry(now, ttl);
-        let times = Times { timestamp, ranges, elements, ttl, expires_at, now, repeats: 1 };
+        let bytes_max = self.attributes.mutation_bytes_max;
+        let times =
+            Times { timestamp, ranges, elements, ttl, expires_at, now, repeats: 1, bytes_max };
         let mut updates = SmallVec::new();
         if self.needs_read {
+            let mut size = WriteSize::new(bytes_max);
             // Every row has lists of its own.
             for key in keys {
                 let bytes = slice(scratch, &key).to_vec();
                 let lists = Some((lists, bytes.as_slice()));
                 let mut update = Update { key, ..Update::default() };
                 self.collect_partition(&times, values, env, lists, scratch, &mut update)?;
+                size.add(update.bytes(), 1)?;
                 if !update.is_empty() {
                     updates.push(update);
                 }
@@ -291,6 +321,7 @@ impl ModifyPlan {
             update.key = key.clone();
             updates.push(update);
         } else {
+            WriteSize::new(bytes_max).add(update.bytes(), keys.len())?;
             updates.extend(keys.into_iter().map(|key| Update { key, ..update.clone() }));
         }
         Ok(updates)
@@ -350,14 +381,18 @@ impl ModifyPlan {
             let none = RowLists::NONE;
             let row = write_row(header, &self.regulars, times, values, env, none, scratch)?;
             if let Some(row) = row {
-                update.rows.extend(clusterings.into_iter().map(|c| (c, row.clone())));
+                update.add_rows(clusterings, &row, times)?;
             }
             return Ok(named);
         };
+        let mut size = WriteSize::new(times.bytes_max);
         for clustering in clusterings {
             let lists = found.row(self.table.id, key, Some(slice(scratch, &clustering)));
             let row = write_row(header, &self.regulars, times, values, env, lists, scratch)?;
-            update.rows.extend(row.map(|row| (clustering, row)));
+            if let Some(row) = row {
+                size.add_row(clustering.len(), row.len())?;
+                update.rows.push((clustering, row));
+            }
         }
         Ok(named)
     }
@@ -448,7 +483,7 @@ impl ModifyPlan {
                         row => row,
                     };
                     if let Some(row) = row {
-                        update.rows.extend(prefixes.into_iter().map(|c| (c, row.clone())));
+                        update.add_rows(prefixes, &row, times)?;
                     }
                 } else {
                     update.tombstones.extend(prefixes.into_iter().map(|prefix| Tombstone {

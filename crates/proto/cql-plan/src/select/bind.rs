@@ -22,6 +22,7 @@ use super::restricted::{
     Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
 use crate::error::PlanError;
+use crate::expansion::Combinations;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
 
@@ -121,9 +122,10 @@ impl<'v> Values<'v> {
                     }
                     Bound::Unset => return Err(self.unset(restriction.first)?),
                 };
-                let mut out = Vec::new();
+                let (mut out, mut size) = (Vec::new(), Combinations::new());
                 for element in Elements::new(&bytes, CollectionKind::List).map_err(invalid_value)? {
                     let element = element.map_err(invalid_value)?;
+                    size.add(element.map_or(0, <[u8]>::len))?;
                     out.push(match (tuple_type, element) {
                         (None, element) => vec![element.map(<[u8]>::to_vec)],
                         (Some(_), Some(bytes)) => tuple(bytes, restriction.count)?,
@@ -224,8 +226,10 @@ pub(crate) fn partition_keys(
             watch.combinations("partition key", keys.len() * values.len())?;
         }
         let mut next = SmallVec::with_capacity(keys.len() * values.len());
+        let mut size = Combinations::new();
         for key in &keys {
             for value in &values {
+                size.add(key.len() + value.len())?;
                 let mut key = key.clone();
                 if composite {
                     let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
@@ -367,7 +371,9 @@ pub(crate) fn slices(
     for (restriction, _) in sliced.filter(|(_, sliced)| **sliced) {
         if let Condition::Slice { start, end } = &restriction.condition {
             let mut out = Vec::new();
+            let mut size = Combinations::new();
             for prefix in &prefixes {
+                size.add(prefix.len().saturating_mul(2))?;
                 slice_pieces(
                     restriction,
                     start.as_ref(),
@@ -402,8 +408,11 @@ pub(crate) fn slices(
             watch.combinations("clustering key", prefixes.len() * rows.len())?;
         }
         let mut next = Vec::with_capacity(prefixes.len() * rows.len());
+        let mut size = Combinations::new();
         for prefix in &prefixes {
             for row in &rows {
+                let values = row.iter().flatten().map(|value| value.len() + 4);
+                size.add(values.fold(prefix.len(), usize::saturating_add))?;
                 let mut prefix = prefix.clone();
                 for value in row {
                     push_component(&mut prefix, value.as_deref());

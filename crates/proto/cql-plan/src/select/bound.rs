@@ -15,6 +15,10 @@ use super::{SelectPlan, Shaping, UNLIMITED};
 use crate::paging::PagingState;
 use crate::plan::{BindEnv, UuidSource};
 
+/// Memory of a read of one partition, and of a slice, which all reads share.
+const READ_BYTES: usize = size_of::<ReadCommand>() + 48;
+const SLICE_BYTES: usize = size_of::<data::Slice>() + 64;
+
 /// What to read for one execution, and how far.
 #[derive(Debug)]
 pub struct BoundSelect {
@@ -47,6 +51,15 @@ impl BoundSelect {
     /// when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
+    }
+
+    /// Memory of what IN relations were expanded to; 0 where that is not worth counting.
+    pub fn expanded_bytes(&self) -> usize {
+        let slices = self.reads.first().map_or(0, |read| read.slices.0.len());
+        match self.reads.len() + slices {
+            0..=16 => 0,
+            _ => self.reads.len() * READ_BYTES + slices * SLICE_BYTES,
+        }
     }
 
     /// The columns that rows are filtered on, each once, in the order of the table; empty when

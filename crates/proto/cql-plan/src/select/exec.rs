@@ -21,6 +21,9 @@ use crate::paging::PagingState;
 /// A page ends after the row that crosses this many bytes, when the client pages at all.
 pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
 
+/// Memory of a row or key that is kept to be sorted, beside its bytes.
+const KEPT_KEY_BYTES: usize = 40;
+
 /// What the reader does next; the store's sinks answer with the same three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
@@ -91,6 +94,8 @@ pub struct SelectExec<'p> {
     /// Clustering of the last row of the group that was written last; `None`: its partition was over.
     closed: Option<Vec<u8>>,
     sorted: Vec<SortedRow>,
+    /// Their memory.
+    sorted_bytes: usize,
     dropped: Dropped,
 }
 
@@ -175,6 +180,7 @@ impl<'p> SelectExec<'p> {
             group: Group::default(),
             closed: None,
             sorted: Vec::new(),
+            sorted_bytes: 0,
             dropped: Dropped::default(),
         }
     }
@@ -265,6 +271,12 @@ impl<'p> SelectExec<'p> {
         self.cut = Some(Cut { key: SmallVec::from_slice(key), clustering, rows_in_partition });
         self.stopped = true;
         true
+    }
+
+    /// Memory of the answer so far, with rows that are kept to be sorted.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.out.len() + self.sorted_bytes
     }
 
     /// The key of the partition at hand.
@@ -699,8 +711,10 @@ impl<'p> SelectExec<'p> {
             .sort
             .iter()
             .map(|column| parts.get(column.position).copied().flatten().map(<[u8]>::to_vec));
-        let keys = keys.collect();
+        let keys: Vec<Option<Vec<u8>>> = keys.collect();
         let cells = self.out.split_off(at);
+        let of_keys = keys.iter().flatten().map(|key| key.len() + KEPT_KEY_BYTES);
+        self.sorted_bytes += of_keys.fold(cells.len() + KEPT_KEY_BYTES, usize::saturating_add);
         self.sorted.push(SortedRow { keys, cells });
         self.in_partition = self.in_partition.saturating_add(1);
     }

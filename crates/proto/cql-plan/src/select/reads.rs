@@ -113,7 +113,7 @@ impl SelectPlan {
         Ok(ReadCommand {
             table: self.results.table.id,
             partitions: Partitions::Key(Vec::new()),
-            slices,
+            slices: Arc::new(slices),
             reversed: self.results.reversed,
             columns: self.looked_at.clone(),
             now: bound.now,

@@ -81,7 +81,8 @@ fn point_read() -> ReadRequest {
         command: ReadCommand {
             table: table(),
             partitions: Partitions::Key(b"key".to_vec()),
-            slices: Slices(vec![Slice::prefix(ClusteringBuf::from_components([&b"a"[..]]).0)]),
+            slices: Slices(vec![Slice::prefix(ClusteringBuf::from_components([&b"a"[..]]).0)])
+                .into(),
             reversed: true,
             columns: Some([ColumnId(3), ColumnId(9)].into()),
             now: DeletionSeconds(1_700_000_000),
@@ -105,7 +106,7 @@ fn range_read() -> ReadRequest {
                 start: RingBound::Key { token: Token(-5), key: b"k".to_vec(), after: true },
                 end: RingBound::Token { token: Token(12), after: true },
             }),
-            slices: Slices::all(),
+            slices: Slices::all().into(),
             reversed: false,
             columns: None,
             now: DeletionSeconds(1),

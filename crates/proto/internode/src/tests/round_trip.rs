@@ -45,7 +45,7 @@ fn reads() -> impl Strategy<Value = ReadRequest> {
                 command: ReadCommand {
                     table: table(),
                     partitions,
-                    slices,
+                    slices: slices.into(),
                     reversed,
                     columns: columns.map(Into::into),
                     now: DeletionSeconds(numbers.2),
@@ -298,7 +298,7 @@ fn slices_are_checked_against_the_table() {
     };
     let fits = |slices: Vec<Slice>, resume: Option<Vec<u8>>| {
         let mut read = range_read();
-        read.command.slices = Slices(slices);
+        read.command.slices = Slices(slices).into();
         read.command.resume =
             resume.map(|c| ResumePosition { clustering: Some(c), rows_in_partition: 1 });
         read.check_slices(&comparator)

@@ -209,11 +209,11 @@ fn pages_that_go_on_at_other_nodes_show_every_row_once() {
                 let mut command = one(nodes.below(KEYS as usize) as i32);
                 command.reversed = nodes.below(2) == 1;
                 command.wants_static = nodes.below(2) == 1;
-                command.slices = some_slices(&nodes);
+                command.slices = some_slices(&nodes).into();
                 commands.push(command);
             }
             let mut sliced = all();
-            sliced.slices = some_slices(&nodes);
+            sliced.slices = some_slices(&nodes).into();
             sliced.wants_static = false;
             commands.push(sliced);
             for command in commands {

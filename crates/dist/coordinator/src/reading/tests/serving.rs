@@ -92,9 +92,9 @@ fn what_cannot_be_read_is_refused_with_its_reason() {
         Slice { start, start_after: false, end, end_after: false }
     };
     let mut command = one(1);
-    command.slices = Slices(vec![slice(1, 2), slice(2, 4)]);
+    command.slices = Slices(vec![slice(1, 2), slice(2, 4)]).into();
     assert!(ask(&nodes, Verb::Read, encoded(&command, LIMITS, false)).is_ok());
-    command.slices = Slices(vec![slice(2, 4), slice(1, 2)]);
+    command.slices = Slices(vec![slice(2, 4), slice(1, 2)]).into();
     assert!(is_invalid(&refused(Verb::Read, encoded(&command, LIMITS, false))));
 }
 

@@ -1,6 +1,6 @@
 //! What a look at every row tells: `sstablemetadata -s`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::row::{CellRef, ColumnRef};
@@ -73,7 +73,7 @@ pub async fn scan_overview(
     let total = reader.meta().data_length();
     let mut overview = ScannedOverview { bytes: total, ..ScannedOverview::default() };
     let mut blocks = reader.sequential();
-    let mut cursor = reader.range_cursor(0, KeyRange::all(), Rc::new(Slices::all()), None);
+    let mut cursor = reader.range_cursor(0, KeyRange::all(), Arc::new(Slices::all()), None);
     let mut partition = Partition::default();
     let mut items = 0;
     loop {

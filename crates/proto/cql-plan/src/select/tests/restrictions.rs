@@ -452,3 +452,22 @@ fn too_many_combinations_of_in_are_refused() {
     assert_eq!(clause(&few).unwrap().reads()[0].slices.0.len(), 60_000);
     assert!(clause(&many).is_err());
 }
+
+#[test]
+fn a_product_of_keys_and_rows_is_not_built() {
+    let world = World::new();
+    let many = (0..10_000).map(|i| i.to_string()).collect::<Vec<_>>().join(",");
+    let text = format!("SELECT * FROM t WHERE k IN ({many}) AND c1 IN ({many})");
+    let bound = world.bind(&text, &[]).unwrap();
+    let [first, rest @ ..] = bound.reads() else { panic!("no reads") };
+    assert_eq!((rest.len(), first.slices.0.len()), (9_999, 10_000));
+    // Ten thousand of each, not a hundred million.
+    assert!(rest.iter().all(|read| std::sync::Arc::ptr_eq(&read.slices, &first.slices)));
+    assert!(bound.expanded_bytes() < 8 << 20, "{}", bound.expanded_bytes());
+    // What is counted is what is wide, too.
+    let wide = "x".repeat(60_000);
+    let list = (0..1000).map(|i| format!("'{i}{wide}'")).collect::<Vec<_>>().join(",");
+    let text = format!("SELECT * FROM p WHERE a IN (1, 2, 3, 4) AND b IN ({list})");
+    let error = world.bind(&text, &[]).map(|_| ()).unwrap_err();
+    assert!(error.message.contains("take more than 33554432 bytes"), "{}", error.message);
+}
