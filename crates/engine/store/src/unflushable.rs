@@ -16,6 +16,7 @@
 //! some takes no more writes when they hold its share of a quarter.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use data::command::KeyRange;
 use data::{
@@ -215,7 +216,7 @@ impl Store {
         memtable: &Rc<Memtable>,
         writer: &SstableWriter,
     ) -> Result<Vec<Refused>, StoreError> {
-        let (range, slices) = (KeyRange::all(), Rc::new(Slices::all()));
+        let (range, slices) = (KeyRange::all(), Arc::new(Slices::all()));
         let shape = &version.shape;
         let scan = MemtableScan::new(memtable.clone(), shape.clone(), &range, slices, false);
         let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);

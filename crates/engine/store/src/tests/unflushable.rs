@@ -331,7 +331,8 @@ fn rows_of_an_earlier_release_with_a_long_clustering_are_flushed_compacted_and_f
                 assert!(store_rows(&store).await == before, "{version}");
                 // By their clusterings, which the file must not be left out for.
                 for (pk, clustering) in &expected {
-                    let slices = Slices(vec![Slice::prefix(clustering.clone())]);
+                    let slices =
+                        std::sync::Arc::new(Slices(vec![Slice::prefix(clustering.clone())]));
                     let command = ReadCommand { slices, ..read_of(Partitions::Key(key(*pk))) };
                     let mut sink = Keys::default();
                     store.read(&command, &mut sink).await.unwrap();
