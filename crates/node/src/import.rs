@@ -11,6 +11,7 @@
 
 pub(crate) mod commit_log;
 mod definitions;
+pub(crate) mod left_out;
 pub(crate) mod newer;
 mod roles;
 mod rows;
@@ -25,6 +26,7 @@ use schema::{Schema, SchemaChange, Table};
 use sstable::SstableError;
 use stdx::{HostId, IoError, IoErrorKind, TimestampMicros, Token, WallMicros};
 
+use left_out::{Choice, LeftOut};
 use rows::{Row, TableRows};
 
 /// What a directory of Cassandra's says of the node.
@@ -37,6 +39,8 @@ pub(crate) struct Imported {
     pub(crate) changes: Vec<SchemaChange>,
     /// Roles with their password hashes, memberships and permissions.
     pub(crate) auth: Vec<Transformation>,
+    /// What the operator let be left out; the caller keeps it in a file before anything else.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// Why a directory cannot be taken over. Nothing was changed in it.
@@ -92,11 +96,13 @@ pub enum ImportError {
     /// The schema has what is not there.
     #[error(
         "the schema has what Helenus does not have: {}; drop it in Cassandra (or copy the data to a \
-         table without it), run `nodetool drain`, stop it", items.join("; ")
+         table without it), run `nodetool drain`, stop it{}", items.join("; "), without(kinds)
     )]
     Unsupported {
         /// Each by kind and name.
         items: Vec<String>,
+        /// Kinds among them that the directory can be taken over without.
+        kinds: Vec<&'static str>,
     },
     /// The directory is one of several members' and has only its part of the data.
     #[error(
@@ -177,8 +183,67 @@ pub enum ImportError {
     Io(#[from] IoError),
 }
 
+/// The end of a message.
+fn without(kinds: &[&str]) -> String {
+    if kinds.is_empty() {
+        return String::new();
+    }
+    format!(
+        ". Or start with --without {} to take the rows over without them: their definitions are kept in \
+         {LEFT_OUT_FILE} in the data directory",
+        kinds.join(",")
+    )
+}
+
+/// The file in the first data directory that keeps the definitions that were left out.
+pub(crate) const LEFT_OUT_FILE: &str = "left-out.cql";
+
+/// Keeps the definitions that are left out, durably. A file of an earlier takeover stays; more of the
+/// same get a number.
+///
+/// # Errors
+/// `Io`.
+pub(crate) async fn keep_left_out(
+    fs: &Fs,
+    options: &Options,
+    all: &[LeftOut],
+) -> Result<(), ImportError> {
+    let data = options.data_directories();
+    let (Some(data), false) = (data.first(), all.is_empty()) else { return Ok(()) };
+    let text = left_out::file_text(all);
+    let (stem, _) = LEFT_OUT_FILE.split_once('.').unwrap_or((LEFT_OUT_FILE, ""));
+    for number in 1..=LEFT_OUT_FILES_MAX {
+        let name = match number {
+            1 => LEFT_OUT_FILE.to_owned(),
+            _ => format!("{stem}-{number}.cql"),
+        };
+        let path = format!("{}/{name}", data.trim_end_matches('/'));
+        match fs.read(&path, LEFT_OUT_BYTES_MAX).await {
+            Ok(bytes) if bytes == text.as_bytes() => return Ok(()),
+            Ok(_) => continue,
+            Err(error) if error.kind == IoErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+        fs.write_atomic(&path, text.into_bytes()).await?;
+        let what: Vec<&str> = all.iter().map(|one| one.what.as_str()).collect();
+        tracing::warn!(
+            path,
+            what = what.join(", "),
+            "taken over without these; the file keeps them"
+        );
+        return Ok(());
+    }
+    let what = format!("there are {LEFT_OUT_FILES_MAX} files {LEFT_OUT_FILE} already");
+    Err(ImportError::Schema(what))
+}
+
+/// Files of definitions in one data directory.
+const LEFT_OUT_FILES_MAX: u32 = 100;
+/// Largest of them that is compared.
+const LEFT_OUT_BYTES_MAX: usize = 64 << 20;
+
 /// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
-/// Run it when there is no metadata log, before the store is opened.
+/// Run it before the store is opened. `known`: the schema of the metadata log, when there is one.
 ///
 /// # Errors
 /// See [`ImportError`].
@@ -186,6 +251,7 @@ pub(crate) async fn import(
     rt: &Rt,
     options: &Options,
     base: &Schema,
+    known: Option<&Schema>,
 ) -> Result<Option<Imported>, ImportError> {
     let fs = rt.fs();
     let data = options.data_directories();
@@ -233,7 +299,8 @@ pub(crate) async fn import(
         *place = system.rows("system_auth", name).await?;
     }
     let auth = auth.entries()?;
-    let changes = definitions::changes(base, &rows)?;
+    let mut choice = Choice { without: &options.takeover_without, known, left_out: Vec::new() };
+    let changes = definitions::changes(base, &rows, &mut choice)?;
 
     let written = crate::parts::sstable_version(options);
     for table in base.tables_by_id.values() {
@@ -245,7 +312,7 @@ pub(crate) async fn import(
         }
     }
     node.created_at = created_at(rt.wall(), newest);
-    Ok(Some(Imported { local: node, changes, auth }))
+    Ok(Some(Imported { local: node, changes, auth, left_out: choice.left_out }))
 }
 
 /// The system tables of a directory.

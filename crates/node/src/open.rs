@@ -135,6 +135,7 @@ impl Start<'_> {
             None => folded,
         };
         let adopted = import::newer::adopt(rt, options, base, &snapshot, file).await?;
+        import::keep_left_out(&rt.fs(), options, &adopted.left_out).await?;
         for entry in adopted.entries {
             for entry in snapshot.with_features(vec![entry]) {
                 let next = snapshot.apply(&entry).map_err(membership::SubmitError::from)?;
@@ -244,7 +245,7 @@ impl Start<'_> {
         base: &schema::Schema,
     ) -> Result<(ClusterSnapshot, u64, LogFile, Option<Messaging>), StartError> {
         let (rt, options) = (self.rt, self.options);
-        let imported = import::import(rt, options, base).await?;
+        let imported = import::import(rt, options, base, None).await?;
         let host_id = match (&imported, self.known) {
             (Some(imported), _) => imported.local.host_id,
             (None, Some(known)) => known.host_id,
@@ -302,6 +303,7 @@ impl Start<'_> {
                     changes = imported.changes.len(),
                     "taking over a data directory of Cassandra's"
                 );
+                import::keep_left_out(&rt.fs(), options, &imported.left_out).await?;
                 (imported.local, imported.changes, imported.auth)
             }
             None => (self.new_node(host_id), Vec::new(), Vec::new()),

@@ -26,7 +26,7 @@ use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
 
 use crate::row_sync::Moment;
-use crate::{StartError, auth_rows, own_rows, parts, peer_rows};
+use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows};
 
 /// Writes everything and keeps it up to date from now on. Shard 0 only.
 ///
@@ -94,6 +94,7 @@ impl Writer {
         let moment = Moment { at, now };
         self.write(peer_rows::all(&self.coordinator, snapshot, moment).await?).await?;
         self.write(auth_rows::all(&self.coordinator, snapshot, moment).await?).await?;
+        self.write(cassandras_rows::all(&self.coordinator, snapshot, moment).await?).await?;
         self.local(snapshot, schema).await
     }
 

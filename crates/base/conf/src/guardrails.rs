@@ -548,14 +548,20 @@ const ON_EVERYBODY: [&str; 4] = [
     "user_timestamps_enabled",
 ];
 
-/// Names of guardrails that are not at their defaults and hold for ordinary users only.
-pub(crate) fn on_ordinary_users(options: &Options) -> Vec<&'static str> {
-    let (mut options, mut default) = (options.clone(), Options::default());
+/// Names of the settings that are not at their defaults, of guardrails that hold for ordinary users only.
+pub(crate) fn on_ordinary_users(options: &Options) -> Vec<String> {
+    let on_all: Vec<String> = GUARDRAILS
+        .iter()
+        .filter(|(base, _)| ON_EVERYBODY.contains(base))
+        .map(|(base, kind)| kind.name(base))
+        .collect();
     let mut names = Vec::new();
-    for (base, kind) in GUARDRAILS {
-        if !ON_EVERYBODY.contains(base) && kind.values(&mut options) != kind.values(&mut default) {
-            names.push(*base);
+    for (is, default) in report(options).into_iter().zip(report(&Options::default())) {
+        if on_all.contains(&is.name) {
+            continue;
         }
+        let changed = is.settings.into_iter().zip(default.settings).filter(|(is, was)| is != was);
+        names.extend(changed.map(|((name, _), _)| name));
     }
     names
 }

@@ -178,8 +178,10 @@ pub enum Warning {
     },
     /// A limit on ordinary users where nobody logs in.
     NobodyIsLimited {
+        /// Where it was set.
+        origin: Option<Origin>,
         /// The setting.
-        name: &'static str,
+        name: String,
     },
     /// An old spelling; it has its effect.
     OldSpelling {
@@ -207,10 +209,11 @@ impl fmt::Display for Warning {
                 "{origin}: \"{name}\" has no effect (\"{value}\"): there is nothing here that it \
                  could bound; see docs/user/configuration.md"
             ),
-            Warning::NobodyIsLimited { name } => write!(
+            Warning::NobodyIsLimited { origin, name } => write!(
                 f,
-                "\"{name}\" has no effect with AllowAllAuthenticator: it is for ordinary users, and all \
-                 are superusers then"
+                "{}\"{name}\" has no effect with AllowAllAuthenticator: it is for ordinary users, and all \
+                 are superusers then",
+                origin.as_ref().map(|origin| format!("{origin}: ")).unwrap_or_default()
             ),
             Warning::OldSpelling { origin, name, new } => {
                 write!(f, "{origin}: \"{name}\" is the old spelling of \"{new}\"")
@@ -286,7 +289,10 @@ impl CommandLine {
                 errors.push(ConfError::UnknownFlag { flag, suggestion: None });
                 continue;
             };
-            let name = name.replace('-', "_");
+            let mut name = name.replace('-', "_");
+            if name == "without" {
+                name = "takeover_without".to_owned();
+            }
             let is_config = name == "config" || name == "options_file";
             if !is_config && !is_known(&name) {
                 // Its value, if any, belongs to it: one mistake, one message.
@@ -387,7 +393,8 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfErrors> {
     let options = &loader.loaded.options;
     if options.authenticator == Authenticator::AllowAll {
         for name in guardrails::on_ordinary_users(options) {
-            loader.loaded.warnings.push(Warning::NobodyIsLimited { name });
+            let origin = loader.loaded.origins.get(name.as_str()).cloned();
+            loader.loaded.warnings.push(Warning::NobodyIsLimited { origin, name });
         }
     }
     if let Some((path, _)) = &sources.file {
@@ -696,6 +703,10 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     let mut wrong = |name: &'static str, message: String| {
         errors.push(ConfError::Inconsistent { name, message });
     };
+    let kinds = ["functions", "views", "indexes", "triggers"];
+    if let Some(other) = options.takeover_without.iter().find(|k| !kinds.contains(&k.as_str())) {
+        wrong("takeover_without", format!("\"{other}\" is none of {}", kinds.join(", ")));
+    }
     if options.listen_address.is_wildcard() {
         wrong("listen_address", "cannot be a wildcard address".into());
     }

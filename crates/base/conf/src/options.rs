@@ -466,6 +466,10 @@ settings! {
         supported cold max_mutation_size: Option<DataSize> = None, 1024 to GIB;
     }
     "Storage" {
+        /// What a directory of Cassandra's is taken over without: `functions` (aggregates too), `views`, `indexes`,
+        /// `triggers`. Their definitions are kept in `left-out.cql` in the first data directory. On the command line
+        /// also `--without`. Not one of Cassandra's settings.
+        supported cold takeover_without: Vec<String> = Vec::new();
         /// Memory for memtables of all shards. Unset: 40 % of `memory`.
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
         /// Memory for rows of tables whose option `caching` asks for it, of all shards; at most half of what

@@ -15,6 +15,7 @@ use stdx::{ColumnId, TableId, TimestampMicros};
 use types::{CqlType, TypeError, UdtType};
 
 use super::ImportError;
+use super::left_out::{self, Choice, Kind, LeftOut};
 use super::rows::Row;
 
 /// The rows of the tables of `system_schema`.
@@ -57,11 +58,18 @@ type Types = BTreeMap<Arc<str>, Arc<UdtType>>;
 /// The changes that make the schema of these rows from the built-in one.
 ///
 /// # Errors
-/// `Unsupported` naming everything that is not there; `Row`.
-pub(super) fn changes(base: &Schema, rows: &SchemaRows) -> Result<Vec<SchemaChange>, ImportError> {
-    let unsupported = unsupported(base, rows)?;
+/// `Unsupported` naming everything that is not there and that `choice` does not allow to be left out;
+/// `Row`.
+pub(super) fn changes(
+    base: &Schema,
+    rows: &SchemaRows,
+    choice: &mut Choice<'_>,
+) -> Result<Vec<SchemaChange>, ImportError> {
+    let mut kinds = Vec::new();
+    let unsupported = unsupported(base, rows, choice, &mut kinds)?;
     if !unsupported.is_empty() {
-        return Err(ImportError::Unsupported { items: unsupported });
+        kinds.dedup();
+        return Err(ImportError::Unsupported { items: unsupported, kinds });
     }
     let mut changes = Vec::new();
     for row in &rows.keyspaces {
@@ -107,18 +115,25 @@ fn keyspace_params(row: &Row) -> Result<KeyspaceParams, ImportError> {
 }
 
 /// Everything that cannot be taken over, each by kind and name.
-fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportError> {
+/// `kinds`: those of them that the takeover could go without.
+fn unsupported(
+    base: &Schema,
+    rows: &SchemaRows,
+    choice: &mut Choice<'_>,
+    kinds: &mut Vec<&'static str>,
+) -> Result<Vec<String>, ImportError> {
     let mut found = Vec::new();
-    let others: [(&[Row], &str, &str); 6] = [
-        (&rows.views, "materialized view", "view_name"),
-        (&rows.indexes, "index", "index_name"),
-        (&rows.functions, "function", "function_name"),
-        (&rows.aggregates, "aggregate", "aggregate_name"),
-        (&rows.triggers, "trigger", "trigger_name"),
-        (&rows.column_masks, "mask of column", "column_name"),
+    let others: [(&[Row], &str, &str, Option<Kind>); 6] = [
+        (&rows.views, "materialized view", "view_name", Some(Kind::Views)),
+        (&rows.indexes, "index", "index_name", Some(Kind::Indexes)),
+        (&rows.functions, "function", "function_name", Some(Kind::Functions)),
+        (&rows.aggregates, "aggregate", "aggregate_name", Some(Kind::Functions)),
+        (&rows.triggers, "trigger", "trigger_name", Some(Kind::Triggers)),
+        // Without its mask a column would be shown to everybody.
+        (&rows.column_masks, "mask of column", "column_name", None),
     ];
-    for (rows, kind, column) in others {
-        for row in rows {
+    for (of_kind, what, column, kind) in others {
+        for row in of_kind {
             let mut name = row.shown("keyspace_name");
             // Cassandra has an index on a table of its own: system.paxos.
             if base.keyspace(&name).is_some() {
@@ -130,7 +145,21 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
             if !matches!(column, "view_name" | "function_name" | "aggregate_name") {
                 name = format!("{name}.{}", row.shown("table_name"));
             }
-            found.push(format!("{kind} {name}.{}", row.shown(column)));
+            if choice.is_own(row, column)? {
+                continue;
+            }
+            let what = format!("{what} {name}.{}", row.shown(column));
+            match kind {
+                Some(kind) if choice.allows(kind) => {
+                    let statement = statement(row, column, rows)?;
+                    choice.left_out.push(LeftOut { what, statement });
+                }
+                Some(kind) => {
+                    kinds.push(kind.name());
+                    found.push(what);
+                }
+                None => found.push(what),
+            }
         }
     }
     for row in &rows.keyspaces {
@@ -173,6 +202,22 @@ fn unsupported(base: &Schema, rows: &SchemaRows) -> Result<Vec<String>, ImportEr
         }
     }
     Ok(found)
+}
+
+/// The statement that makes what a row is about; `column` names it.
+fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, ImportError> {
+    match column {
+        "view_name" => {
+            let (keyspace, name) =
+                (row.required_text("keyspace_name")?, row.required_text("view_name")?);
+            let of_view = |r: &&Row| r.bytes("table_name") == Some(name.as_bytes());
+            left_out::view(row, in_keyspace(&rows.columns, &keyspace).filter(of_view))
+        }
+        "index_name" => left_out::index(row),
+        "function_name" => left_out::function(row),
+        "aggregate_name" => left_out::aggregate(row),
+        _ => left_out::trigger(row),
+    }
 }
 
 /// Whether a row of `column_masks` is about a function that is there.

@@ -20,6 +20,7 @@ use schema::{Column, ColumnKind, Keyspace, Schema, SchemaChange, Table};
 use sstable::{Component, SetState, SstableReader};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
+use super::left_out::LeftOut;
 use super::{ImportError, Imported, import, list, name_of, rows};
 
 /// The first SSTable of `system.local` that another program wrote after this node's last start:
@@ -64,6 +65,8 @@ pub(crate) struct Adopted {
     pub(crate) entries: Vec<Transformation>,
     /// Every timestamp from now on must be larger.
     pub(crate) newest: TimestampMicros,
+    /// As of an import.
+    pub(crate) left_out: Vec<LeftOut>,
 }
 
 /// The entries that take over what a Cassandra changed. `file`: what shows that it ran.
@@ -80,8 +83,9 @@ pub(crate) async fn adopt(
     if snapshot.members.len() > 1 {
         return Err(ImportError::OtherMembers { file });
     }
-    let Some(imported) = import(rt, options, base).await? else {
-        return Ok(Adopted { entries: Vec::new(), newest: TimestampMicros::NONE });
+    let Some(imported) = import(rt, options, base, Some(&snapshot.schema)).await? else {
+        let newest = TimestampMicros::NONE;
+        return Ok(Adopted { entries: Vec::new(), newest, left_out: Vec::new() });
     };
     let is_drained = is_drained(&rt.fs(), &options.commitlog_directory()).await?;
     let newest = TimestampMicros(imported.local.created_at.0);
@@ -120,7 +124,7 @@ pub(crate) async fn adopt(
         changes = entries.len(),
         "a Cassandra has run on this directory: its schema and roles are taken over"
     );
-    Ok(Adopted { entries, newest })
+    Ok(Adopted { entries, newest, left_out: imported.left_out })
 }
 
 fn is_users(keyspace: &str) -> bool {

@@ -51,7 +51,7 @@ fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported
     let main: rt::Main = Arc::new(move |rt: Rt| {
         let (options, sender) = (options.clone(), sender.clone());
         Box::pin(async move {
-            let result = import(&rt, &options, &cql_plan::system::system_schema()).await;
+            let result = import(&rt, &options, &cql_plan::system::system_schema(), None).await;
             sender.send(result).unwrap();
             rt.request_stop();
         }) as Pin<Box<dyn Future<Output = ()>>>
@@ -60,6 +60,51 @@ fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported
     let spec = NodeSpec { name: "import".into(), shards: 1, work_dir };
     machine.start(spec, main).join().unwrap();
     receiver.recv().unwrap()
+}
+
+/// Whether another program wrote the golden directory after a node whose newest timestamp is this.
+fn written_since(newest_own: TimestampMicros, prepare: impl Fn(&Path)) -> Option<String> {
+    let directory = tempfile::tempdir().unwrap();
+    copy(&Path::new(GOLDEN).join("data"), &directory.path().join("data"));
+    prepare(directory.path());
+    let work_dir = directory.path().to_str().unwrap().to_owned();
+    let options = Options { workdir: work_dir.clone(), ..Options::default() };
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let main: rt::Main = Arc::new(move |rt: Rt| {
+        let (options, sender) = (options.clone(), sender.clone());
+        Box::pin(async move {
+            let base = cql_plan::system::system_schema();
+            let found = newer::written_since(&rt, &options, &base, newest_own).await;
+            sender.send(found.unwrap()).unwrap();
+            rt.request_stop();
+        }) as Pin<Box<dyn Future<Output = ()>>>
+    });
+    let machine = Machine::native(NativeOptions::default());
+    let spec = NodeSpec { name: "newer".into(), shards: 1, work_dir };
+    machine.start(spec, main).join().unwrap();
+    receiver.recv().unwrap()
+}
+
+#[test]
+fn a_cassandra_that_ran_since_shows_in_system_local() {
+    let newest = imported(|_| {}).unwrap().unwrap().local.created_at;
+    let before = TimestampMicros(1_700_000_000_000_000);
+    assert!(newest.0 > before.0);
+    let found = written_since(before, |_| {}).unwrap();
+    assert!(found.contains("/system/local-") && found.ends_with("-Data.db"), "{found}");
+    // What was there when the directory was taken over, and what this node wrote itself, is no sign.
+    assert_eq!(written_since(TimestampMicros(newest.0), |_| {}), None);
+    let ours = |work: &Path| {
+        let local = work.join("data").join(LOCAL);
+        for entry in std::fs::read_dir(&local).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(set) = name.strip_suffix("Data.db") {
+                std::fs::write(local.join(format!("{set}Checksums.db")), []).unwrap();
+            }
+        }
+    };
+    assert_eq!(written_since(before, ours), None);
+    assert_eq!(written_since(before, |work| std::fs::remove_dir_all(work).unwrap()), None);
 }
 
 fn refused(prepare: impl Fn(&Path)) -> String {
@@ -411,8 +456,10 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
         }
     }
     let base = cql_plan::system::system_schema();
-    let error = definitions::changes(&base, &rows).unwrap_err();
-    let ImportError::Unsupported { items } = error else { panic!("{error}") };
+    let error = definitions::changes(&base, &rows, &mut Choice::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("--without views,indexes,functions,triggers to"), "{text}");
+    let ImportError::Unsupported { items, .. } = error else { panic!("{error}") };
     assert_eq!(
         items,
         [
@@ -424,6 +471,114 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
             "super columns of table ks.thrift",
         ]
     );
+}
+
+#[test]
+fn what_the_operator_leaves_out_is_kept_as_statements() {
+    let (ks, t) = (|| ("keyspace_name", text("ks")), || ("table_name", text("T")));
+    let map = |pairs: &[(&str, &str)]| types::wire::encode_map(pairs.iter().copied()).unwrap();
+    let position = |n: i32| ("position", n.to_be_bytes().to_vec());
+    let mut rows = SchemaRows::default();
+    for (name, place) in rows.tables_mut() {
+        let column = |column: &str, kind: &str, at: i32| {
+            let of = ("table_name", text("v"));
+            let (column, kind) = (("column_name", text(column)), ("kind", text(kind)));
+            row(
+                "columns",
+                &[ks(), of, column, kind, position(at), ("clustering_order", text("desc"))],
+            )
+        };
+        match name {
+            "views" => place.push(row(
+                name,
+                &[
+                    ks(),
+                    ("view_name", text("v")),
+                    ("base_table_name", text("T")),
+                    ("where_clause", text("a IS NOT NULL AND k IS NOT NULL")),
+                    ("include_all_columns", vec![0]),
+                    ("gc_grace_seconds", 9_i32.to_be_bytes().to_vec()),
+                ],
+            )),
+            "columns" => {
+                place.push(column("a", "partition_key", 0));
+                place.push(column("k", "clustering", 0));
+                place.push(column("x", "regular", -1));
+            }
+            "indexes" => {
+                let custom =
+                    [("class_name", "StorageAttachedIndex"), ("mode", "a'b"), ("target", "m")];
+                let kind = |kind: &str| ("kind", text(kind));
+                let options = ("options", map(&custom));
+                place.push(row(
+                    name,
+                    &[ks(), t(), ("index_name", text("i")), kind("CUSTOM"), options],
+                ));
+                let options = ("options", map(&[("target", "values(m)")]));
+                place.push(row(
+                    name,
+                    &[ks(), t(), ("index_name", text("j")), kind("COMPOSITES"), options],
+                ));
+            }
+            "functions" => place.push(row(
+                name,
+                &[
+                    ks(),
+                    ("function_name", text("f")),
+                    ("argument_names", list_of(&["x", "select"])),
+                    ("argument_types", list_of(&["int", "text"])),
+                    ("body", text("return x;")),
+                    ("called_on_null_input", vec![1]),
+                    ("language", text("java")),
+                    ("return_type", text("int")),
+                ],
+            )),
+            "aggregates" => place.push(row(
+                name,
+                &[
+                    ks(),
+                    ("aggregate_name", text("s")),
+                    ("argument_types", list_of(&["int"])),
+                    ("state_func", text("f")),
+                    ("state_type", text("int")),
+                    ("initcond", text("0")),
+                ],
+            )),
+            "triggers" => {
+                let options = ("options", map(&[("class", "a.B")]));
+                place.push(row(name, &[ks(), t(), ("trigger_name", text("g")), options]));
+            }
+            _ => {}
+        }
+    }
+    let base = cql_plan::system::system_schema();
+    let some = ["views".to_owned(), "indexes".to_owned()];
+    let mut choice = Choice { without: &some, ..Choice::default() };
+    let error = definitions::changes(&base, &rows, &mut choice).unwrap_err().to_string();
+    assert!(error.contains("have: function ks.f; aggregate ks.s; trigger ks.T.g;"), "{error}");
+    assert!(error.contains("--without functions,triggers "), "{error}");
+    let all = ["views", "indexes", "functions", "triggers"].map(str::to_owned);
+    let mut choice = Choice { without: &all, ..Choice::default() };
+    definitions::changes(&base, &rows, &mut choice).unwrap();
+    let statements: Vec<&str> = choice.left_out.iter().map(|l| l.statement.as_str()).collect();
+    assert_eq!(
+        statements,
+        [
+            "CREATE MATERIALIZED VIEW ks.v\n    AS SELECT a, k, x\n    FROM ks.\"T\"\n    WHERE a IS NOT NULL AND \
+             k IS NOT NULL\n    PRIMARY KEY ((a), k)\n    WITH CLUSTERING ORDER BY (k DESC)\n    AND \
+             gc_grace_seconds = 9;",
+            "CREATE CUSTOM INDEX i ON ks.\"T\" (m) USING 'StorageAttachedIndex' WITH OPTIONS = {'mode': 'a''b'};",
+            "CREATE INDEX j ON ks.\"T\" (values(m));",
+            "CREATE FUNCTION ks.f(x int, \"select\" text)\n    CALLED ON NULL INPUT\n    RETURNS int\n    \
+             LANGUAGE java\n    AS $$return x;$$;",
+            "CREATE AGGREGATE ks.s(int)\n    SFUNC f\n    STYPE int\n    INITCOND 0;",
+            "CREATE TRIGGER g ON ks.\"T\" USING 'a.B';",
+        ]
+    );
+    let kept = left_out::file_text(&choice.left_out);
+    for statement in statements {
+        assert!(kept.contains(statement));
+    }
 }
 
 /// Writes the files of a table anew as Cassandra 3 and ScyllaDB have them: version `me`, and columns
@@ -554,7 +709,7 @@ fn speculation_is_spelled_as_cassandra_4_does_and_scyllas_own_keyspaces_are_pass
             }
         }
     }
-    let changes = definitions::changes(&base, &rows).unwrap();
+    let changes = definitions::changes(&base, &rows, &mut Choice::default()).unwrap();
     let [SchemaChange::CreateKeyspace { name, .. }, SchemaChange::CreateTable(table)] =
         changes.as_slice()
     else {
@@ -609,7 +764,7 @@ fn masks_of_native_functions_are_taken_over() {
             _ => {}
         }
     }
-    let changes = definitions::changes(&base, &rows).unwrap();
+    let changes = definitions::changes(&base, &rows, &mut Choice::default()).unwrap();
     let Some(schema::SchemaChange::CreateTable(table)) = changes.last() else {
         panic!("{changes:?}")
     };
@@ -667,7 +822,7 @@ fn compact_tables_are_known_by_their_flags() {
             }
         }
     }
-    let changes = definitions::changes(&base, &rows).unwrap();
+    let changes = definitions::changes(&base, &rows, &mut Choice::default()).unwrap();
     let found: Vec<_> = changes
         .iter()
         .filter_map(|change| match change {

@@ -448,12 +448,22 @@ fn guardrails_are_read_in_one_form_and_those_on_nobody_are_named() {
         .warnings
         .iter()
         .filter_map(|w| match w {
-            Warning::NobodyIsLimited { name } => Some((*name).to_owned()),
+            Warning::NobodyIsLimited { name, .. } => Some(name.clone()),
             _ => None,
         })
         .collect();
-    let expected = ["keyspaces", "read_consistency_levels_disallowed", "table_properties_warned"];
+    // As the file has them, each with its line.
+    let expected = [
+        "keyspaces_warn_threshold",
+        "read_consistency_levels_disallowed",
+        "table_properties_warned",
+    ];
     assert_eq!(named, expected);
+    let shown: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        shown[0].starts_with("cassandra.yaml:3: \"keyspaces_warn_threshold\" has no effect"),
+        "{shown:?}"
+    );
     let with_users = yaml(&format!("authenticator: PasswordAuthenticator\n{text}")).unwrap();
     let is_named = |w: &Warning| matches!(w, Warning::NobodyIsLimited { .. });
     assert!(!with_users.warnings.iter().any(is_named));
@@ -483,4 +493,15 @@ fn the_format_of_sstables_is_a_map_and_bti_needs_a_mode_that_allows_it() {
         let refused = errors(text);
         assert!(refused[0].contains("{selected_format: big}"), "{text}: {refused:?}");
     }
+}
+
+#[test]
+fn what_a_takeover_goes_without_is_one_of_four_kinds() {
+    let line = CommandLine::parse(["--without", "functions,views"]).unwrap();
+    let sources = Sources { command_line: line, ..Sources::default() };
+    assert_eq!(load(&sources).unwrap().options.takeover_without, ["functions", "views"]);
+    let line = CommandLine::parse(["--without", "tables"]).unwrap();
+    let sources = Sources { command_line: line, ..Sources::default() };
+    let error = load(&sources).unwrap_err().to_string();
+    assert!(error.contains("\"tables\" is none of functions, views, indexes, triggers"), "{error}");
 }
