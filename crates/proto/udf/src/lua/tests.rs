@@ -155,7 +155,7 @@ fn names_and_types_without_a_form_in_lua_are_refused() {
         assert_eq!(refused(map), Some(text));
         assert_eq!(refused(CqlType::map(CqlType::Int, element, false)), None);
     }
-    let custom = CqlType::Custom("com.example.T".into());
+    let custom = CqlType::custom(types::CustomType::unknown("com.example.T"));
     assert!(refused(CqlType::list(custom, true)).unwrap().contains("have no form in Lua"));
     assert!(compile(&[], CqlType::Empty, "return 1").is_err());
 }
