@@ -10,7 +10,7 @@ use commitlog::{LogPosition, TableTicket};
 use data::command::Partitions;
 use data::{GcBefore, TableShape};
 use schema::{ColumnKind, Table};
-use stdx::{DeletionSeconds, Generation, Instant, TableId, Token, Uuid};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
@@ -23,6 +23,7 @@ use crate::quarantine::{Damage, FailedCopies};
 use crate::read::ReadStats;
 use crate::row_cache::CachedRows;
 use crate::sampling::Sampling;
+use crate::truncation_records::{TruncatedSlices, TruncationPin};
 use crate::watch::VerifiedTimes;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
@@ -302,8 +303,14 @@ pub(crate) struct TableState {
     pub(crate) generation: Cell<Generation>,
     /// Files being written.
     writing: RefCell<Vec<Generation>>,
-    /// Truncations whose files are still there.
-    pub(crate) pins: RefCell<Vec<LogPosition>>,
+    /// Truncations whose records the log must keep.
+    pub(crate) pins: RefCell<Vec<TruncationPin>>,
+    /// Truncations carried out here, as far as this run and the replayed log know.
+    pub(crate) truncated: RefCell<TruncatedSlices>,
+    /// Truncations of earlier runs whose records the old log must keep.
+    pub(crate) replayed_truncations: RefCell<Vec<TimestampMicros>>,
+    /// A truncation could not be logged: writes that bypass the log would be lost by carrying it out later.
+    pub(crate) refuses_unlogged: Cell<bool>,
     /// Truncations of earlier runs whose files are still there.
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
@@ -382,6 +389,9 @@ impl TableState {
             generation: Cell::new(Generation(0)),
             writing: RefCell::default(),
             pins: RefCell::default(),
+            truncated: RefCell::default(),
+            replayed_truncations: RefCell::default(),
+            refuses_unlogged: Cell::default(),
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
             failed_compactions: Cell::default(),
@@ -473,7 +483,9 @@ impl TableState {
 
     /// Whether segments of earlier runs are still needed for this table.
     pub(crate) fn holds_old_log(&self) -> bool {
-        self.replayed_removals.get() > 0 || self.view.borrow().memtables().any(|m| m.is_replayed())
+        self.replayed_removals.get() > 0
+            || !self.replayed_truncations.borrow().is_empty()
+            || self.view.borrow().memtables().any(|m| m.is_replayed())
     }
 
     pub(crate) fn version(&self) -> Rc<TableVersion> {
@@ -510,7 +522,7 @@ impl TableState {
 
     /// Where in the log its first mutation lies that is in no SSTable.
     pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
-        let pin = self.pins.borrow().iter().min().copied();
+        let pin = self.pins.borrow().iter().map(TruncationPin::needed).min();
         self.view.borrow().memtables().filter_map(|m| m.first_position()).chain(pin).min()
     }
 }
