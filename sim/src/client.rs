@@ -82,6 +82,11 @@ impl Client {
         }
     }
 
+    /// Waits.
+    pub async fn pause(&self, duration: Duration) {
+        self.rt.sleep(duration).await;
+    }
+
     /// Asks at that level from now on; before: ONE.
     pub fn set_consistency(&mut self, consistency: Consistency) {
         self.consistency = consistency;

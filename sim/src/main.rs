@@ -32,8 +32,11 @@ mod report;
 mod rotting;
 mod scenario;
 mod schedule;
+mod schema_tables;
+mod small_files;
 mod soak;
 mod survey;
+mod truncations;
 mod unread;
 mod workload;
 
@@ -107,6 +110,27 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
             nodes: 1,
             plan: Box::new(|seed| format!("{:?}", unread::plan(seed))),
             run: Box::new(|seed| unread::run(&unread::plan(seed))),
+        },
+        Entry {
+            name: "truncations".to_owned(),
+            seeds: 20,
+            nodes: 2,
+            plan: Box::new(|seed| format!("{:?}", truncations::plan(seed))),
+            run: Box::new(|seed| truncations::run(&truncations::plan(seed))),
+        },
+        Entry {
+            name: "schema_tables".to_owned(),
+            seeds: 18,
+            nodes: 1,
+            plan: Box::new(|seed| format!("{:?}", schema_tables::plan(seed))),
+            run: Box::new(|seed| schema_tables::run(&schema_tables::plan(seed))),
+        },
+        Entry {
+            name: "small_files".to_owned(),
+            seeds: 24,
+            nodes: 2,
+            plan: Box::new(|seed| format!("{:?}", small_files::plan(seed))),
+            run: Box::new(|seed| small_files::run(&small_files::plan(seed))),
         },
     ];
     for (name, _) in scenario::FILES {

@@ -38,6 +38,7 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))
         | StartError::Store { error: StoreError::Corrupt { .. }, .. }
+        | StartError::DataDirectory(_)
         | StartError::Identity { .. } => DAMAGED,
         StartError::Listen { .. } => LISTEN,
         StartError::Io(error) | StartError::Import(ImportError::Io(error)) => of_io(error),
@@ -49,7 +50,11 @@ pub fn of_start(error: &StartError) -> u8 {
 }
 
 fn of_io(error: &IoError) -> u8 {
-    if error.kind == IoErrorKind::AddrInUse { LISTEN } else { FAILED }
+    match error.kind {
+        IoErrorKind::AddrInUse => LISTEN,
+        IoErrorKind::Damaged => DAMAGED,
+        _ => FAILED,
+    }
 }
 
 #[cfg(test)]
@@ -69,5 +74,7 @@ mod tests {
         let snitch = StartError::Snitch { path: path.clone(), what: what.clone() };
         assert_eq!(of_start(&snitch), USAGE);
         assert_eq!(of_start(&StartError::Identity { path, what }), DAMAGED);
+        let damaged = rt::damaged("metadata/run", "checksum mismatch");
+        assert_eq!(of_start(&StartError::Io(damaged)), DAMAGED);
     }
 }

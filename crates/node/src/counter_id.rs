@@ -5,12 +5,20 @@
 //! run before has ended well: everything that it wrote is in files. The file `counter-id-N` says so;
 //! it is made at the end of a run and taken back before the next one counts. Any other start counts
 //! as somebody new, which costs each counter 32 bytes. (Cassandra counts as its host id for ever.)
+//!
+//! The body of the file is `in use` or `<number of shards> <32 hex digits>`, and a line feed. A file that is
+//! missing, damaged or of an earlier release is never believed: the shard counts as a new writer, which is always
+//! safe.
 
+use codec::SmallForm;
 use data::counter::CounterId;
-use rt::Rt;
+use rt::{Rt, SmallContent};
 use stdx::ShardId;
 
-const PREFIX: &str = "counter-id-";
+/// Name of a shard's file, before its number.
+pub(crate) const PREFIX: &str = "counter-id-";
+const FORM: SmallForm = SmallForm { kind: "counter-id", version: 2 };
+const BYTES_MAX: usize = 512;
 const IN_USE: &[u8] = b"in use\n";
 
 fn path(work_dir: &str, shard: ShardId) -> String {
@@ -20,12 +28,28 @@ fn path(work_dir: &str, shard: ShardId) -> String {
 /// The id for this run, and whether it is that of an earlier one.
 pub(crate) async fn take(rt: &Rt, work_dir: &str) -> (CounterId, bool) {
     let path = path(work_dir, rt.shard());
-    let kept = rt.fs().read(&path, 256).await.ok();
-    let kept = kept.and_then(|bytes| parse(&bytes, rt.shard_count()));
-    if let Some(id) = kept {
-        match rt.fs().write_atomic(&path, IN_USE.to_vec()).await {
-            Ok(()) => return (id, true),
-            Err(error) => tracing::warn!(%path, %error, "counts as somebody new"),
+    let body = match rt.fs().read_small(FORM, &path, BYTES_MAX).await {
+        Ok(SmallContent::Body(body)) => Some(body),
+        Ok(SmallContent::Missing) => None,
+        Ok(SmallContent::Legacy(_)) => {
+            tracing::warn!(
+                %path,
+                "the file is damaged or of an earlier release: counting under a new counter id"
+            );
+            None
+        }
+        Err(error) => {
+            tracing::warn!(%error, "counting under a new counter id");
+            None
+        }
+    };
+    let is_in_use = body.as_deref() == Some(IN_USE);
+    let kept = body.and_then(|body| parse(&body, rt.shard_count()));
+    if !is_in_use {
+        match (rt.fs().write_small(FORM, &path, IN_USE).await, kept) {
+            (Ok(()), Some(id)) => return (id, true),
+            (Ok(()), None) => {}
+            (Err(error), _) => tracing::warn!(%error, "counting under a new counter id"),
         }
     }
     let mut id = [0; 16];
@@ -40,9 +64,8 @@ pub(crate) async fn keep(rt: &Rt, work_dir: &str, id: CounterId) {
     let path = path(work_dir, rt.shard());
     let hex: String = id.0.iter().map(|byte| format!("{byte:02x}")).collect();
     let text = format!("{} {hex}\n", rt.shard_count());
-    if let Err(error) = rt.fs().write_atomic(&path, text.into_bytes()).await {
-        // The next run counts as somebody new.
-        tracing::warn!(%path, %error, "the id of counters could not be kept");
+    if let Err(error) = rt.fs().write_small(FORM, &path, text.as_bytes()).await {
+        tracing::warn!(%error, "the next run will count under a new counter id");
     }
 }
 

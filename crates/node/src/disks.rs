@@ -1,20 +1,24 @@
 //! Data directories that were there before must be there again: a disk that is not mounted leaves an empty
 //! directory, and a node that starts with it would answer without what it has, and say that it is not there.
 //!
-//! Every data directory gets a mark, and a list of them lies in the work directory. Marks come first, so that
-//! what is on the list has one.
+//! Every data directory gets a mark, and a list of them lies in the work directory: a path a line, in the envelope
+//! of small files. Marks come first, so that what is on the list has one.
 
 use std::collections::BTreeSet;
 
-use rt::Fs;
-use stdx::IoErrorKind;
+use codec::SmallForm;
+use rt::{Fs, SmallContent, damaged};
 
 use crate::StartError;
+use crate::small_files::SmallFiles;
 
 /// In every data directory.
 const MARK: &str = "helenus-data";
 /// In the work directory: a path a line.
-const LIST: &str = "data-directories";
+pub(crate) const LIST: &str = "data-directories";
+const FORM: SmallForm = SmallForm { kind: "data-directories", version: 2 };
+/// The remedy for a damaged list.
+const ADVICE: &str = "remove it if the disks of all data_file_directories are mounted";
 /// Before a path that is below the work directory.
 const BELOW: &str = "workdir:";
 const LIST_BYTES_MAX: usize = 1 << 20;
@@ -23,12 +27,23 @@ const LIST_BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// `DataDirectory`; `Io`.
-pub(crate) async fn check(fs: &Fs, work_dir: &str, data: &[String]) -> Result<(), StartError> {
+pub(crate) async fn check(
+    fs: &Fs,
+    work_dir: &str,
+    data: &[String],
+    files: &SmallFiles,
+) -> Result<(), StartError> {
     let path = format!("{work_dir}/{LIST}");
-    let known: BTreeSet<String> = match fs.read(&path, LIST_BYTES_MAX).await {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect(),
-        Err(error) if error.kind == IoErrorKind::NotFound => BTreeSet::new(),
-        Err(error) => return Err(error.into()),
+    let (known, is_current) = match fs.read_small(FORM, &path, LIST_BYTES_MAX).await {
+        Ok(SmallContent::Body(body)) => (parse(&body), true),
+        Ok(SmallContent::Missing) => (Some(BTreeSet::new()), true),
+        // The form before had no checksum.
+        Ok(SmallContent::Legacy(bytes)) if !files.is_listed(LIST) => (parse(&bytes), false),
+        Ok(SmallContent::Legacy(_)) => (None, false),
+        Err(error) => return Err(files.refuse(error, ADVICE)),
+    };
+    let Some(known) = known else {
+        return Err(files.refuse(damaged(&path, "it is not a list of directories"), ADVICE));
     };
     // What lies in the work directory moves with it.
     let short = |path: &String| {
@@ -56,7 +71,7 @@ pub(crate) async fn check(fs: &Fs, work_dir: &str, data: &[String]) -> Result<()
             );
         }
     }
-    if known == now {
+    if known == now && is_current {
         return Ok(());
     }
     for listed in &now {
@@ -64,7 +79,14 @@ pub(crate) async fn check(fs: &Fs, work_dir: &str, data: &[String]) -> Result<()
         fs.write_atomic(&mark(listed), Vec::new()).await?;
     }
     let list = now.iter().fold(String::new(), |list, directory| list + directory + "\n");
-    Ok(fs.write_atomic(&path, list.into_bytes()).await?)
+    Ok(fs.write_small(FORM, &path, list.as_bytes()).await?)
+}
+
+fn parse(bytes: &[u8]) -> Option<BTreeSet<String>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let is_list =
+        text.ends_with('\n') && !text.lines().any(|l| l.is_empty() || l.starts_with("crc32 "));
+    is_list.then(|| text.lines().map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -95,30 +117,31 @@ mod tests {
     #[test]
     fn a_directory_that_lost_its_mark_stops_the_start_and_a_new_one_does_not() {
         run(|rt| async move {
-            let fs = rt.fs();
+            let (fs, none) = (rt.fs(), SmallFiles::default());
             let paths = |paths: &[&str]| paths.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
             let (one, two) =
                 (paths(&["work/data", "disk2"]), paths(&["disk2/", "disk3", "work/data"]));
-            check(&fs, "work", &one).await.unwrap();
-            check(&fs, "work", &one).await.unwrap();
-            check(&fs, "work", &two).await.unwrap();
+            check(&fs, "work", &one, &none).await.unwrap();
+            check(&fs, "work", &one, &none).await.unwrap();
+            check(&fs, "work", &two, &none).await.unwrap();
             // Not mounted.
             fs.remove_dir_all("disk2").await.unwrap();
             fs.create_dir_all("disk2").await.unwrap();
             for data in [&two, &one] {
-                let error = check(&fs, "work", data).await.unwrap_err().to_string();
+                let error = check(&fs, "work", data, &none).await.unwrap_err().to_string();
                 assert!(error.contains("disk2 was a data directory before"), "{error}");
             }
             // Left out, it says nothing: there is no mark that somebody may miss. Then it is a new one.
-            check(&fs, "work", &paths(&["work/data", "disk3"])).await.unwrap();
-            check(&fs, "work", &two).await.unwrap();
+            check(&fs, "work", &paths(&["work/data", "disk3"]), &none).await.unwrap();
+            check(&fs, "work", &two, &none).await.unwrap();
             // The work directory goes elsewhere, with what is in it.
             fs.create_dir_all("other").await.unwrap();
             fs.rename("work/data", "other/data").await.unwrap();
             fs.rename("work/data-directories", "other/data-directories").await.unwrap();
-            check(&fs, "other", &paths(&["other/data", "disk2", "disk3"])).await.unwrap();
+            check(&fs, "other", &paths(&["other/data", "disk2", "disk3"]), &none).await.unwrap();
             fs.remove_file("other/data/helenus-data").await.unwrap();
-            let error = check(&fs, "other", &paths(&["other/data"])).await.unwrap_err().to_string();
+            let error =
+                check(&fs, "other", &paths(&["other/data"]), &none).await.unwrap_err().to_string();
             assert!(error.contains("other/data was a data directory"), "{error}");
         });
     }

@@ -42,6 +42,7 @@ pub mod reload;
 mod row_sync;
 mod serving;
 mod shard;
+mod small_files;
 pub mod system_tables;
 #[cfg(test)]
 mod tests;
@@ -233,19 +234,30 @@ type Once<T> = std::sync::OnceLock<T>;
 #[derive(Debug, Default)]
 pub struct Outcome {
     failure: Once<StartError>,
+    /// A shard gave up because another one did: said only when no shard says why.
+    abandoned: Once<StartError>,
     ready: Once<()>,
 }
 
 impl Outcome {
     /// Why it did not start, or ended by itself.
     pub fn failure(&self) -> Option<&StartError> {
-        self.failure.get()
+        self.failure.get().or_else(|| self.abandoned.get())
+    }
+
+    /// Whether it answers CQL.
+    pub fn is_ready(&self) -> bool {
+        self.ready.get().is_some()
     }
 
     /// Keeps the first failure.
     pub(crate) fn fail(&self, error: StartError) {
+        let kept = match &error {
+            StartError::Abandoned => &self.abandoned,
+            _ => &self.failure,
+        };
         // A later failure is a consequence of the first.
-        let _ = self.failure.set(error);
+        let _ = kept.set(error);
     }
 
     pub(crate) fn set_ready(&self) {
@@ -400,7 +412,7 @@ impl RunningNode {
 
     /// Whether it answers CQL.
     pub fn is_ready(&self) -> bool {
-        self.outcome.ready.get().is_some()
+        self.outcome.is_ready()
     }
 
     /// Which way of disk IO is in use.
@@ -414,7 +426,7 @@ impl RunningNode {
     /// Why it did not start, or why it stopped unasked.
     pub fn join(self) -> Result<(), StartError> {
         let joined = self.running.join();
-        if let Some(error) = self.outcome.failure.get() {
+        if let Some(error) = self.outcome.failure() {
             return Err(error.clone());
         }
         joined.map_err(StartError::Thread)

@@ -10,16 +10,18 @@ use std::sync::Arc;
 use cluster::{
     ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Transformation, metalog,
 };
+use codec::SmallForm;
 use conf::snitch::Place;
 use conf::{Archiving, Options, Snitch};
 use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
-use rt::{FileLock, IoErrorKind, Rt};
+use rt::{FileLock, IoErrorKind, Rt, SmallContent, damaged};
 use stdx::{HostId, TableId, TimestampMicros, Token};
 
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
+use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, import, parts};
 
 /// What shard 0 made of the work directory.
@@ -57,7 +59,11 @@ pub(crate) async fn open(
         }
         Err(error) => return Err(error.into()),
     };
-    disks::check(&fs, &work_dir, &options.data_directories()).await?;
+    let files = small_files::check(rt, &work_dir).await?;
+    disks::check(&fs, &work_dir, &options.data_directories(), &files).await?;
+    for (path, why) in store::damaged_saved_caches(&fs, &options.saved_caches_directory()).await {
+        tracing::warn!(path, why, "a saved cache is ignored and will be rewritten");
+    }
     disk_usage::check_max_size(&fs, options).await.map_err(StartError::Setting)?;
     fs.create_dir_all(&options.commitlog_directory()).await?;
     let known = identity::read(&fs, &work_dir).await?;
@@ -72,12 +78,15 @@ pub(crate) async fn open(
     }
     if opened.is_end_rebuilt {
         tracing::warn!(
-            path = format!("{work_dir}/{}/log-end", membership::log::DIRECTORY),
+            path = format!("{work_dir}/{}", small_files::LOG_END),
             "the high-water mark of the metadata log could not be read and has been rebuilt from the log; \
              check the disk"
         );
     }
-    let start = Start { rt, options, mesh, work_dir: &work_dir, place: &place, known };
+    check_promises(&files, &work_dir, opened.snapshot.as_ref())?;
+    membership::log::create_promises(&fs, &work_dir).await?;
+    let start =
+        Start { rt, options, mesh, work_dir: &work_dir, place: &place, known, files: &files };
     let (snapshot, run, log, messaging) = match opened.snapshot {
         Some(snapshot) => {
             let mut log = opened.log;
@@ -107,6 +116,28 @@ struct Start<'a> {
     place: &'a Place,
     /// The identity as it was found.
     known: Option<Identity>,
+    files: &'a SmallFiles,
+}
+
+/// Promises that are lost could decide one entry twice; where this node decides alone there are none.
+fn check_promises(
+    files: &SmallFiles,
+    work_dir: &str,
+    folded: Option<&ClusterSnapshot>,
+) -> Result<(), StartError> {
+    if !files.is_missing(small_files::PROMISES) {
+        return Ok(());
+    }
+    let path = format!("{work_dir}/{}", small_files::PROMISES);
+    if folded.is_some_and(|snapshot| snapshot.voters.len() > 1) {
+        let what = "it was deleted, and the cluster has other voters to which this node may have made promises";
+        return Err(StartError::Identity { path, what: what.to_owned() });
+    }
+    tracing::warn!(
+        path,
+        "a small file was deleted and is rebuilt: this node decides alone and promises nothing"
+    );
+    Ok(())
 }
 
 impl Start<'_> {
@@ -124,7 +155,7 @@ impl Start<'_> {
             // Refused in words of its own.
             return Ok((folded, nothing));
         }
-        let run = last_run(rt, self.work_dir).await?.unwrap_or(0);
+        let run = last_run(rt, self.work_dir, self.files).await?.unwrap_or(0);
         let run = i64::try_from(run).unwrap_or(i64::MAX).max(folded.local.created_at.0);
         let steps = folded.system_timestamp().0.saturating_sub(folded.local.created_at.0);
         let newest_own = TimestampMicros(run.saturating_add(steps));
@@ -169,7 +200,7 @@ impl Start<'_> {
         };
         self.check_place(&snapshot)?;
         // Larger than every earlier run's even when the clock went back: runs are counted in a file.
-        let run = next_run(rt, self.work_dir, newest).await?;
+        let run = next_run(rt, self.work_dir, self.files, newest).await?;
         if options.replace_address_first_boot.is_some() {
             tracing::info!(
                 "replace_address_first_boot is passed over: this is not the first start"
@@ -208,6 +239,12 @@ impl Start<'_> {
             }
             // A directory of a release that had no such file, or a first start that was cut off.
             None if folded.members.len() <= 1 => {
+                if self.files.is_missing("metadata/identity") {
+                    tracing::warn!(
+                        path = path(),
+                        "a small file was deleted and is rebuilt from the metadata log"
+                    );
+                }
                 Ok(Identity { host_id: folded.local.host_id, cluster_id })
             }
             None => {
@@ -245,6 +282,7 @@ impl Start<'_> {
         base: &schema::Schema,
     ) -> Result<(ClusterSnapshot, u64, LogFile, Option<Messaging>), StartError> {
         let (rt, options) = (self.rt, self.options);
+        self.refuse_lost_log()?;
         let imported = import::import(rt, options, base, None).await?;
         let host_id = match (&imported, self.known) {
             (Some(imported), _) => imported.local.host_id,
@@ -252,8 +290,10 @@ impl Start<'_> {
             (None, None) => new_host_id(rt),
         };
         let identity = Identity { host_id, cluster_id: None };
-        let newest = imported.as_ref().map(|i| TimestampMicros(i.local.created_at.0));
-        let run = next_run(rt, self.work_dir, newest.unwrap_or(TimestampMicros::NONE)).await?;
+        let newest = imported
+            .as_ref()
+            .map_or(TimestampMicros::NONE, |imported| TimestampMicros(imported.local.created_at.0));
+        let run = next_run(rt, self.work_dir, self.files, newest).await?;
         let mut messaging = None;
         if options.wants_peers() {
             let shards = rt.shard_count();
@@ -286,6 +326,17 @@ impl Start<'_> {
             tracing::info!(cluster_id = %snapshot.cluster_id, %host_id, "founded a cluster");
         }
         Ok((snapshot, run, log, messaging))
+    }
+
+    /// A node that was a member of a cluster does not found another one on its data.
+    fn refuse_lost_log(&self) -> Result<(), StartError> {
+        let Some(cluster) = self.known.and_then(|known| known.cluster_id) else { return Ok(()) };
+        let path = format!("{}/{}/log", self.work_dir, membership::log::DIRECTORY);
+        let what = format!(
+            "it is missing or empty, although this node is a member of the cluster {cluster} \
+             (metadata/identity)"
+        );
+        Err(StartError::Identity { path, what })
     }
 
     /// Writes the first entries of a new cluster's log.
@@ -408,26 +459,45 @@ pub(crate) fn describe(
     ]))
 }
 
+/// Kind and version of `metadata/run`; the body is the number and a line feed.
+const RUN_FORM: SmallForm = SmallForm { kind: "run", version: 2 };
+
 /// The number of this run: one more than the last, at least the wall clock in microseconds, and larger
 /// than `newest`, as timestamps are made of it.
-async fn next_run(rt: &Rt, work_dir: &str, newest: TimestampMicros) -> Result<u64, StartError> {
-    let last = last_run(rt, work_dir).await?;
+async fn next_run(
+    rt: &Rt,
+    work_dir: &str,
+    files: &SmallFiles,
+    newest: TimestampMicros,
+) -> Result<u64, StartError> {
+    let last = last_run(rt, work_dir, files).await?;
     let wall = u64::try_from(rt.wall().0).unwrap_or(0);
     let newer = u64::try_from(newest.0).map_or(1, |newest| newest.saturating_add(1));
     let run = wall.max(newer).max(last.map_or(1, |l: u64| l.saturating_add(1)));
-    rt.fs().write_atomic(&run_path(work_dir), format!("{run}\n").into_bytes()).await?;
+    let path = format!("{work_dir}/{}", small_files::RUN);
+    rt.fs().write_small(RUN_FORM, &path, format!("{run}\n").as_bytes()).await?;
     Ok(run)
 }
 
-fn run_path(work_dir: &str) -> String {
-    format!("{work_dir}/{}/run", membership::log::DIRECTORY)
-}
-
-/// The number of the last run; `None` when it is not known.
-async fn last_run(rt: &Rt, work_dir: &str) -> Result<Option<u64>, StartError> {
-    match rt.fs().read(&run_path(work_dir), 64).await {
-        Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(|t| t.trim().parse().ok())),
-        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
+/// The number of the last run; `None` when there was none.
+async fn last_run(rt: &Rt, work_dir: &str, files: &SmallFiles) -> Result<Option<u64>, StartError> {
+    let path = format!("{work_dir}/{}", small_files::RUN);
+    let refused = |error| files.refuse(error, "remove it if this node's clock was never set back");
+    let parse = |bytes: &[u8]| -> Option<u64> {
+        let text = std::str::from_utf8(bytes).ok()?.strip_suffix('\n')?;
+        text.parse().ok().filter(|run: &u64| run.to_string() == text)
+    };
+    let last = match rt.fs().read_small(RUN_FORM, &path, 256).await.map_err(refused)? {
+        SmallContent::Missing => None,
+        SmallContent::Body(body) => Some(parse(&body)),
+        // The form before had no checksum.
+        SmallContent::Legacy(bytes) => {
+            Some(parse(&bytes).filter(|_| !files.is_listed(small_files::RUN)))
+        }
+    };
+    match last {
+        Some(None) => Err(refused(damaged(&path, "it is not the number of a run"))),
+        Some(Some(last)) => Ok(Some(last)),
+        None => Ok(None),
     }
 }

@@ -57,6 +57,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     let mut store = StoreOptions::new(String::new(), log, host, run, shard_of_token, schema_text);
     let trimmed = |path: String| path.trim_end_matches('/').to_owned();
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
+    store.keeps_truncations = true;
     store.best_effort = options.disk_failure_policy == DiskFailurePolicy::BestEffort;
     // Cassandra ends a start that meets such a file with the other policies too.
     store.starts_with_damaged_files = matches!(

@@ -231,6 +231,8 @@ pub(crate) async fn run(
             carried_out.watch(&rt, &parts.own_rows, &parts.membership, &parts.store);
         }
         if rt.shard() == ShardId(0) {
+            let work_dir = parts.options.workdir.trim_end_matches('/');
+            crate::small_files::record(&rt, work_dir).await;
             outcome.set_ready();
             tracing::info!("{}", log_lines::COMPLETE);
             tracing::info!("{}", log_lines::initialized());
@@ -369,7 +371,7 @@ impl Parts {
             let (server, directory) = (of_hook.clone(), directory.clone());
             Box::pin(async move {
                 if let Err(error) = server.apply_truncations(&directory, &after).await {
-                    tracing::error!(%error, "which tables are truncated could not be recorded");
+                    tracing::error!(%error, "cannot read the truncation records");
                 }
             })
         });
@@ -390,7 +392,8 @@ impl Parts {
             cluster.describe_itself().await?;
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
-        system_tables::install(rt, options, membership, server, coordinator, self.run).await?;
+        let run = (self.run, &self.own_rows);
+        system_tables::install(rt, options, membership, server, coordinator, run).await?;
         // Before the node joins, which may take hours: who waits for it wants to look.
         let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {

@@ -7,10 +7,15 @@
 //! that they are newer than what such a Cassandra wrote. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
 //! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the
-//! rows that differ.
+//! rows that differ from what the tables show.
+//!
+//! INV-system-tables-1: what the tables do not show yet (disks or memtables were full) is retried until they do.
+//! They have a reserve of memtables ([`store::Store::admit_write_of`]), so that this is rare.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::ClusterSnapshot;
 use conf::Options;
@@ -20,13 +25,17 @@ use cql_plan::virtual_row::VirtualRowBuilder;
 use cql_server::CqlServer;
 use data::{BoundRef, DeletionTime, MutationBuilder, MutationRef, RangeTombstoneRef, RowRef};
 use membership::Membership;
-use rt::Rt;
+use rt::sync::Semaphore;
+use rt::{Gate, Group, Rt};
 use schema::{Keyspace, Schema, Table};
 use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
 
 use crate::row_sync::Moment;
 use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows};
+
+/// Interval between attempts to write what the tables do not show yet.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// Writes everything and keeps it up to date from now on. Shard 0 only.
 ///
@@ -38,7 +47,7 @@ pub(crate) async fn install(
     membership: &Membership,
     server: &CqlServer,
     coordinator: &Coordinator,
-    run: u64,
+    (run, gate): (u64, &Gate),
 ) -> Result<(), StartError> {
     let writer = Rc::new(Writer {
         rt: rt.clone(),
@@ -46,23 +55,37 @@ pub(crate) async fn install(
         coordinator: coordinator.clone(),
         generation: i32::try_from(rt.wall().seconds().0).unwrap_or(i32::MAX),
         run: i64::try_from(run).unwrap_or(i64::MAX),
+        shown: RefCell::new(membership.snapshot()),
+        not_durable: RefCell::default(),
+        writing: Semaphore::new(1),
+        is_retrying: Cell::new(false),
+        gate: gate.clone(),
     });
     // First the hook: other nodes may change the metadata while everything is written.
     let (of_hook, server, work_dir) =
         (writer.clone(), server.clone(), options.workdir.trim_end_matches('/').to_owned());
-    membership.on_apply(move |before, after| {
+    let latest = membership.clone();
+    membership.on_apply(move |_, after| {
+        let latest = latest.clone();
         let (writer, server, work_dir) = (of_hook.clone(), server.clone(), work_dir.clone());
         Box::pin(async move {
             if let Err(error) = server.apply_truncations(&work_dir, &after).await {
-                tracing::error!(%error, "which tables are truncated could not be recorded");
+                tracing::error!(%error, "cannot read the truncation records");
             }
-            if let Err(error) = writer.difference(&before, &after).await {
-                // The change itself is durable; the tables are written again at the next start.
-                tracing::error!(%error, "system tables could not be updated");
+            if let Err(error) = writer.show(&after).await {
+                // The change itself is durable.
+                tracing::error!(%error, "system tables do not show the last change yet; retrying");
+                writer.retry(latest);
             }
         })
     });
-    let written = writer.all(&membership.snapshot()).await;
+    let snapshot = membership.snapshot();
+    let written = {
+        let _one = writer.writing.acquire(1).await;
+        let written = writer.all(&snapshot).await.and_then(|()| writer.check_durable());
+        *writer.shown.borrow_mut() = snapshot;
+        written
+    };
     written.map_err(|error| StartError::Store { shard: rt.shard().0, error })
 }
 
@@ -74,14 +97,88 @@ struct Writer {
     generation: i32,
     /// Number of this run, larger than every earlier one: wall-clock microseconds.
     run: i64,
+    /// What the tables show, durably.
+    shown: RefCell<Arc<ClusterSnapshot>>,
+    /// Why something of the last attempt is in memory only.
+    not_durable: RefCell<Option<StoreError>>,
+    /// One writer at a time.
+    writing: Semaphore,
+    is_retrying: Cell<bool>,
+    gate: Gate,
 }
 
 impl Writer {
+    /// Writes what `after` changes in the tables; also what earlier attempts could not.
+    async fn show(&self, after: &Arc<ClusterSnapshot>) -> Result<(), StoreError> {
+        let _one = self.writing.acquire(1).await;
+        let before = self.shown.borrow().clone();
+        if after.epoch <= before.epoch {
+            return Ok(());
+        }
+        self.difference(&before, after).await?;
+        self.check_durable()?;
+        *self.shown.borrow_mut() = after.clone();
+        Ok(())
+    }
+
+    /// Shows the newest snapshot as soon as that is possible.
+    fn retry(self: &Rc<Self>, membership: Membership) {
+        if self.is_retrying.replace(true) {
+            return;
+        }
+        let this = self.clone();
+        let task = async move {
+            loop {
+                let next = this.rt.now() + RETRY;
+                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                    break;
+                }
+                // Each attempt is kept in memory until the disk has room: none is made before.
+                if matches!(
+                    this.coordinator.store().admit_write(),
+                    Err(StoreError::DiskFull { .. })
+                ) {
+                    continue;
+                }
+                match this.show(&membership.snapshot()).await {
+                    Ok(()) => {
+                        tracing::info!("system tables show all changes again");
+                        break;
+                    }
+                    Err(StoreError::Stopping | StoreError::LogFailed(_)) => break,
+                    Err(error) => {
+                        tracing::debug!(%error, "system tables do not show the last change yet")
+                    }
+                }
+            }
+            this.is_retrying.set(false);
+        };
+        // A closed gate: the node stops, the next start writes everything.
+        let _ = self.gate.spawn(&self.rt, Group::Admin, "system-tables", task);
+    }
+
     async fn apply(&self, mutations: Vec<EncodedMutation>) -> Result<(), StoreError> {
         for mutation in mutations {
-            self.coordinator.apply(mutation.token, mutation.bytes, true).await?;
+            self.put(mutation.token, mutation.bytes).await?;
         }
         Ok(())
+    }
+
+    /// Applies one mutation. While the disk is full it is shown and not durable, which is no reason to leave out
+    /// the next one.
+    async fn put(&self, token: Token, mutation: Vec<u8>) -> Result<(), StoreError> {
+        match self.coordinator.apply(token, mutation, true).await {
+            Err(error @ StoreError::DiskFull { .. }) => {
+                self.not_durable.borrow_mut().get_or_insert(error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Fails when something since the last call is not durable.
+    fn check_durable(&self) -> Result<(), StoreError> {
+        self.not_durable.borrow_mut().take().map_or(Ok(()), Err)
     }
 
     async fn all(&self, snapshot: &ClusterSnapshot) -> Result<(), StoreError> {
@@ -100,7 +197,7 @@ impl Writer {
 
     async fn write(&self, mutations: Vec<(Token, Vec<u8>)>) -> Result<(), StoreError> {
         for (token, mutation) in mutations {
-            self.coordinator.apply(token, mutation, true).await?;
+            self.put(token, mutation).await?;
         }
         Ok(())
     }
@@ -158,8 +255,9 @@ impl Writer {
         }
         let tables = before.schema.keyspaces.values().flat_map(|k| k.tables.values());
         for table in tables.filter(|t| schema.table_by_id(t.id).is_none()) {
-            for (token, mutation) in own_rows::forget_estimates(schema, table, self.rt.wall()) {
-                self.coordinator.apply(token, mutation, true).await?;
+            let estimates = own_rows::forget_estimates(schema, table, self.rt.wall());
+            for (token, mutation) in estimates {
+                self.put(token, mutation).await?;
             }
         }
         for name in before.schema.keyspaces.keys() {

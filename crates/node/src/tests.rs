@@ -287,3 +287,14 @@ fn a_failed_data_directory_stops_service_only_where_it_cannot_be_done_without() 
         });
     }
 }
+
+#[test]
+fn why_a_start_failed_is_told_also_when_another_shard_gives_up_first() {
+    let outcome = Outcome::default();
+    outcome.fail(StartError::Abandoned);
+    assert!(matches!(outcome.failure(), Some(StartError::Abandoned)));
+    outcome.fail(StartError::Io(rt::damaged("metadata/paxos-horizon/1", "checksum mismatch")));
+    outcome.fail(StartError::Stopped);
+    let error = outcome.failure().unwrap().to_string();
+    assert!(error.contains("metadata/paxos-horizon/1"), "{error}");
+}

@@ -2,6 +2,7 @@
 
 use crate::compression::{self, Algorithm, Compressor};
 use crate::reader::Reader;
+use crate::small_file::SmallForm;
 use stdx::invariant;
 
 /// Every reading method in an order that the data chooses.
@@ -63,6 +64,14 @@ pub fn fuzz_decompress(data: &[u8]) {
     );
 }
 
+/// A small durable file; what is read is written the same way.
+pub fn fuzz_small_file(data: &[u8]) {
+    let form = SmallForm { kind: "run", version: 2 };
+    if let Ok(body) = form.decode(data) {
+        invariant!(form.encode(body) == data, "a small file has one encoding");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +113,13 @@ mod tests {
             ],
             fuzz_reader,
         );
+    }
+
+    #[test]
+    fn any_bytes_as_a_small_file_never_panic() {
+        let of = |kind, version, body: &[u8]| SmallForm { kind, version }.encode(body);
+        let corpus = [of("run", 2, b"run 7\n"), of("run", 3, b""), of("other", 2, b"\n"), vec![]];
+        mutate(&corpus, fuzz_small_file);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Bytes in and out, once for the whole workspace.
 //!
 //! Owns: the bounds- and overflow-checked [`Reader`], the [`Writer`] trait over `Vec<u8>`, Cassandra's variable-length
-//! integers, the checksums and hashes that formats of Cassandra name, and the four compressors of its SSTables and of
+//! integers, the checksums and hashes that formats of Cassandra name, the envelope of small durable files, and the four compressors of its SSTables and of
 //! the native protocol. Never: IO, clocks, formats of whole files or messages (those live with their owners).
 //!
 //! INV-codec-1: no function panics on any input bytes. INV-codec-2: nothing is allocated on the word of a length
 //! field before the bytes, or the cap of the caller, bear it out.
 //!
-//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `compression`, `lz4_encode`, `lz4_high`.
+//! Reading order: `reader`, `writer`, `vint`, `murmur`, `checksum`, `small_file`, `compression`, `lz4_encode`, `lz4_high`.
 
 #![deny(
     clippy::indexing_slicing,
@@ -34,6 +34,7 @@ mod lz4_encode;
 mod lz4_high;
 pub mod murmur;
 pub mod reader;
+pub mod small_file;
 pub mod vint;
 pub mod writer;
 
@@ -43,5 +44,6 @@ pub use murmur::{
     BloomCapacity, BloomHash, KeyHash, hash_key, murmur3_x64_128, signed_tail, token_of,
 };
 pub use reader::{DecodeError, DecodeErrorKind, Reader};
+pub use small_file::{SmallFileDefect, SmallForm, is_small_file};
 pub use vint::{vint_signed_len, vint_unsigned_len};
 pub use writer::Writer;

@@ -291,7 +291,7 @@ impl Coordinator {
         durable: bool,
     ) -> Result<(), StoreError> {
         if self.is_local(token) {
-            self.inner.store.admit_write()?;
+            self.admit(&mutation)?;
             self.apply_local(&mutation, durable)?;
             return self.inner.store.commit().await;
         }
@@ -373,8 +373,16 @@ impl Coordinator {
         let _ = self.inner.gate.spawn(&self.inner.rt, rt::Group::Statement, "shard-request", task);
     }
 
+    /// Whether there is room for a mutation; the node's own tables have a reserve.
+    fn admit(&self, mutation: &[u8]) -> Result<(), StoreError> {
+        match MutationRef::open(mutation) {
+            Some(opened) => self.inner.store.admit_write_of(opened.table),
+            None => self.inner.store.admit_write(),
+        }
+    }
+
     async fn serve_apply(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
-        self.inner.store.admit_write()?;
+        self.admit(mutation)?;
         self.apply_local(mutation, durable)?;
         self.inner.store.commit().await
     }

@@ -7,8 +7,9 @@
 
 use cluster::metalog::Framed;
 use cluster::{ClusterSnapshot, MetaLogError, metalog};
+use codec::SmallForm;
 use paxos::AcceptorState;
-use rt::{Buf, File, Fs, OpenOptions, Rt};
+use rt::{Buf, File, Fs, OpenOptions, Rt, SmallContent};
 use schema::Schema;
 use stdx::{Epoch, IoError, IoErrorKind};
 
@@ -130,16 +131,20 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
 }
 
 /// Name of the file with what this node promised and accepted, below [`DIRECTORY`].
-const REGISTERS: &str = "promises";
+pub const REGISTERS: &str = "promises";
+/// Its form; the body is empty as long as nothing was promised.
+const REGISTERS_FORM: SmallForm = SmallForm { kind: "promises", version: 2 };
 
 async fn read_registers(
     fs: &Fs,
     directory: &str,
 ) -> Result<Option<(Epoch, AcceptorState<Value>)>, OpenError> {
     let path = format!("{directory}/{REGISTERS}");
-    let bytes = match fs.read(&path, 2 * metalog::ENTRY_BYTES_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind == IoErrorKind::NotFound => return Ok(None),
+    let bytes = match fs.read_small(REGISTERS_FORM, &path, 2 * metalog::ENTRY_BYTES_MAX).await {
+        Ok(SmallContent::Missing) => return Ok(None),
+        Ok(SmallContent::Body(body)) if body.is_empty() => return Ok(None),
+        Ok(SmallContent::Body(bytes) | SmallContent::Legacy(bytes)) => bytes,
+        Err(error) if error.kind == IoErrorKind::Damaged => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     match wire::decode_registers(&bytes) {
@@ -152,6 +157,18 @@ async fn read_registers(
     }
 }
 
+/// Creates the file of promises of a node that has promised nothing, unless there is one.
+///
+/// # Errors
+/// `Io`.
+pub async fn create_promises(fs: &Fs, work_dir: &str) -> Result<(), IoError> {
+    let path = format!("{work_dir}/{DIRECTORY}/{REGISTERS}");
+    match fs.exists(&path).await? {
+        true => Ok(()),
+        false => fs.write_small(REGISTERS_FORM, &path, &[]).await,
+    }
+}
+
 /// Replaces the stored promises, durably.
 pub(crate) async fn write_registers(
     fs: &Fs,
@@ -160,7 +177,7 @@ pub(crate) async fn write_registers(
     state: &AcceptorState<Value>,
 ) -> Result<(), IoError> {
     let content = wire::encode_registers(entry, state);
-    fs.write_atomic(&format!("{work_dir}/{DIRECTORY}/{REGISTERS}"), content).await
+    fs.write_small(REGISTERS_FORM, &format!("{work_dir}/{DIRECTORY}/{REGISTERS}"), &content).await
 }
 
 /// Writes the first entries of a new log, all or none of them, and opens it. `framed` is what
@@ -183,11 +200,12 @@ pub async fn create(
 }
 
 impl LogFile {
-    /// Appends one framed entry and makes it durable.
+    /// Appends one framed entry and makes it durable. An entry that could not be written is cut off again: a
+    /// start must not find, and carry out, what clients were told has failed.
     ///
     /// # Errors
-    /// `Io`; whether the entry is there after a restart is then unknown, so the log must not be
-    /// used any more.
+    /// `Io`; when the entry could not be cut off either, whether it is there after a restart is unknown. The log
+    /// must not be used any more.
     pub async fn append(&mut self, framed: Vec<u8>, epoch: Epoch) -> Result<(), IoError> {
         stdx::invariant!(
             epoch.0 == self.places.len() as u64 + 1,
@@ -197,17 +215,45 @@ impl LogFile {
         );
         let start = self.length;
         let place = (start, u32::try_from(framed.len()).unwrap_or(u32::MAX));
-        let (buf, written) = self.file.write_at(Buf::from_slice(&framed), start).await;
-        written?;
-        self.file.sync_data().await?;
+        if let Err(error) = self.write_durably(&framed, start).await {
+            let cut = async {
+                self.file.set_len(start).await?;
+                self.file.sync_data().await
+            };
+            if let Err(of_cut) = cut.await {
+                tracing::error!(
+                    epoch = epoch.0,
+                    error = %of_cut,
+                    "cannot cut a failed entry off the metadata log; it may take effect at the next start"
+                );
+            }
+            return Err(error);
+        }
         let mut marker = Vec::new();
         metalog::encode_marker(epoch, &mut marker);
-        let end = start.saturating_add(buf.len() as u64);
-        self.length = end.saturating_add(marker.len() as u64);
+        let end = start.saturating_add(framed.len() as u64);
         self.places.push(place);
         let (_, written) = self.file.write_at(Buf::from_slice(&marker), end).await;
+        // The entry is durable and counts; the next one overwrites what there is of the marker.
+        self.length = match written {
+            Ok(()) => end.saturating_add(marker.len() as u64),
+            Err(_) => end,
+        };
+        // Too low a mark only makes a lost tail harder to notice until the next entry.
+        if let Err(error) = log_end::write(&self.fs, &self.directory, epoch).await {
+            tracing::warn!(
+                epoch = epoch.0,
+                %error,
+                "cannot write the high-water mark of the metadata log; the next entry writes it again"
+            );
+        }
+        Ok(())
+    }
+
+    async fn write_durably(&self, framed: &[u8], at: u64) -> Result<(), IoError> {
+        let (_, written) = self.file.write_at(Buf::from_slice(framed), at).await;
         written?;
-        log_end::write(&self.fs, &self.directory, epoch).await
+        self.file.sync_data().await
     }
 
     /// Number of entries.

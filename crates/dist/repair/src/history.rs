@@ -80,8 +80,7 @@ impl RepairHistory {
     pub fn decode(bytes: &[u8]) -> Option<RepairHistory> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
-        let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
-        if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
+        if crc != format!("crc32 {:08x}\n", codec::crc32(body.as_bytes())) {
             return None;
         }
         let mut lines = body.lines();

@@ -22,7 +22,7 @@
 //! A leader may keep a count only when it knows that its cell is visible: a visible cell that is not newer was
 //! found before it, and no deletion has come since then. So the first increment of a counter keeps nothing.
 
-mod saved;
+pub(crate) mod saved;
 
 use std::cell::{Cell, RefCell};
 use std::hash::Hash;

@@ -99,6 +99,7 @@ impl From<IoError> for StoreError {
         match error.kind {
             IoErrorKind::NoSpace => StoreError::DiskFull { detail: error.to_string() },
             IoErrorKind::Stopping => StoreError::Stopping,
+            IoErrorKind::Damaged => StoreError::Corrupt { file: error.path, what: error.detail },
             _ => StoreError::Io(error),
         }
     }

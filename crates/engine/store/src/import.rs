@@ -181,7 +181,8 @@ impl Store {
         let table = self.importing(id).await?;
         // What has a UUID is known by the view and by notes: no compaction is between the two.
         let _own = self.own_table(&table).await;
-        if !table.pins.borrow().is_empty() || table.replayed_removals.get() > 0 {
+        let is_being_removed = table.pins.borrow().iter().any(|pin| !pin.is_removed);
+        if is_being_removed || table.replayed_removals.get() > 0 {
             let text = "files of a truncation are still being removed, try again later";
             return Err(StoreError::Invalid(text.to_owned()));
         }

@@ -61,6 +61,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod truncation_records;
 mod unflushable;
 mod upgrade;
 mod verify;
@@ -90,6 +91,7 @@ pub use repairing::{BegunRepair, ReadScope};
 pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use replica::{ReplicaRead, StreamRead};
 pub use sampling::{Sample, Sampled, Sampler};
+pub use saved::damaged_saved_caches;
 pub use scrub::Scrubbed;
 pub use snapshot::{SnapshotInfo, SnapshotOptions};
 pub use sstable::offline::ScrubOptions;

@@ -118,6 +118,8 @@ pub struct StoreOptions {
     pub flush_compression: FlushCompression,
     /// TRUNCATE and DROP take a snapshot first.
     pub auto_snapshot: bool,
+    /// The log keeps the records of truncations until [`crate::Store::truncation_recorded`].
+    pub keeps_truncations: bool,
     /// A compaction takes a snapshot of its table first.
     pub snapshot_before_compaction: bool,
     /// Every flushed SSTable is linked into `backups`, unless its table says otherwise.
@@ -174,6 +176,7 @@ impl StoreOptions {
             sstable_version: Version::Nb,
             flush_compression: FlushCompression::Fast,
             auto_snapshot: true,
+            keeps_truncations: false,
             snapshot_before_compaction: false,
             incremental_backups: false,
             schema_text,

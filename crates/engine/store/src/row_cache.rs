@@ -13,7 +13,7 @@
 //! partition from its row cache with every write to it.
 
 mod head;
-mod saved;
+pub(crate) mod saved;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,13 +1,14 @@
-//! Keys of a cache, kept in files and read again behind the next start.
+//! Keys of a cache, saved in files and read again after the next start.
 //!
-//! `<saved_caches>/<name>.<shard>`: `helenus-<name>-1` and a line feed; for each entry the table's UUID, 16 bytes,
-//! the length of the key, 4 bytes big endian, and the key; the CRC-32 of all that, 4 bytes big endian. Contents are
-//! not kept, so the file need not agree with anything: a damaged one is told of and is as none.
+//! `<saved_caches>/<name>.<shard>`, in the envelope of small files (`docs/formats/small-files.md`): for each entry
+//! the table's UUID, 16 bytes, the length of the key, 4 bytes big endian, and the key. Contents are not saved, so
+//! the file need not agree with anything: a damaged one is reported and ignored.
 
 use std::time::Duration;
 
-use rt::DirEntry;
-use stdx::{IoErrorKind, TableId, Uuid};
+use codec::SmallForm;
+use rt::{DirEntry, Fs, SmallContent};
+use stdx::{TableId, Uuid};
 
 use crate::error::StoreError;
 use crate::store::{Store, StoreFailure};
@@ -27,13 +28,15 @@ pub(crate) type Saved = (TableId, Vec<u8>);
 pub(crate) struct SavedCache {
     /// Of its files.
     pub(crate) name: &'static str,
+    /// Kind in the envelope of its files.
+    pub(crate) kind: &'static str,
     /// What cannot be saved, in words.
     pub(crate) what: &'static str,
 }
 
 impl SavedCache {
-    fn head(self) -> String {
-        format!("helenus-{}-1\n", self.name)
+    fn form(self) -> SmallForm {
+        SmallForm { kind: self.kind, version: 2 }
     }
 
     /// The shard that wrote a file.
@@ -41,9 +44,9 @@ impl SavedCache {
         entry.name.strip_prefix(self.name)?.strip_prefix('.')?.parse().ok()
     }
 
-    /// A file of these keys.
+    /// The body of a file of these keys.
     pub(crate) fn encode<'a>(self, keys: impl Iterator<Item = (TableId, &'a [u8])>) -> Vec<u8> {
-        let mut out = self.head().into_bytes();
+        let mut out = Vec::new();
         for (table, key) in keys {
             let Ok(length) = u32::try_from(key.len()) else { continue };
             if out.len().saturating_add(key.len() + 24) > BYTES_MAX {
@@ -53,17 +56,10 @@ impl SavedCache {
             out.extend_from_slice(&length.to_be_bytes());
             out.extend_from_slice(key);
         }
-        let crc = codec::crc32(&out);
-        out.extend_from_slice(&crc.to_be_bytes());
         out
     }
 
-    fn decode(self, bytes: &[u8]) -> Option<Vec<Saved>> {
-        let (body, crc) = bytes.split_last_chunk::<4>()?;
-        if codec::crc32(body) != u32::from_be_bytes(*crc) {
-            return None;
-        }
-        let mut rest = body.strip_prefix(self.head().as_bytes())?;
+    fn decode(mut rest: &[u8]) -> Option<Vec<Saved>> {
         let mut all = Vec::new();
         while !rest.is_empty() {
             let (table, behind) = rest.split_first_chunk::<16>()?;
@@ -86,7 +82,8 @@ impl Store {
             // The task that saves from time to time may be at it when the store stops: both write under one name.
             let _one = self.inner.saving.acquire(1).await;
             fs.create_dir_durably(directory).await?;
-            fs.write_atomic(&format!("{directory}/{}.{shard}", cache.name), bytes).await?;
+            fs.write_small(cache.form(), &format!("{directory}/{}.{shard}", cache.name), &bytes)
+                .await?;
             if shard == 0 {
                 // Of a time with more shards.
                 for entry in fs.read_dir(directory).await? {
@@ -113,18 +110,42 @@ impl Store {
 
     /// The keys of one file; none when it cannot be used.
     pub(crate) async fn saved_keys(&self, cache: SavedCache, path: &str) -> Vec<Saved> {
-        let keys = match self.inner.rt.fs().read(path, BYTES_MAX).await {
-            Ok(bytes) => cache.decode(&bytes).ok_or_else(|| "it is damaged".to_owned()),
-            // Another shard has saved anew, and removed what was of more shards.
-            Err(error) if error.kind == IoErrorKind::NotFound => return Vec::new(),
-            Err(error) => Err(error.to_string()),
-        };
+        let keys = read(&self.inner.rt.fs(), cache, path).await;
         keys.unwrap_or_else(|why| {
-            let what = format!("{path} cannot be used, and is written anew in time: {why}");
+            let what = format!("{path} is ignored and will be rewritten: {why}");
             self.tell_failure(StoreFailure::SavedCache(what));
             Vec::new()
         })
     }
+}
+
+/// The keys of one file; none when another shard has removed it.
+async fn read(fs: &Fs, cache: SavedCache, path: &str) -> Result<Vec<Saved>, String> {
+    match fs.read_small(cache.form(), path, BYTES_MAX + 256).await {
+        Ok(SmallContent::Missing) => Ok(Vec::new()),
+        Ok(SmallContent::Body(body)) => SavedCache::decode(&body)
+            .ok_or_else(|| "its entries are not what was written".to_owned()),
+        Ok(SmallContent::Legacy(_)) => Err("it is damaged or of an earlier release".to_owned()),
+        Err(error) => Err(error.detail),
+    }
+}
+
+/// Damaged files of saved caches below a directory, each with the reason. They are ignored and rewritten, whether
+/// the caches are in use or not; a start reports them.
+pub async fn damaged_saved_caches(fs: &Fs, directory: &str) -> Vec<(String, String)> {
+    let Ok(entries) = fs.read_dir(directory).await else { return Vec::new() };
+    let mut damaged = Vec::new();
+    for entry in &entries {
+        let caches = [crate::row_cache::saved::ROWS, crate::counter_cache::saved::COUNTERS];
+        let Some(cache) = caches.into_iter().find(|cache| cache.shard_of(entry).is_some()) else {
+            continue;
+        };
+        let path = format!("{directory}/{}", entry.name);
+        if let Err(why) = read(fs, cache, &path).await {
+            damaged.push((path, why));
+        }
+    }
+    damaged
 }
 
 #[cfg(test)]
@@ -132,19 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_back_and_damaged_files_are_as_none() {
+    fn keys_are_read_back_and_other_bytes_are_not() {
         let table = TableId(Uuid::from_u128(7));
         let keys: [&[u8]; 3] = [b"a", b"", &[0; 300]];
-        let cache = SavedCache { name: "rows", what: "" };
+        let cache = SavedCache { name: "rows", kind: "saved-rows", what: "" };
         let bytes = cache.encode(keys.iter().map(|key| (table, *key)));
         let read: Vec<Saved> = keys.iter().map(|key| (table, key.to_vec())).collect();
-        assert_eq!(cache.decode(&bytes), Some(read));
-        assert_eq!(SavedCache { name: "counters", what: "" }.decode(&bytes), None);
-        for at in 0..bytes.len() {
-            assert_eq!(cache.decode(&bytes[..at]), None, "{at}");
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1;
-            assert_eq!(cache.decode(&flipped), None, "{at}");
-        }
+        assert_eq!(SavedCache::decode(&bytes), Some(read));
+        assert_eq!(SavedCache::decode(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(SavedCache::decode(&bytes[..19]), None);
     }
 }

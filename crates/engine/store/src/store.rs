@@ -145,6 +145,15 @@ pub struct Store {
     pub(crate) inner: Rc<Inner>,
 }
 
+/// Bytes of memtables beyond the budget that only tables of the node's metadata may use, per shard.
+const METADATA_RESERVE_BYTES: usize = 4 << 20;
+
+/// Whether the node shows its metadata in this table. Clients cannot write it.
+fn shows_metadata(table: &Table) -> bool {
+    &*table.keyspace == "system_schema"
+        || (&*table.keyspace == "system" && matches!(&*table.name, "local" | "peers" | "peers_v2"))
+}
+
 impl Store {
     /// Opens this shard's slice of all tables and replays the commit log.
     ///
@@ -393,6 +402,9 @@ impl Store {
                 Err(error) => return Err(error.into()),
             }
         } else {
+            if table.refuses_unlogged.get() {
+                return Err(StoreError::LogFailed("a truncation could not be logged".to_owned()));
+            }
             None
         };
         let token = codec::token_of(mutation.key);
@@ -552,6 +564,30 @@ impl Store {
             return Err(StoreError::Overloaded { used, limit });
         }
         Ok(())
+    }
+
+    /// As [`Store::admit_write`], of a write of one table. The tables in which the node shows its metadata have a
+    /// reserve beyond the memtables' budget, and are written in memory while the disk is full: what the metadata
+    /// log has decided is shown whatever clients write.
+    ///
+    /// # Errors
+    /// As [`Store::admit_write`].
+    pub fn admit_write_of(&self, id: TableId) -> Result<(), StoreError> {
+        let refused = match self.admit_write() {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        let shows_metadata =
+            || self.table(id).is_some_and(|table| shows_metadata(&table.version().table));
+        match refused {
+            StoreError::Overloaded { used, limit }
+                if used <= limit.saturating_add(METADATA_RESERVE_BYTES) && shows_metadata() =>
+            {
+                Ok(())
+            }
+            StoreError::DiskFull { .. } if shows_metadata() => Ok(()),
+            refused => Err(refused),
+        }
     }
 
     /// Waits until memtables are within their budget, at most `room_wait_max`.

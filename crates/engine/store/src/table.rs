@@ -11,7 +11,7 @@ use data::command::Partitions;
 use data::{GcBefore, TableShape};
 use rt::sync::Semaphore;
 use schema::{ColumnKind, Table};
-use stdx::{DeletionSeconds, Generation, Instant, TableId, Token, Uuid};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
@@ -24,6 +24,7 @@ use crate::quarantine::{Damage, FailedCopies};
 use crate::read::ReadStats;
 use crate::row_cache::CachedRows;
 use crate::sampling::Sampling;
+use crate::truncation_records::{TruncatedSlices, TruncationPin};
 use crate::watch::VerifiedTimes;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
@@ -305,8 +306,16 @@ pub(crate) struct TableState {
     pub(crate) generation: Cell<Generation>,
     /// Files being written.
     writing: RefCell<Vec<Generation>>,
-    /// Truncations whose files are still there.
-    pub(crate) pins: RefCell<Vec<LogPosition>>,
+    /// Truncations whose records the log must keep.
+    pub(crate) pins: RefCell<Vec<TruncationPin>>,
+    /// First positions of memtables that are gone while their log is still needed: see [`Pin`].
+    memtable_pins: RefCell<Vec<LogPosition>>,
+    /// Truncations carried out here, as far as this run and the replayed log know.
+    pub(crate) truncated: RefCell<TruncatedSlices>,
+    /// Truncations of earlier runs whose records the old log must keep.
+    pub(crate) replayed_truncations: RefCell<Vec<TimestampMicros>>,
+    /// A truncation could not be logged: writes that bypass the log would be lost by carrying it out later.
+    pub(crate) refuses_unlogged: Cell<bool>,
     /// Truncations of earlier runs whose files are still there.
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
@@ -391,7 +400,7 @@ pub(crate) struct Pin<'t> {
 impl<'t> Pin<'t> {
     pub(crate) fn new(table: &'t TableState, memtable: &Memtable) -> Pin<'t> {
         let (position, is_replayed) = (memtable.first_position(), memtable.is_replayed());
-        table.pins.borrow_mut().extend(position);
+        table.memtable_pins.borrow_mut().extend(position);
         let removals = table.replayed_removals.get();
         table.replayed_removals.set(removals.saturating_add(u32::from(is_replayed)));
         Pin { table, position, is_replayed }
@@ -400,7 +409,7 @@ impl<'t> Pin<'t> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        let mut pins = self.table.pins.borrow_mut();
+        let mut pins = self.table.memtable_pins.borrow_mut();
         if let Some(at) = pins.iter().position(|position| Some(*position) == self.position) {
             pins.swap_remove(at);
         }
@@ -423,6 +432,10 @@ impl TableState {
             generation: Cell::new(Generation(0)),
             writing: RefCell::default(),
             pins: RefCell::default(),
+            memtable_pins: RefCell::default(),
+            truncated: RefCell::default(),
+            replayed_truncations: RefCell::default(),
+            refuses_unlogged: Cell::default(),
             replayed_removals: Cell::new(0),
             compaction_paused_until: Cell::new(Instant::ZERO),
             failed_compactions: Cell::default(),
@@ -519,7 +532,9 @@ impl TableState {
 
     /// Whether segments of earlier runs are still needed for this table.
     pub(crate) fn holds_old_log(&self) -> bool {
-        self.replayed_removals.get() > 0 || self.view.borrow().memtables().any(|m| m.is_replayed())
+        self.replayed_removals.get() > 0
+            || !self.replayed_truncations.borrow().is_empty()
+            || self.view.borrow().memtables().any(|m| m.is_replayed())
     }
 
     pub(crate) fn version(&self) -> Rc<TableVersion> {
@@ -562,7 +577,9 @@ impl TableState {
 
     /// Where in the log its first mutation lies that is in no SSTable.
     pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
-        let pin = self.pins.borrow().iter().min().copied();
-        self.view.borrow().memtables().filter_map(|m| m.first_position()).chain(pin).min()
+        let pin = self.pins.borrow().iter().map(TruncationPin::needed).min();
+        let pinned = self.memtable_pins.borrow().iter().copied().min();
+        let view = self.view.borrow();
+        view.memtables().filter_map(|m| m.first_position()).chain(pin).chain(pinned).min()
     }
 }

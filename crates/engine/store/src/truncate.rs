@@ -3,10 +3,13 @@
 //! Order of TRUNCATE: 1. a record in the commit log names the table, the slice and every file that
 //! is there or being written; 2. the view is emptied, in the same turn; 3. the log is synced: now
 //! the answer may go; 4. in the background a snapshot, if wanted, then the files are removed; 5. the
-//! record's segment may go. A start that replays the record empties the slice again.
+//! record's segment may go, once whoever decided the truncation has recorded that it is carried out
+//! ([`Store::truncation_recorded`]). A start that replays the record empties the slice again, of what was
+//! written before the record only, and knows that the truncation is carried out
+//! ([`Store::is_truncated`]).
 //!
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
-//! `helenus-dropped` that names the snapshot: the shard that is first writes it, so all shards link
+//! `helenus-dropped` that names the snapshot (in the envelope of small files; a damaged one ends the start): the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
 //! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
 //! directory like that of any table that the schema does not have: who knows that it was dropped
@@ -17,8 +20,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use codec::SmallForm;
 use commitlog::TruncationRef;
-use rt::{Fs, Group};
+use rt::{Fs, Group, SmallContent, damaged};
 use schema::{Schema, Table};
 use sstable::{Descriptor, SetState, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
@@ -30,9 +34,11 @@ use crate::memtable::Memtable;
 use crate::snapshot::{check_tag, entries, link, write_manifest};
 use crate::store::Store;
 use crate::table::{TableState, TableView, bump};
+use crate::truncation_records::TruncationPin;
 
 /// In the directory of a dropped table: the name of its snapshot and a line feed.
 const DROPPED: &str = "helenus-dropped";
+const DROPPED_FORM: SmallForm = SmallForm { kind: "dropped", version: 2 };
 
 /// Between attempts of background removals that failed (a full disk).
 const RETRY: Duration = Duration::from_secs(5);
@@ -65,35 +71,44 @@ impl Store {
         let mut generations: Vec<u64> = view.files.iter().map(|f| f.generation.0).collect();
         generations.extend(in_flight.iter().map(|g| g.0));
         // 1. and 2.
-        let position = self.inner.log.append_truncation(id, truncated_at, &generations)?;
+        let appended = self.inner.log.append_truncation(id, truncated_at, &generations);
+        let position = match appended {
+            Ok(position) => position,
+            Err(error) => {
+                // Nothing was removed; a later attempt must not remove what is acknowledged until then.
+                table.refuses_unlogged.set(true);
+                return Err(error.into());
+            }
+        };
+        table.refuses_unlogged.set(false);
+        table.note_truncation(self.shard(), truncated_at);
         // Until the record is durable the log keeps what it takes away: a crash before must leave
         // all of it.
         let kept = table.first_unflushed().map_or(position, |first| first.min(position));
-        table.pins.borrow_mut().push(kept);
+        table.pins.borrow_mut().push(TruncationPin {
+            at: truncated_at,
+            position,
+            kept,
+            is_durable: false,
+            is_removed: false,
+            is_recorded: !self.inner.options.keeps_truncations,
+        });
         table.replayed_removals.set(table.replayed_removals.get() + 1);
         let millis = truncated_at.0.div_euclid(1000);
         let remains = self.empty_view(&table, in_flight, format!("truncated-{millis}"));
         // 3.
-        let synced = self.inner.log.sync().await;
-        if synced.is_ok() {
-            table.replayed_removals.set(table.replayed_removals.get() - 1);
-            let mut pins = table.pins.borrow_mut();
-            if let Some(pin) = pins.iter_mut().find(|pin| **pin == kept) {
-                *pin = position;
-            }
-        }
+        let synced = self.sync_truncations(&table).await;
         // 4. and 5.
         let store = self.clone();
         let task = async move {
             if store.remove_remains(remains).await {
-                let mut pins = table.pins.borrow_mut();
-                pins.retain(|p| *p != position);
+                table.change_pins(|pin| pin.is_removed |= pin.position == position);
             }
             store.inner.work.notify_one();
         };
         // A closed gate: the node is stopping, the record is replayed at the next start.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "truncate", task);
-        Ok(synced?)
+        synced
     }
 
     /// Empties the view of a table and hands out what was in it.
@@ -191,6 +206,10 @@ impl Store {
         }
         let Some(table) = self.table(truncation.table) else { return };
         let slice = (truncation.shard, truncation.shards);
+        table.note_truncation(slice, truncation.truncated_at);
+        if self.inner.options.keeps_truncations {
+            table.replayed_truncations.borrow_mut().push(truncation.truncated_at);
+        }
         let shard_of = self.inner.options.shard_of;
         let view = table.view();
         let before = view.active.bytes();
@@ -290,7 +309,7 @@ impl Store {
         fs.create_dir_durably(directory).await?;
         let path = format!("{directory}/{DROPPED}");
         let mine = format!("{path}.{}", self.inner.rt.shard().0);
-        fs.write_atomic(&mine, format!("{own}\n").into_bytes()).await?;
+        fs.write_small(DROPPED_FORM, &mine, format!("{own}\n").as_bytes()).await?;
         // A link is made or is there: one of the shards wins, whatever happens in between.
         link(&fs, &mine, &path).await?;
         fs.sync_dir(directory).await?;
@@ -438,15 +457,15 @@ pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, 
 
 /// The tag in the mark of a drop, which may be empty; `None` when there is no mark.
 async fn read_drop_tag(fs: &Fs, path: &str) -> Result<Option<String>, StoreError> {
-    match fs.read(path, 1024).await {
-        Ok(bytes) => {
-            let tag = String::from_utf8_lossy(&bytes).trim().to_owned();
-            if !tag.is_empty() {
-                check_tag(&tag)?;
-            }
-            Ok(Some(tag))
-        }
-        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
+    let bytes = match fs.read_small(DROPPED_FORM, path, 1024).await? {
+        SmallContent::Missing => return Ok(None),
+        SmallContent::Body(bytes) | SmallContent::Legacy(bytes) => bytes,
+    };
+    // Without the line feed it was cut: no tag would mean that no snapshot is wanted.
+    let text = std::str::from_utf8(&bytes).ok().and_then(|text| text.strip_suffix('\n'));
+    let tag = text.ok_or_else(|| damaged(path, "it does not name a snapshot"))?;
+    if !tag.is_empty() {
+        check_tag(tag)?;
     }
+    Ok(Some(tag.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! What is fuzzed here beside frames and CQL, which their crates fuzz: credentials of clients.
+//! Fuzz targets beside frames and CQL, which their crates fuzz: credentials of clients, `metadata/truncated`.
 
 /// Takes bytes as a SASL PLAIN token.
 ///
@@ -13,8 +13,31 @@ pub fn fuzz_sasl_plain(data: &[u8]) {
     }
 }
 
+/// Takes bytes as the body of `metadata/truncated`.
+///
+/// # Panics
+/// Never, whatever the bytes.
+pub fn fuzz_truncation_records(data: &[u8]) {
+    crate::truncate::records::fuzz(data);
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn no_bytes_as_truncation_records_panic() {
+        let good = b"cluster 00000000-0000-0000-0000-000000000001\nthrough 7\n\
+                     00000000-0000-0000-0000-000000000002 -5\n";
+        super::fuzz_truncation_records(good);
+        for at in 0..good.len() {
+            super::fuzz_truncation_records(&good[..at]);
+            for bit in 0..8 {
+                let mut bad = good.to_vec();
+                bad[at] ^= 1 << bit;
+                super::fuzz_truncation_records(&bad);
+            }
+        }
+    }
+
     #[test]
     fn no_token_of_a_client_panics() {
         let corpus: [&[u8]; 5] = [b"", b"\0me\0secret", b"a\0b\0c", b"\0\0\0", b"\xff\0\xfe\0\xfd"];

@@ -1,7 +1,9 @@
 //! What the CQL servers of one node's shards ask each other.
 
 use rt::{Mesh, MovedConn};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use stdx::{Epoch, ShardId, TableId, WallMicros};
@@ -30,13 +32,8 @@ pub(crate) enum ServerRequest {
         /// What was written at or before this is gone.
         at: WallMicros,
     },
-    /// To shard 0: a table was emptied on all shards.
-    Emptied {
-        /// The table.
-        table: TableId,
-        /// As of `Truncate`.
-        at: WallMicros,
-    },
+    /// These truncations are recorded, durably: see [`store::Store::truncation_recorded`].
+    TruncationsRecorded(Arc<BTreeMap<TableId, WallMicros>>),
     /// To shard 0: whether the nodes have emptied a table.
     WereEmptied {
         /// The table.
@@ -57,18 +54,20 @@ pub(crate) struct Emptied {
     pub(crate) nodes: usize,
     /// Those that have not, as far as is known.
     pub(crate) missing: usize,
+    /// Why this node is among `failed`.
+    pub(crate) why: Option<String>,
 }
 
 /// Answer to a [`ServerRequest`].
 pub(crate) enum ServerReply {
-    /// To `Adopt`, `Closed`, `Prepare`, `Emptied`.
+    /// To `Adopt`, `Closed`, `Prepare`, `TruncationsRecorded`.
     Done,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
     /// To `Queries`.
     Queries(Vec<QueryInfo>),
-    /// To `Truncate`: whether it is empty now.
-    Truncated(bool),
+    /// To `Truncate`: whether it is empty now, durably, or why not.
+    Truncated(Result<(), String>),
     /// To `WereEmptied`.
     Emptied(Emptied),
 }

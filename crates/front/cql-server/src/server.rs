@@ -260,7 +260,7 @@ impl CqlServer {
     /// `work_dir` is the directory that the metadata log lies below.
     ///
     /// # Errors
-    /// `Invalid`: `metadata/truncated` cannot be read or written.
+    /// `Corrupt`: `metadata/truncated` is damaged; `Io`: it cannot be read.
     pub async fn apply_truncations(
         &self,
         work_dir: &str,
@@ -439,8 +439,8 @@ impl CqlServer {
             }
             ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
             ServerRequest::Queries => reply.send(ServerReply::Queries(server.queries())),
-            ServerRequest::Emptied { table, at } => {
-                server.truncations.note(table, at);
+            ServerRequest::TruncationsRecorded(known) => {
+                server.truncation_recorded_here(&known);
                 reply.send(ServerReply::Done);
             }
             ServerRequest::WereEmptied { table, at, epoch } => {
@@ -700,14 +700,32 @@ impl Server {
             .collect()
     }
 
-    /// Empties this shard's part of a table; false when that failed.
-    pub(crate) async fn truncate_here(&self, table: stdx::TableId, at: WallMicros) -> bool {
-        match self.coordinator.truncate(table, at).await {
-            Ok(()) => true,
-            Err(error) => {
-                self.log_failure("truncate", &error);
-                false
-            }
+    /// Empties this shard's part of a table, durably, unless its log says that this was done.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) async fn truncate_here(
+        &self,
+        table: stdx::TableId,
+        at: WallMicros,
+    ) -> std::result::Result<(), String> {
+        let store = self.coordinator.store();
+        let result = if store.is_truncated(table, TimestampMicros(at.0)) {
+            store.sync_truncation(table).await
+        } else {
+            self.coordinator.truncate(table, at).await
+        };
+        result.map_err(|error| {
+            self.log_failure("truncate", &error);
+            error.to_string()
+        })
+    }
+
+    /// These truncations are recorded durably.
+    pub(crate) fn truncation_recorded_here(&self, known: &BTreeMap<stdx::TableId, WallMicros>) {
+        let store = self.coordinator.store();
+        for (table, at) in known {
+            store.truncation_recorded(*table, TimestampMicros(at.0));
         }
     }
 

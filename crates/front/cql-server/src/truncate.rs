@@ -1,15 +1,21 @@
 //! TRUNCATE.
 //!
-//! Owns: the order of things when a table is emptied, on this node and on all of them. Never: how a
-//! store empties its slice ([`store::Store::truncate`]).
+//! Owns: the order of things when a table is emptied, on this node and on all of them, and which truncations
+//! this node has carried out ([`records`]). Never: how a store empties its slice ([`store::Store::truncate`]).
 //!
-//! A node that is alone empties its shards and then writes the metadata entry. Several nodes do it
-//! by the entry: each of them empties its shards when it applies it
-//! ([`crate::CqlServer::apply_truncations`]), and the client is answered when all of them have
-//! applied it and say that nothing is left. As in Cassandra all nodes must be alive. A store empties what it has, whenever it was written; so each
-//! entry must be carried out once and not be found anew at a later start. That is what the file
-//! `metadata/truncated` is for: lines of table id and microseconds, those that are done. An entry
-//! that is not in it at a start was decided just before the node died, and nobody was answered.
+//! A truncation is an entry of the metadata log. Each node empties its shards when it applies the entry
+//! ([`crate::CqlServer::apply_truncations`]); the client is answered when all nodes have applied it and report
+//! that nothing is left and that this is durable. As in Cassandra all nodes must be alive.
+//!
+//! A second run would remove rows that were acknowledged after the first one. So:
+//!
+//! INV-truncation-1: a truncation runs once. A shard that has its record in the commit log skips it
+//! ([`store::Store::is_truncated`]), and the log keeps the record until `metadata/truncated` has the truncation.
+//! INV-truncation-2: a start carries out a truncation only when its entry is the last one of the log (the
+//! process ended between the entry and its application: no client was answered) and `metadata/truncated` was
+//! written for this cluster and for an earlier entry. Otherwise newer rows may have been acknowledged.
+//! INV-truncation-3: OK is answered when `metadata/truncated` has the truncation on every node. A failed write
+//! fails the statement and is retried.
 
 use crate::execute::join_all;
 use crate::failure::{Failure, Result};
@@ -19,34 +25,53 @@ use crate::server::Server;
 use crate::settings::Timeout;
 use cluster::{ClusterSnapshot, Transformation, Truncation};
 use cql_wire::ErrorCode;
-use std::cell::RefCell;
+use records::{Known, Records};
+use rt::Group;
+use rt::sync::Semaphore;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Epoch, HostId, Instant, IoErrorKind, ShardId, TableId, Uuid, WallMicros};
+use stdx::{Epoch, HostId, Instant, ShardId, TableId, WallMicros};
 use store::StoreError;
 
-/// Longest file that is read.
-const FILE_BYTES_MAX: usize = 64 << 20;
+pub(crate) mod records;
 
-/// Between two looks at how far a truncation has come.
+/// Interval between polls of how far a truncation has come.
 const POLL: Duration = Duration::from_millis(20);
+/// Interval between attempts to complete a truncation of this node.
+const RETRY: Duration = Duration::from_secs(1);
 
-type Known = BTreeMap<TableId, WallMicros>;
-
-/// What this node has emptied. Shard 0's is the node's.
-#[derive(Default)]
+/// The truncations of this node. Those of shard 0 are in use.
 pub(crate) struct Truncations {
-    /// What the file says; `None` before it was read.
-    recorded: RefCell<Option<Known>>,
-    /// Emptied by this run.
-    emptied: RefCell<Known>,
-    /// What could not be emptied in this run.
-    failed: RefCell<Known>,
+    /// Truncations carried out on all shards; `None` before the file was read.
+    carried_out: RefCell<Option<Records>>,
+    /// Part of `carried_out` that the file has, durably.
+    recorded: RefCell<Known>,
+    /// Truncations that could not be completed so far, and why.
+    failed: RefCell<BTreeMap<TableId, (WallMicros, String)>>,
+    /// One application at a time.
+    applying: Semaphore,
+    is_retrying: Cell<bool>,
     applied_epochs: RefCell<Option<AppliedEpochs>>,
     of_others: RefCell<Option<OfOthers>>,
+}
+
+impl Default for Truncations {
+    fn default() -> Truncations {
+        Truncations {
+            carried_out: RefCell::default(),
+            recorded: RefCell::default(),
+            failed: RefCell::default(),
+            applying: Semaphore::new(1),
+            is_retrying: Cell::default(),
+            applied_epochs: RefCell::default(),
+            of_others: RefCell::default(),
+        }
+    }
 }
 
 /// How a truncation went on a node.
@@ -90,11 +115,6 @@ type OfOthers = Rc<
 type AppliedEpochs = Rc<dyn Fn(HostId) -> Option<Epoch>>;
 
 impl Truncations {
-    /// The table was emptied on all shards.
-    pub(crate) fn note(&self, table: TableId, at: WallMicros) {
-        self.emptied.borrow_mut().insert(table, at);
-    }
-
     pub(crate) fn set_applied_epochs(&self, applied: AppliedEpochs) {
         *self.applied_epochs.borrow_mut() = Some(applied);
     }
@@ -111,22 +131,19 @@ impl Truncations {
 
     /// How the truncation of that time, or a later one, went here.
     pub(crate) fn state(&self, table: TableId, at: WallMicros) -> TruncationState {
-        let has = |known: &Known| known.get(&table).is_some_and(|done| *done >= at);
-        if self.is_done(table, at) {
+        if self.recorded.borrow().get(&table).is_some_and(|done| *done >= at) {
             TruncationState::Done
-        } else if has(&self.failed.borrow()) {
+        } else if self.failure(table, at).is_some() {
             TruncationState::Failed
-        } else if self.recorded.borrow().as_ref().is_some_and(has) {
-            // By an earlier run.
-            TruncationState::Done
         } else {
             TruncationState::Pending
         }
     }
 
-    /// Whether the table was emptied at that time, or later.
-    pub(crate) fn is_done(&self, table: TableId, at: WallMicros) -> bool {
-        self.emptied.borrow().get(&table).is_some_and(|done| *done >= at)
+    /// Why the truncation of that time is not complete here.
+    pub(crate) fn failure(&self, table: TableId, at: WallMicros) -> Option<String> {
+        let failed = self.failed.borrow();
+        failed.get(&table).filter(|(of, _)| *of >= at).map(|(_, why)| why.clone())
     }
 }
 
@@ -135,16 +152,12 @@ fn failed(what: &str) -> Failure {
     Failure::Plain(ErrorCode::TruncateError, format!("Error during truncate: {what}"))
 }
 
-/// Empties a table on all nodes and records it. In a task of its own, as a schema change.
+/// Empties a table on all nodes. In a task of its own, as a schema change.
 pub(crate) async fn truncate(server: &Rc<Server>, table: TableId) -> Result<()> {
     let this = server.clone();
     let work = async move {
         let deadline = this.rt.now() + this.timeouts.get(Timeout::Truncate);
-        if this.membership.snapshot().members.len() > 1 {
-            truncate_everywhere(&this, table, deadline).await
-        } else {
-            truncate_alone(&this, table, deadline).await
-        }
+        truncate_everywhere(&this, table, deadline).await
     };
     server.to_its_end("truncate-table", work).await
 }
@@ -156,32 +169,16 @@ fn time_of(snapshot: &ClusterSnapshot, table: TableId, now: WallMicros) -> WallM
     WallMicros(before.map_or(now.0, |least| now.0.max(least)))
 }
 
-async fn truncate_alone(server: &Rc<Server>, table: TableId, deadline: Instant) -> Result<()> {
-    let at = time_of(&server.membership.snapshot(), table, server.rt.wall());
-    match server.rt.timeout(deadline, empty(server, table, at)).await {
-        Err(_) => return Err(failed("Operation timed out - received only 0 responses.")),
-        Ok(false) => return Err(failed("the data of a shard could not be removed")),
-        Ok(true) => {}
-    }
-    if server.rt.shard() == ShardId(0) {
-        server.truncations.note(table, at);
-    } else {
-        let request = ServerRequest::Emptied { table, at };
-        if server.mesh.calls.call(&server.rt, ShardId(0), request).await.is_err() {
-            return Err(Failure::overloaded("a shard takes no more requests"));
-        }
-    }
-    record(server, table, at, deadline).await.map(drop)
-}
-
 async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Instant) -> Result<()> {
     let snapshot = server.membership.snapshot();
     let is_alive = |host| server.coordinator.is_alive(host);
-    if !snapshot.members.keys().all(|host| is_alive(*host)) {
-        // The text of Cassandra's UnavailableException inside.
-        return Err(failed("Cannot achieve consistency level ALL"));
+    if snapshot.members.len() > 1 {
+        if !snapshot.members.keys().all(|host| is_alive(*host)) {
+            // The text of Cassandra's UnavailableException inside.
+            return Err(failed("Cannot achieve consistency level ALL"));
+        }
+        refuse_moving(&snapshot)?;
     }
-    refuse_moving(&snapshot)?;
     let at = time_of(&snapshot, table, server.rt.wall());
     let recorded = record(server, table, at, deadline).await;
     let recorded = recorded.map_err(|failure| match failure {
@@ -201,6 +198,9 @@ async fn truncate_everywhere(server: &Rc<Server>, table: TableId, deadline: Inst
                 }
             }
         };
+        if let Some(why) = emptied.why.filter(|_| snapshot.members.len() <= 1) {
+            return Err(failed(&why));
+        }
         if !emptied.failed.is_empty() && server.schema().table_by_id(table).is_some() {
             let each: Vec<String> =
                 emptied.failed.iter().map(|node| format!("/{node} -> UNKNOWN")).collect();
@@ -246,7 +246,8 @@ pub(crate) async fn emptied(
     };
     let (applied, missing): (Vec<HostId>, Vec<HostId>) =
         snapshot.members.keys().partition(|host| has_applied(**host));
-    let mut emptied = Emptied { failed: Vec::new(), nodes: applied.len(), missing: missing.len() };
+    let (nodes, missing_count) = (applied.len(), missing.len());
+    let mut emptied = Emptied { failed: Vec::new(), nodes, missing: missing_count, why: None };
     // What a node has applied it has carried out; whether that went well only it knows.
     let ask = server.truncations.of_others.borrow().clone();
     let others: Vec<HostId> = applied.into_iter().filter(|host| *host != own).collect();
@@ -264,8 +265,12 @@ pub(crate) async fn emptied(
         }
         emptied.nodes -= 1;
     }
-    if !server.truncations.is_done(table, at) {
+    if server.truncations.state(table, at) != TruncationState::Done
+        && snapshot.schema.table_by_id(table).is_some()
+    {
         emptied.failed.push(server.settings.storage_address);
+        let why = server.truncations.failure(table, at);
+        emptied.why = Some(why.unwrap_or_else(|| "this node did not carry it out".to_owned()));
     }
     emptied
 }
@@ -278,8 +283,7 @@ async fn record(
     at: WallMicros,
     deadline: Instant,
 ) -> Result<Option<Epoch>> {
-    let truncation =
-        Truncation { truncated_at: at, positions: Vec::new(), generations: Vec::new() };
+    let truncation = Truncation { truncated_at: at, ..Truncation::default() };
     loop {
         let snapshot = server.membership.snapshot();
         if snapshot.schema.table_by_id(table).is_none() {
@@ -297,109 +301,178 @@ async fn record(
     }
 }
 
-/// Empties a table on all shards of this node; false when one of them could not.
-async fn empty(server: &Rc<Server>, table: TableId, at: WallMicros) -> bool {
-    let mut calls = Vec::new();
-    for shard in (0..server.rt.shard_count()).map(ShardId) {
-        if shard != server.rt.shard() {
-            let request = ServerRequest::Truncate { table, at };
-            calls.push(server.mesh.calls.call(&server.rt, shard, request));
-        }
-    }
-    let mut done = server.truncate_here(table, at).await;
-    for call in calls {
-        done &= matches!(call.await, Ok(ServerReply::Truncated(true)));
-    }
-    done
-}
-
-/// Carries out what the metadata says and this node has not done. On shard 0.
+/// Empties a table on all shards of this node, durably.
 ///
 /// # Errors
-/// The file cannot be read or written.
+/// Why a shard could not.
+async fn empty(
+    server: &Rc<Server>,
+    table: TableId,
+    at: WallMicros,
+) -> std::result::Result<(), String> {
+    let own = server.rt.shard();
+    let others = (0..server.rt.shard_count()).map(ShardId).filter(|shard| *shard != own);
+    let others = others.map(|shard| {
+        let server = server.clone();
+        async move { empty_on(&server, shard, table, at).await }
+    });
+    let mut calls: Vec<Pin<Box<dyn Future<Output = _>>>> = Vec::new();
+    for other in others {
+        calls.push(Box::pin(other));
+    }
+    let here = server.clone();
+    calls.push(Box::pin(async move { here.truncate_here(table, at).await }));
+    join_all(calls).await.into_iter().collect()
+}
+
+/// Asks another shard until it answers: to try it later would take rows that were acknowledged meanwhile.
+async fn empty_on(
+    server: &Server,
+    shard: ShardId,
+    table: TableId,
+    at: WallMicros,
+) -> std::result::Result<(), String> {
+    loop {
+        let request = ServerRequest::Truncate { table, at };
+        match server.mesh.calls.call(&server.rt, shard, request).await {
+            Ok(ServerReply::Truncated(result)) => return result,
+            _ if server.is_draining() => return Err("the node stops".to_owned()),
+            _ => server.rt.sleep(POLL).await,
+        }
+    }
+}
+
+/// Carries out what the metadata has decided and this node has not done, and records it. On shard 0. What
+/// cannot be completed is retried in the background.
+///
+/// # Errors
+/// `Corrupt`, `Io`: the file cannot be read. The first call, at the start, alone reads it.
 pub(crate) async fn apply(
     server: &Rc<Server>,
     work_dir: &str,
     snapshot: &ClusterSnapshot,
 ) -> std::result::Result<(), StoreError> {
-    let path = path(work_dir);
-    let is_first = server.truncations.recorded.borrow().is_none();
-    let recorded = server.truncations.recorded.borrow_mut().take();
-    let mut known = match recorded {
-        Some(known) => known,
-        None => load(server, &path, snapshot).await?,
+    let _one = server.truncations.applying.acquire(1).await;
+    let known = server.truncations.carried_out.borrow().clone();
+    let (mut records, is_first) = match known {
+        Some(records) => (records, false),
+        None => (records::load(&server.rt.fs(), &path(work_dir), snapshot).await?, true),
     };
-    let there = |table: &TableId| snapshot.schema.table_by_id(*table).is_some();
-    let wanted = snapshot.truncations.iter().filter(|(table, _)| there(table));
-    let due: Vec<(TableId, WallMicros)> = wanted
-        .map(|(table, truncation)| (*table, truncation.truncated_at))
-        .filter(|(table, at)| known.get(table) != Some(at))
-        .collect();
-    for (table, at) in &due {
-        if !server.truncations.is_done(*table, *at) {
-            if empty(server, *table, *at).await {
-                server.truncations.note(*table, *at);
-            } else if server.is_draining() {
-                // The next start does it; nothing is written until then.
-                break;
-            } else {
-                // Later is not better: by then there is something to lose.
-                server.truncations.failed.borrow_mut().insert(*table, *at);
-                tracing::error!(table = %table.0, "a truncated table could not be emptied on this \
-                    node and may show old rows: run TRUNCATE again");
+    if is_first {
+        let due = records.is_due_at_start(snapshot);
+        records.skip_all_but(snapshot, due);
+    }
+    for (table, at) in records.due(snapshot) {
+        match empty(server, table, at).await {
+            Ok(()) => records.note(table, at),
+            // The next start carries it out: nothing is written until then.
+            Err(_) if server.is_draining() => break,
+            Err(why) => {
+                let why =
+                    format!("the data of a shard could not be removed, which is retried: {why}");
+                note_failure(server, table, at, why);
             }
         }
-        known.insert(*table, *at);
     }
-    known.retain(|table, _| there(table));
+    records.reflect(snapshot);
+    *server.truncations.carried_out.borrow_mut() = Some(records.clone());
+    record_durably(server, work_dir, &records).await;
+    let there = |table: &TableId| snapshot.schema.table_by_id(*table).is_some();
     server.truncations.failed.borrow_mut().retain(|table, _| there(table));
-    let mut result = Ok(());
-    if is_first || !due.is_empty() {
-        let fs = server.rt.fs();
-        let written = fs.write_atomic(&path, encode(&known)).await;
-        result = written.map_err(|error| StoreError::Invalid(error.to_string()));
+    if !server.truncations.failed.borrow().is_empty() {
+        retry(server, work_dir);
     }
-    *server.truncations.recorded.borrow_mut() = Some(known);
-    result
+    Ok(())
+}
+
+/// Replaces the file when it lacks something; then the shards may drop the records in their logs.
+async fn record_durably(server: &Rc<Server>, work_dir: &str, records: &Records) {
+    if records.is_durable() {
+        // At a start: the replayed logs have records of earlier runs.
+        if *server.truncations.recorded.borrow() != *records.known() {
+            tell_recorded(server, records).await;
+        }
+        return;
+    }
+    match records::store(&server.rt.fs(), &path(work_dir), records).await {
+        Ok(()) => {
+            if let Some(records) = server.truncations.carried_out.borrow_mut().as_mut() {
+                records.set_durable();
+            }
+            tell_recorded(server, records).await;
+        }
+        Err(error) => {
+            let why = format!("the truncation cannot be recorded, which is retried: {error}");
+            let missing: Vec<(TableId, WallMicros)> = {
+                let recorded = server.truncations.recorded.borrow();
+                let known = records.known().iter();
+                known
+                    .filter(|(t, at)| recorded.get(*t) != Some(*at))
+                    .map(|(t, at)| (*t, *at))
+                    .collect()
+            };
+            for (table, at) in missing {
+                note_failure(server, table, at, why.clone());
+            }
+        }
+    }
+}
+
+async fn tell_recorded(server: &Rc<Server>, records: &Records) {
+    let known = records.known().clone();
+    server
+        .truncations
+        .failed
+        .borrow_mut()
+        .retain(|table, (at, _)| known.get(table).is_none_or(|done| *done < *at));
+    *server.truncations.recorded.borrow_mut() = known.clone();
+    server.truncation_recorded_here(&known);
+    let known = Arc::new(known);
+    for shard in (0..server.rt.shard_count()).map(ShardId) {
+        if shard != server.rt.shard() {
+            // A shard that does not hear it keeps the log record until the next start.
+            let request = ServerRequest::TruncationsRecorded(known.clone());
+            let _ = server.mesh.calls.call(&server.rt, shard, request).await;
+        }
+    }
+}
+
+fn note_failure(server: &Server, table: TableId, at: WallMicros, why: String) {
+    let mut failed = server.truncations.failed.borrow_mut();
+    if failed.get(&table).is_none_or(|(of, before)| *of != at || *before != why) {
+        tracing::error!(table = %table.0, "TRUNCATE is not complete on this node: {why}");
+    }
+    failed.insert(table, (at, why));
+}
+
+/// Completes what failed, until nothing is left or the node stops.
+fn retry(server: &Rc<Server>, work_dir: &str) {
+    if server.truncations.is_retrying.replace(true) {
+        return;
+    }
+    let (this, work_dir) = (server.clone(), work_dir.to_owned());
+    let task = async move {
+        loop {
+            let next = this.rt.now() + RETRY;
+            if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() || this.is_draining() {
+                break;
+            }
+            let snapshot = this.membership.snapshot();
+            // The file was read by then.
+            let _ = apply(&this, &work_dir, &snapshot).await;
+            if this.truncations.failed.borrow().is_empty() {
+                tracing::info!("truncations that had failed are complete");
+                break;
+            }
+        }
+        this.truncations.is_retrying.set(false);
+    };
+    // A closed gate: the node stops.
+    let _ = server.gate.spawn(&server.rt, Group::Admin, "truncate-retry", task);
 }
 
 fn path(work_dir: &str) -> String {
     format!("{work_dir}/{}/truncated", membership::log::DIRECTORY)
-}
-
-/// Reads the file. A node that has none keeps none yet: what it has in its log was carried out
-/// before this file was thought of, or before the node joined with empty stores.
-async fn load(
-    server: &Server,
-    path: &str,
-    snapshot: &ClusterSnapshot,
-) -> std::result::Result<Known, StoreError> {
-    let invalid = |what: String| StoreError::Invalid(format!("{path}: {what}"));
-    let bytes = match server.rt.fs().read(path, FILE_BYTES_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind == IoErrorKind::NotFound => {
-            let all = snapshot.truncations.iter();
-            return Ok(all.map(|(table, t)| (*table, t.truncated_at)).collect());
-        }
-        Err(error) => return Err(invalid(error.to_string())),
-    };
-    decode(&bytes).ok_or_else(|| invalid("is not a list of truncations".to_owned()))
-}
-
-fn encode(known: &Known) -> Vec<u8> {
-    let mut text = String::new();
-    for (table, at) in known {
-        text.push_str(&format!("{} {}\n", table.0, at.0));
-    }
-    text.into_bytes()
-}
-
-fn decode(bytes: &[u8]) -> Option<Known> {
-    let line = |line: &str| {
-        let (table, at) = line.split_once(' ')?;
-        Some((TableId(Uuid::parse_str(table).ok()?), WallMicros(at.parse().ok()?)))
-    };
-    std::str::from_utf8(bytes).ok()?.lines().map(line).collect()
 }
 
 #[cfg(test)]

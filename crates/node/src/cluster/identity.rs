@@ -1,22 +1,23 @@
 //! `metadata/identity` below the work directory: who this node is, apart from any log.
 //!
 //! A node that joins has its host id before it has a log; afterwards the log alone does not say
-//! which of its members the directory belongs to. Four lines of text, the last one a CRC32 of those
-//! before:
+//! which of its members the directory belongs to. Two lines in the envelope of small files:
 //!
 //! ```text
-//! helenus identity 1
 //! host_id 5e0a...
 //! cluster_id 81c3...      (- while it is not known)
-//! check 0a1b2c3d
 //! ```
+//!
+//! An earlier release wrote `helenus identity 1`, these lines, and `check <their CRC32>`.
 
-use rt::{Fs, IoErrorKind};
+use codec::SmallForm;
+use rt::{Fs, IoErrorKind, SmallContent};
 use stdx::{HostId, Uuid};
 
 use crate::StartError;
 
-const HEAD: &str = "helenus identity 1";
+const HEAD: &str = "helenus identity 1\n";
+const FORM: SmallForm = SmallForm { kind: "identity", version: 2 };
 const BYTES_MAX: usize = 4096;
 
 /// What the file says.
@@ -33,25 +34,13 @@ fn path(work_dir: &str) -> String {
 }
 
 impl Identity {
-    pub(crate) fn encode(self) -> String {
+    fn encode(self) -> String {
         let cluster = self.cluster_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
-        let body = format!("{HEAD}\nhost_id {}\ncluster_id {cluster}\n", self.host_id);
-        let check = codec::crc32(body.as_bytes());
-        format!("{body}check {check:08x}\n")
+        format!("host_id {}\ncluster_id {cluster}\n", self.host_id)
     }
 
-    pub(crate) fn decode(text: &str) -> Result<Identity, String> {
-        let (body, check) = text.split_at(text.find("check ").ok_or("it has no check line")?);
-        let expected = format!("check {:08x}\n", codec::crc32(body.as_bytes()));
-        if check != expected {
-            return Err("its check line does not fit the lines before".to_owned());
-        }
+    fn decode(body: &str) -> Result<Identity, String> {
         let mut lines = body.lines();
-        match lines.next() {
-            Some(HEAD) => {}
-            Some(other) => return Err(format!("it begins with \"{other}\", not with \"{HEAD}\"")),
-            None => return Err("it is empty".to_owned()),
-        }
         let mut value = |name: &str| {
             let line = lines.next().and_then(|line| line.split_once(' '));
             line.filter(|(n, _)| *n == name).map(|(_, v)| v).ok_or(format!("it has no {name}"))
@@ -64,7 +53,35 @@ impl Identity {
                 Some(Uuid::parse_str(text).map_err(|_| format!("\"{text}\" is no cluster id"))?)
             }
         };
-        Ok(Identity { host_id: HostId(host_id), cluster_id })
+        let identity = Identity { host_id: HostId(host_id), cluster_id };
+        // Upper-case digits and more lines are not what was written.
+        match identity.encode() == body {
+            true => Ok(identity),
+            false => Err("its lines are not what was written".to_owned()),
+        }
+    }
+
+    /// A file of an earlier release.
+    pub(crate) fn decode_old(text: &str) -> Result<Identity, String> {
+        let (body, check) = text.split_at(text.find("check ").ok_or("it has no check line")?);
+        if check != format!("check {:08x}\n", codec::crc32(body.as_bytes())) {
+            return Err("its check line does not fit the lines before".to_owned());
+        }
+        Identity::decode(body.strip_prefix(HEAD).ok_or("its first line is not what was written")?)
+    }
+
+    /// Any bytes of a file.
+    pub(crate) fn decode_file(bytes: &[u8]) -> Result<Identity, String> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned());
+        match codec::is_small_file(bytes) {
+            true => Identity::decode(text(FORM.decode(bytes).map_err(|e| e.to_string())?)?),
+            false => Identity::decode_old(text(bytes)?),
+        }
+    }
+
+    /// The whole file.
+    pub(crate) fn encode_file(self) -> Vec<u8> {
+        FORM.encode(self.encode().as_bytes())
     }
 }
 
@@ -74,14 +91,17 @@ impl Identity {
 /// `Identity` when it cannot be understood: a guess could make two nodes of one.
 pub(crate) async fn read(fs: &Fs, work_dir: &str) -> Result<Option<Identity>, StartError> {
     let path = path(work_dir);
-    let bytes = match fs.read(&path, BYTES_MAX).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind == IoErrorKind::NotFound => return Ok(None),
+    let damaged = |what| StartError::Identity { path: path.clone(), what };
+    let identity = match fs.read_small(FORM, &path, BYTES_MAX).await {
+        Ok(SmallContent::Missing) => return Ok(None),
+        Ok(SmallContent::Body(body)) => {
+            std::str::from_utf8(&body).map_err(|e| e.to_string()).and_then(Identity::decode)
+        }
+        Ok(SmallContent::Legacy(bytes)) => Identity::decode_file(&bytes),
+        Err(error) if error.kind == IoErrorKind::Damaged => Err(error.detail),
         Err(error) => return Err(error.into()),
     };
-    let text = std::str::from_utf8(&bytes).map_err(|_| "it is no text".to_owned());
-    let identity = text.and_then(Identity::decode);
-    identity.map(Some).map_err(|what| StartError::Identity { path, what })
+    identity.map(Some).map_err(damaged)
 }
 
 /// Replaces the file, durably.
@@ -89,7 +109,7 @@ pub(crate) async fn read(fs: &Fs, work_dir: &str) -> Result<Option<Identity>, St
 /// # Errors
 /// `Io`.
 pub(crate) async fn write(fs: &Fs, work_dir: &str, identity: Identity) -> Result<(), StartError> {
-    Ok(fs.write_atomic(&path(work_dir), identity.encode().into_bytes()).await?)
+    Ok(fs.write_small(FORM, &path(work_dir), identity.encode().as_bytes()).await?)
 }
 
 #[cfg(test)]
@@ -101,14 +121,16 @@ mod tests {
         let host_id = HostId(Uuid::from_u128(0x1234));
         for cluster_id in [None, Some(Uuid::from_u128(7))] {
             let identity = Identity { host_id, cluster_id };
-            let text = identity.encode();
-            assert_eq!(Identity::decode(&text), Ok(identity));
-            for i in 0..text.len() {
-                let mut bytes = text.clone().into_bytes();
-                bytes[i] ^= 1;
-                let changed = String::from_utf8(bytes).unwrap();
-                assert!(Identity::decode(&changed).is_err(), "byte {i}: {changed}");
-                assert!(Identity::decode(&text[..i]).is_err(), "cut at {i}");
+            let body = format!("{HEAD}{}", identity.encode());
+            let old = format!("{body}check {:08x}\n", codec::crc32(body.as_bytes())).into_bytes();
+            for file in [identity.encode_file(), old] {
+                assert_eq!(Identity::decode_file(&file), Ok(identity));
+                for i in 0..file.len() {
+                    let mut bytes = file.clone();
+                    bytes[i] ^= 1;
+                    assert!(Identity::decode_file(&bytes).is_err(), "byte {i}: {bytes:?}");
+                    assert!(Identity::decode_file(&file[..i]).is_err(), "cut at {i}");
+                }
             }
         }
     }

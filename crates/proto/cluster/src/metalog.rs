@@ -668,7 +668,8 @@ impl ClusterSnapshot {
                 self.truncations.retain(|table, _| schema.table_by_id(*table).is_some());
             }
             Transformation::Truncate { table, truncation } => {
-                self.truncations.insert(*table, truncation.clone());
+                let truncation = Truncation { epoch: self.epoch, ..truncation.clone() };
+                self.truncations.insert(*table, truncation);
             }
             Transformation::PutRole { name, role } => {
                 self.change_auth(|auth| auth.put_role(name, role));

@@ -35,6 +35,8 @@ pub struct Truncation {
     pub positions: Vec<(u64, u64)>,
     /// SSTables that existed and are gone.
     pub generations: Vec<Generation>,
+    /// Number of the log's entry; set by the fold, not encoded.
+    pub epoch: Epoch,
 }
 
 /// The cluster at one epoch: the fold of the metadata log. Shared as `Arc`, never edited in place.

@@ -23,6 +23,7 @@ mod mesh;
 mod net;
 mod shared;
 pub mod sim;
+mod small_file;
 pub mod sync;
 mod timer;
 
@@ -35,6 +36,7 @@ pub use mesh::{ForeignCaller, Mesh, MeshError, Reply};
 pub use net::{Conn, ListenOptions, Listener, MovedConn};
 pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};
+pub use small_file::{SmallContent, damaged};
 pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
 pub use timer::Elapsed;
 

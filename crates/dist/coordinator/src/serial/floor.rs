@@ -7,11 +7,12 @@
 //! and the floor never goes back, whatever the wall clock does. So what a deleted row would have refused
 //! is refused.
 //!
-//! File ([`super::kept`]): `helenus paxos floor 1`, `micros <microseconds since 1970>`. A node may be
+//! File ([`super::kept`]): `micros <microseconds since 1970>`. A node may be
 //! started with other shards: the newest of all files counts for each.
 
 use std::cell::{Cell, RefCell};
 
+use codec::SmallForm;
 use paxos::{Ballot, Scope};
 use rt::Rt;
 use stdx::IoError;
@@ -19,7 +20,8 @@ use stdx::IoError;
 use super::kept::Kept;
 
 const FILE: Kept<1> = Kept {
-    title: "helenus paxos floor 1",
+    form: SmallForm { kind: "paxos-floor", version: 2 },
+    old_title: "helenus paxos floor 1",
     names: ["micros"],
     advice: "remove it if this node's clock was never set back by more than 12 hours",
 };
@@ -48,8 +50,15 @@ impl Floor {
     /// A file cannot be read, or is damaged.
     pub(super) async fn load(&self, rt: &Rt, work_dir: &str) -> Result<(), IoError> {
         let directory = format!("{}/metadata/paxos-floor", work_dir.trim_end_matches('/'));
-        for [micros] in FILE.load(rt, &directory).await? {
+        let (all, has_own) = FILE.load(rt, &directory).await?;
+        for [micros] in all {
             self.raise_to(at(micros));
+        }
+        // So that a lost file is noticed.
+        if !has_own
+            && let Err(error) = FILE.store(rt, &directory, [self.newest.get().micros()]).await
+        {
+            tracing::warn!(%error, "cannot persist the floor of Paxos ballots");
         }
         *self.directory.borrow_mut() = Some(directory);
         Ok(())

@@ -12,17 +12,18 @@
 //! memory, or its row to another node, only with what it has promised appended, or with all of it below
 //! what is promised to every partition.
 //!
-//! File ([`super::kept`]): `helenus paxos horizon 1`, `micros <the horizon>`, `forgotten <what a start
+//! File ([`super::kept`]): `micros <the horizon>`, `forgotten <what a start
 //! has promised to every partition>`; microseconds since 1970, 0 for none. A node may be started with
 //! other shards: the newest of all files counts for each.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use codec::SmallForm;
 use data::MutationRef;
 use paxos::Ballot;
-use rt::Rt;
 use rt::sync::Semaphore;
+use rt::{Fs, Rt};
 use stdx::{IoError, ShardId, WallMicros};
 use store::StoreError;
 
@@ -32,9 +33,10 @@ use super::row::Partition;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
 const FILE: Kept<2> = Kept {
-    title: "helenus paxos horizon 1",
+    form: SmallForm { kind: "paxos-horizon", version: 2 },
+    old_title: "helenus paxos horizon 1",
     names: ["micros", "forgotten"],
-    advice: "remove it if no conditional statement was under way in the minute before this node ended",
+    advice: "remove it if this node's clock was never set back; it is rebuilt from the clock",
 };
 
 /// How far ahead of the clock the horizon is put. What a crash costs grows with it: for so long ballots
@@ -109,11 +111,18 @@ impl Horizon {
     /// A file cannot be read, or is damaged.
     pub(super) async fn load(&self, rt: &Rt, work_dir: &str) -> Result<(), IoError> {
         let directory = format!("{}/metadata/paxos-horizon", work_dir.trim_end_matches('/'));
-        for [until, forgotten] in FILE.load(rt, &directory).await? {
+        let (all, has_own) = FILE.load(rt, &directory).await?;
+        for [until, forgotten] in all {
             let newest = until.max(forgotten);
             if newest > 0 {
                 self.forget(at(newest));
             }
+        }
+        // So that a lost file is noticed.
+        if !has_own
+            && let Err(error) = FILE.store(rt, &directory, [0, self.forgotten.get().micros()]).await
+        {
+            tracing::warn!(%error, "cannot persist the horizon of Paxos promises");
         }
         *self.directory.borrow_mut() = Some(directory);
         Ok(())
@@ -146,6 +155,16 @@ impl Horizon {
         }
         Ok(())
     }
+}
+
+/// Writes the file of a shard that has lost its own: every ballot up to a moment ahead of `now` counts as promised
+/// to every partition. No horizon was farther ahead, unless the clock was set back.
+///
+/// # Errors
+/// `Io`.
+pub async fn rebuild_horizon(fs: &Fs, path: &str, now: WallMicros) -> Result<(), IoError> {
+    let until = ahead_of(now, AHEAD * 2).micros();
+    fs.write_small(FILE.form, path, &FILE.encode([until, 0])).await
 }
 
 impl Coordinator {

@@ -1,49 +1,57 @@
-//! A few numbers that a shard keeps in a small file, and reads those of all shards at the next start.
+//! A few numbers that a shard persists in a small file; a start reads those of all shards.
 //!
-//! File `<directory>/<shard>`: a line that names the kind and its version, a line `<name> <number>` for
-//! each number, `crc32 <of the lines before>`.
+//! File `<directory>/<shard>` in the envelope of small files (`docs/formats/small-files.md`): a line
+//! `<name> <number>` for each number.
 
-use rt::Rt;
+use codec::SmallForm;
+use rt::{Rt, SmallContent, damaged};
 use stdx::{IoError, IoErrorKind};
 
-const BYTES_MAX: usize = 256;
+const BYTES_MAX: usize = 512;
 
 /// A kind of such files.
 pub(super) struct Kept<const N: usize> {
-    /// The first line.
-    pub(super) title: &'static str,
-    /// What its numbers are called.
+    /// Its envelope.
+    pub(super) form: SmallForm,
+    /// The first line of the form before, without the envelope.
+    pub(super) old_title: &'static str,
+    /// Names of its numbers.
     pub(super) names: [&'static str; N],
-    /// What to do about a damaged one.
+    /// The remedy for a damaged file.
     pub(super) advice: &'static str,
 }
 
 impl<const N: usize> Kept<N> {
-    /// Those of all shards that have run here, in no order; none when there is no directory.
+    /// The numbers of all shards that have run here, in no order, and whether this shard's are among them.
     ///
     /// # Errors
     /// One cannot be read, or is damaged.
-    pub(super) async fn load(&self, rt: &Rt, directory: &str) -> Result<Vec<[u64; N]>, IoError> {
+    pub(super) async fn load(
+        &self,
+        rt: &Rt,
+        directory: &str,
+    ) -> Result<(Vec<[u64; N]>, bool), IoError> {
         let entries = match rt.fs().read_dir(directory).await {
             Ok(entries) => entries,
-            Err(error) if error.kind == IoErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind == IoErrorKind::NotFound => return Ok((Vec::new(), false)),
             Err(error) => return Err(error),
         };
-        let mut all = Vec::new();
+        let (mut all, mut has_own) = (Vec::new(), false);
         for name in entries.into_iter().map(|entry| entry.name) {
             // What was being written when the node ended counts for nothing.
-            if name.parse::<u16>().is_err() {
-                continue;
-            }
+            let Ok(shard) = name.parse::<u16>() else { continue };
             let path = format!("{directory}/{name}");
-            let found = rt.fs().read(&path, BYTES_MAX).await?;
-            let Some(numbers) = self.decode(&found) else {
-                let detail = format!("it is damaged; {}", self.advice);
-                return Err(IoError { kind: IoErrorKind::Device, operation: "read", path, detail });
+            let numbers = match rt.fs().read_small(self.form, &path, BYTES_MAX).await {
+                Ok(SmallContent::Body(body)) => self.decode(&body),
+                Ok(SmallContent::Legacy(bytes)) => self.decode_old(&bytes),
+                Ok(SmallContent::Missing) => continue,
+                Err(error) if error.kind == IoErrorKind::Damaged => None,
+                Err(error) => return Err(error),
             };
-            all.push(numbers);
+            has_own |= shard == rt.shard().0;
+            all.push(numbers.ok_or_else(|| damaged(&path, self.advice))?);
         }
-        Ok(all)
+        Ok((all, has_own))
     }
 
     /// Writes this shard's, durably.
@@ -58,26 +66,31 @@ impl<const N: usize> Kept<N> {
     ) -> Result<(), IoError> {
         rt.fs().create_dir_durably(directory).await?;
         let path = format!("{directory}/{}", rt.shard().0);
-        rt.fs().write_atomic(&path, self.encode(numbers)).await
+        rt.fs().write_small(self.form, &path, &self.encode(numbers)).await
     }
 
-    fn encode(&self, numbers: [u64; N]) -> Vec<u8> {
-        let mut body = format!("{}\n", self.title);
-        for (name, number) in self.names.iter().zip(numbers) {
-            body.push_str(&format!("{name} {number}\n"));
-        }
-        let crc = codec::crc32(body.as_bytes());
-        format!("{body}crc32 {crc:08x}\n").into_bytes()
+    pub(super) fn encode(&self, numbers: [u64; N]) -> Vec<u8> {
+        let lines = self.names.iter().zip(numbers).map(|(name, n)| format!("{name} {n}\n"));
+        lines.collect::<String>().into_bytes()
     }
 
-    fn decode(&self, bytes: &[u8]) -> Option<[u64; N]> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let mut lines = text.strip_prefix(self.title)?.strip_prefix('\n')?.lines();
+    fn decode(&self, body: &[u8]) -> Option<[u64; N]> {
+        let mut lines = std::str::from_utf8(body).ok()?.lines();
         let mut numbers = [0; N];
         for (number, name) in numbers.iter_mut().zip(self.names) {
             *number = lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()?;
         }
-        (self.encode(numbers) == bytes).then_some(numbers)
+        (self.encode(numbers) == body).then_some(numbers)
+    }
+
+    /// A file of an earlier release: its title, the numbers, `crc32 <of the lines before>`.
+    fn decode_old(&self, bytes: &[u8]) -> Option<[u64; N]> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (body, _) = text.split_at_checked(text.rfind("crc32 ")?)?;
+        let numbers =
+            self.decode(body.strip_prefix(self.old_title)?.strip_prefix('\n')?.as_bytes())?;
+        let crc = codec::crc32(body.as_bytes());
+        (text == format!("{body}crc32 {crc:08x}\n")).then_some(numbers)
     }
 }
 
@@ -86,15 +99,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_damaged_ones_do_not() {
-        let kept = Kept { title: "helenus test 1", names: ["one", "two"], advice: "" };
-        let bytes = kept.encode([1_700_000_000_000_001, 7]);
-        assert_eq!(kept.decode(&bytes), Some([1_700_000_000_000_001, 7]));
-        for at in 0..bytes.len() {
-            assert_eq!(kept.decode(&bytes[..at]), None, "cut at {at}");
-            let mut bad = bytes.clone();
+    fn numbers_come_back_also_from_the_form_before_and_damaged_ones_do_not() {
+        let form = SmallForm { kind: "test", version: 2 };
+        let old_title = "helenus test 1";
+        let kept = Kept { form, old_title, names: ["one", "two"], advice: "" };
+        let numbers = [1_700_000_000_000_001, 7];
+        assert_eq!(kept.decode(&kept.encode(numbers)), Some(numbers));
+        let old = b"helenus test 1\none 1700000000000001\ntwo 7\n";
+        let old = [&old[..], format!("crc32 {:08x}\n", codec::crc32(old)).as_bytes()].concat();
+        assert_eq!(kept.decode_old(&old), Some(numbers));
+        for at in 0..old.len() {
+            assert_eq!(kept.decode_old(&old[..at]), None, "cut at {at}");
+            let mut bad = old.clone();
             bad[at] ^= 1;
-            assert_eq!(kept.decode(&bad), None, "flip at {at}");
+            assert_eq!(kept.decode_old(&bad), None, "flip at {at}");
+            assert_eq!(kept.decode(&bad), None);
         }
     }
 }

@@ -47,6 +47,7 @@ use telemetry::Counter;
 
 pub use acceptors::{Answered, Ask};
 pub use handover::{Finished, HandoverError};
+pub use horizon::rebuild_horizon;
 pub use paxos::queue::Left;
 pub use routing::{
     ForwardRefused, ForwardTerms, ForwardedHandler, ForwardedStatement, NotForwarded, SerialRoute,

@@ -143,11 +143,7 @@ fn a_truncated_table_ends_its_repair() {
     let id = nodes.begin(1, full());
     nodes.world.run_for(Duration::from_millis(300));
     nodes.change(|snapshot| {
-        let truncated = Truncation {
-            truncated_at: WallMicros(1),
-            positions: Vec::new(),
-            generations: Vec::new(),
-        };
+        let truncated = Truncation { truncated_at: WallMicros(1), ..Truncation::default() };
         snapshot.truncations.insert(TABLE, truncated);
     });
     let failed = nodes.finish(1, id);

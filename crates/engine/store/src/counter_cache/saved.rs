@@ -12,8 +12,11 @@ use crate::saved::{Saved, SavedCache, WARM_AFTER};
 use crate::store::Store;
 
 /// Its keys are places of rows: their counters are warmed together.
-const COUNTERS: SavedCache =
-    SavedCache { name: "counters", what: "which counters are in the counter cache" };
+pub(crate) const COUNTERS: SavedCache = SavedCache {
+    name: "counters",
+    kind: "saved-counters",
+    what: "which counters are in the counter cache",
+};
 
 /// One row, or a static one.
 #[derive(Default)]

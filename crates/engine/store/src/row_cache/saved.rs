@@ -9,7 +9,8 @@ use crate::saved::{Saved, SavedCache, WARM_AFTER};
 use crate::store::Store;
 
 /// Its keys are partition keys.
-const ROWS: SavedCache = SavedCache { name: "rows", what: "which partitions are in the row cache" };
+pub(crate) const ROWS: SavedCache =
+    SavedCache { name: "rows", kind: "saved-rows", what: "which partitions are in the row cache" };
 
 impl Store {
     /// Begins to read what was saved, and saves from time to time.

@@ -175,6 +175,7 @@ pub(crate) async fn node_with(
     );
     options.segment_bytes = 1 << 20;
     options.disk_reserve_bytes = 0;
+    options.keeps_truncations = true;
     change(&mut options);
     let (store, _) = Store::open(rt.clone(), options, snapshot.schema.clone()).await.unwrap();
     let membership =
@@ -182,15 +183,21 @@ pub(crate) async fn node_with(
     let of_store = store.clone();
     membership.on_change(move |_, after| of_store.set_schema(after.schema.clone()));
     let coordinator = Coordinator::new(rt.clone(), store, meshes.data.clone());
-    CqlServer::new(ServerParts {
+    let server = CqlServer::new(ServerParts {
         rt: rt.clone(),
         coordinator,
-        membership,
+        membership: membership.clone(),
         settings: Arc::new(settings),
         plan_limits: cql_plan::plan::PlanLimits::default(),
         mesh: meshes.server.clone(),
         virtual_source: Rc::new(Computed::default()),
-    })
+    });
+    let applying = server.clone();
+    membership.on_apply(move |_, after| {
+        let server = applying.clone();
+        Box::pin(async move { server.apply_truncations("", &after).await.unwrap() })
+    });
+    server
 }
 
 /// `system_views.settings` with some names, `system_logs` with some records.

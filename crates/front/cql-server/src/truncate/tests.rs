@@ -1,65 +1,68 @@
 use super::*;
-use crate::tests::{Client, Meshes, V4, node, run, settings, show};
-use std::sync::Arc;
+use crate::CqlServer;
+use crate::tests::{Body, Client, Meshes, V4, node, run, run_in, settings, show};
+use rt::Rt;
+use rt::sim::{World, WorldOptions};
+use stdx::IoErrorKind;
 
+/// The log has one entry more, a truncation.
 fn truncated(snapshot: &ClusterSnapshot, table: TableId, at: WallMicros) -> Arc<ClusterSnapshot> {
     let mut after = snapshot.clone();
-    let truncation = Truncation { truncated_at: at, ..Truncation::default() };
+    after.epoch = Epoch(after.epoch.0 + 1);
+    let truncation = Truncation { truncated_at: at, epoch: after.epoch, ..Truncation::default() };
     after.truncations.insert(table, truncation);
     Arc::new(after)
 }
 
-#[test]
-fn the_file_reads_back_and_anything_else_is_refused() {
-    let known: Known = [(TableId(Uuid::from_u128(1)), WallMicros(5))].into();
-    let bytes = encode(&known);
-    assert_eq!(decode(&bytes), Some(known));
-    assert_eq!(decode(b""), Some(Known::new()));
-    for bad in ["x 5\n", "00000000-0000-0000-0000-000000000001\n", "\u{fffd}"] {
-        assert_eq!(decode(bad.as_bytes()), None, "{bad}");
-    }
-    for cut in 1..bytes.len() - 2 {
-        assert_eq!(decode(&bytes[..cut]), None, "{cut}");
-    }
+/// A node that has started, and a client of it.
+async fn started(rt: &Rt) -> (CqlServer, Client) {
+    let server = node(rt, settings(), &Meshes::new(1)).await;
+    server.apply_truncations("", &server.inner().membership.snapshot()).await.unwrap();
+    let client = Client::ready(&server, V4).await;
+    (server, client)
+}
+
+async fn values(client: &mut Client) -> Vec<String> {
+    show(&client.must("SELECT v FROM ks.t").await.rows())
+}
+
+async fn insert(client: &mut Client, value: &str) {
+    client.must(&format!("INSERT INTO ks.t (k, c, v) VALUES (1, 1, '{value}')")).await;
 }
 
 #[test]
-fn an_entry_is_carried_out_once_over_restarts() {
+fn an_entry_is_carried_out_once() {
     run(|rt| async move {
-        let server = node(&rt, settings(), &Meshes::new(1)).await;
-        let mut client = Client::ready(&server, V4).await;
+        let (server, mut client) = started(&rt).await;
         client.with_table().await;
         let inner = server.inner().clone();
         let table = inner.schema().table("ks", "t").unwrap().id;
         let snapshot = inner.membership.snapshot();
-        server.apply_truncations("", &snapshot).await.unwrap();
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'old')").await;
+        insert(&mut client, "old").await;
         let at = rt.wall();
         let entry = truncated(&snapshot, table, at);
-        assert!(!inner.truncations.is_done(table, at));
+        assert_eq!(inner.truncations.state(table, at), TruncationState::Pending);
         server.apply_truncations("", &entry).await.unwrap();
-        assert!(inner.truncations.is_done(table, at));
-        assert!(client.must("SELECT * FROM ks.t").await.rows().rows.is_empty());
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')").await;
+        assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+        assert!(values(&mut client).await.is_empty());
+        insert(&mut client, "new").await;
         server.apply_truncations("", &entry).await.unwrap();
-        // As after a restart.
-        *inner.truncations.recorded.borrow_mut() = None;
-        inner.truncations.emptied.borrow_mut().clear();
-        server.apply_truncations("", &entry).await.unwrap();
-        let rows = client.must("SELECT v FROM ks.t").await.rows();
-        assert_eq!(show(&rows), ["new"]);
+        assert_eq!(values(&mut client).await, ["new"]);
+        // An older time is not another one.
+        let older = truncated(&snapshot, table, WallMicros(at.0 - 1));
+        server.apply_truncations("", &older).await.unwrap();
+        assert_eq!(values(&mut client).await, ["new"]);
         // The next one is another one.
         rt.sleep(std::time::Duration::from_millis(5)).await;
         server.apply_truncations("", &truncated(&entry, table, rt.wall())).await.unwrap();
-        assert!(client.must("SELECT * FROM ks.t").await.rows().rows.is_empty());
+        assert!(values(&mut client).await.is_empty());
     });
 }
 
 #[test]
 fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
     run(|rt| async move {
-        let server = node(&rt, settings(), &Meshes::new(1)).await;
-        let mut client = Client::ready(&server, V4).await;
+        let (server, mut client) = started(&rt).await;
         client.with_table().await;
         let inner = server.inner().clone();
         let table = inner.schema().table("ks", "t").unwrap().id;
@@ -67,46 +70,119 @@ fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
         assert_eq!(time_of(&snapshot, table, WallMicros(7)), WallMicros(7));
         let ahead = truncated(&snapshot, table, WallMicros(rt.wall().0 + 3_600_000_000));
         server.apply_truncations("", &ahead).await.unwrap();
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'old')").await;
+        insert(&mut client, "old").await;
         let next = time_of(&ahead, table, rt.wall());
         server.apply_truncations("", &truncated(&ahead, table, next)).await.unwrap();
-        assert!(client.must("SELECT * FROM ks.t").await.rows().rows.is_empty());
+        assert!(values(&mut client).await.is_empty());
     });
 }
 
 #[test]
-fn what_was_decided_before_a_crash_is_carried_out_at_the_start() {
-    run(|rt| async move {
-        let server = node(&rt, settings(), &Meshes::new(1)).await;
-        let mut client = Client::ready(&server, V4).await;
+fn an_entry_that_a_crash_cut_off_is_carried_out_at_the_start() {
+    let world = World::new(12, WorldOptions::default());
+    run_in(&world, |rt| async move {
+        let (_server, mut client) = started(&rt).await;
         client.with_table().await;
+        insert(&mut client, "old").await;
+    });
+    run_in(&world, |rt| async move {
+        let server = node(&rt, settings(), &Meshes::new(1)).await;
         let inner = server.inner().clone();
         let table = inner.schema().table("ks", "t").unwrap().id;
-        let snapshot = inner.membership.snapshot();
-        server.apply_truncations("", &snapshot).await.unwrap();
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'old')").await;
-        *inner.truncations.recorded.borrow_mut() = None;
-        server.apply_truncations("", &truncated(&snapshot, table, rt.wall())).await.unwrap();
-        assert!(client.must("SELECT * FROM ks.t").await.rows().rows.is_empty());
+        let entry = truncated(&inner.membership.snapshot(), table, rt.wall());
+        server.apply_truncations("", &entry).await.unwrap();
+        let mut client = Client::ready(&server, V4).await;
+        assert!(values(&mut client).await.is_empty());
     });
 }
 
 #[test]
-fn a_node_without_the_file_takes_what_it_knows_as_carried_out() {
-    run(|rt| async move {
-        let server = node(&rt, settings(), &Meshes::new(1)).await;
-        let mut client = Client::ready(&server, V4).await;
+fn a_truncation_that_cannot_be_recorded_fails_is_retried_and_takes_no_newer_row() {
+    for (is_flushed, is_retried) in [(false, false), (true, false), (true, true)] {
+        let world = World::new(13, WorldOptions::default());
+        let disk = world.disk("n1");
+        run_in(&world, move |rt| async move {
+            let (server, mut client) = started(&rt).await;
+            client.with_table().await;
+            insert(&mut client, "old").await;
+            disk.set_failing_below(Some(("metadata/truncated", IoErrorKind::NoSpace)));
+            let (code, text) = client.query("TRUNCATE ks.t").await.error();
+            assert_eq!(code, ErrorCode::TruncateError);
+            assert!(text.contains("cannot be recorded, which is retried"), "{text}");
+            assert!(text.contains("metadata/truncated"), "{text}");
+            assert!(values(&mut client).await.is_empty());
+            insert(&mut client, "new").await;
+            if is_retried {
+                disk.set_failing_below(None);
+                rt.sleep(RETRY * 3).await;
+                let inner = server.inner();
+                assert!(inner.truncations.failed.borrow().is_empty());
+                let table = inner.schema().table("ks", "t").unwrap().id;
+                let at = inner.membership.snapshot().truncations[&table].truncated_at;
+                assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+            }
+            if is_flushed {
+                let store = server.inner().coordinator.store();
+                // All segments of before would go.
+                store.flush(None).await.unwrap();
+                rt.sleep(Duration::from_secs(20)).await;
+            }
+        });
+        world.disk("n1").set_failing_below(None);
+        for start in 0..2 {
+            run_in(&world, move |rt| async move {
+                let (_server, mut client) = started(&rt).await;
+                assert_eq!(values(&mut client).await, ["new"], "{is_flushed} {is_retried} {start}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_anywhere_in_a_truncation_takes_no_newer_row_at_the_next_start() {
+    let acknowledged: Rc<Cell<u32>> = Rc::default();
+    for nth in 1..=12 {
+        let world = World::new(14, WorldOptions::default());
+        let disk = world.disk("n1");
+        let (is_new, count) = (Rc::new(Cell::new(false)), acknowledged.clone());
+        let seen = is_new.clone();
+        run_in(&world, move |rt| async move {
+            let (_server, mut client) = started(&rt).await;
+            client.with_table().await;
+            insert(&mut client, "old").await;
+            disk.fail_nth_change(nth, IoErrorKind::NoSpace);
+            let _ = client.query("TRUNCATE ks.t").await;
+            disk.clear_faults();
+            // A commit log whose sync failed takes nothing until the restart.
+            let text = "INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')";
+            is_new.set(client.query(text).await.body == Body::Void);
+            count.set(count.get() + u32::from(is_new.get()));
+        });
+        run_in(&world, move |rt| async move {
+            let (_server, mut client) = started(&rt).await;
+            let found = values(&mut client).await;
+            assert!(!seen.get() || found == ["new"], "failure {nth}: {found:?}");
+        });
+    }
+    assert!(acknowledged.get() >= 5, "{acknowledged:?}");
+}
+
+#[test]
+fn a_node_that_lost_the_file_takes_what_it_knows_as_carried_out() {
+    let world = World::new(15, WorldOptions::default());
+    run_in(&world, |rt| async move {
+        let (server, mut client) = started(&rt).await;
         client.with_table().await;
         client.must("TRUNCATE ks.t").await;
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')").await;
-        let inner = server.inner().clone();
-        inner.truncations.emptied.borrow_mut().clear();
-        server.apply_truncations("", &inner.membership.snapshot()).await.unwrap();
-        assert_eq!(client.must("SELECT * FROM ks.t").await.rows().rows.len(), 1);
-        // Its own truncations are not carried out a second time.
-        client.must("TRUNCATE ks.t").await;
-        client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'newer')").await;
-        server.apply_truncations("", &inner.membership.snapshot()).await.unwrap();
-        assert_eq!(client.must("SELECT * FROM ks.t").await.rows().rows.len(), 1);
+        insert(&mut client, "new").await;
+        server.inner().coordinator.store().flush(None).await.unwrap();
+        rt.sleep(Duration::from_secs(20)).await;
+        rt.fs().remove_file("/metadata/truncated").await.unwrap();
     });
+    for _ in 0..2 {
+        run_in(&world, |rt| async move {
+            let (_server, mut client) = started(&rt).await;
+            assert_eq!(values(&mut client).await, ["new"]);
+        });
+    }
 }

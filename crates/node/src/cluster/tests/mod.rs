@@ -55,7 +55,7 @@ impl Started {
     }
 
     fn failure(&self) -> Option<String> {
-        self.outcome.failure.get().map(ToString::to_string)
+        self.outcome.failure().map(ToString::to_string)
     }
 }
 

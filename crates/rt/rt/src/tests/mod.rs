@@ -4,6 +4,7 @@ mod both;
 mod native;
 mod network;
 mod sim;
+mod small_file;
 mod sync;
 
 use crate::sim::{World, WorldOptions};

@@ -1,0 +1,140 @@
+use super::*;
+use crate::tests::{run, several_members};
+use cluster::Truncation;
+use stdx::IoErrorKind;
+
+const PATH: &str = "metadata/truncated";
+
+fn table(n: u128) -> TableId {
+    TableId(Uuid::from_u128(n))
+}
+
+/// A metadata log at `epoch` with truncations (table, epoch, time).
+fn snapshot(epoch: u64, truncations: &[(TableId, u64, i64)]) -> ClusterSnapshot {
+    let mut snapshot = several_members(1);
+    snapshot.epoch = Epoch(epoch);
+    for (table, epoch, at) in truncations {
+        let truncated_at = WallMicros(*at);
+        let truncation = Truncation { truncated_at, epoch: Epoch(*epoch), ..Truncation::default() };
+        snapshot.truncations.insert(*table, truncation);
+    }
+    snapshot
+}
+
+/// A table that every schema has.
+fn existing() -> TableId {
+    several_members(1).schema.table("system_auth", "roles").unwrap().id
+}
+
+async fn written(fs: &Fs, records: &Records) -> Vec<u8> {
+    fs.create_dir_all("metadata").await.unwrap();
+    store(fs, PATH, records).await.unwrap();
+    fs.read(PATH, 1 << 20).await.unwrap()
+}
+
+#[test]
+fn the_bytes_on_disk_are_as_documented() {
+    let mut records = Records::all_of(&snapshot(7, &[(table(2), 7, -5)]));
+    records.cluster = Uuid::from_u128(1);
+    let text = "cluster 00000000-0000-0000-0000-000000000001\nthrough 7\n\
+                00000000-0000-0000-0000-000000000002 -5\n";
+    assert_eq!(records.encode(), text.as_bytes());
+    let read = Records::decode(text.as_bytes()).unwrap();
+    assert_eq!(read, Records { is_durable: true, ..records });
+}
+
+#[test]
+fn a_damaged_file_is_refused_by_name_and_never_believed() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let of = snapshot(9, &[(existing(), 5, 50)]);
+        let records = Records::all_of(&of);
+        let good = written(&fs, &records).await;
+        let mut bad: Vec<Vec<u8>> = (1..good.len()).map(|at| good[..at].to_vec()).collect();
+        for at in 0..good.len() {
+            let mut flipped = good.clone();
+            flipped[at] ^= 1 << (at % 8);
+            bad.push(flipped);
+        }
+        let lines: Vec<&str> = std::str::from_utf8(&good).unwrap().lines().collect();
+        bad.extend((0..lines.len()).map(|gone| {
+            let kept = lines.iter().enumerate().filter(|(i, _)| *i != gone);
+            kept.map(|(_, line)| format!("{line}\n")).collect::<String>().into_bytes()
+        }));
+        for bytes in bad {
+            fs.write_atomic(PATH, bytes.clone()).await.unwrap();
+            let error = load(&fs, PATH, &of).await.unwrap_err();
+            assert_eq!(error.kind, IoErrorKind::Damaged, "{:?}", String::from_utf8_lossy(&bytes));
+            assert!(error.to_string().contains(PATH));
+        }
+    });
+}
+
+#[test]
+fn without_a_file_to_believe_everything_counts_as_carried_out() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        // The truncation of the last entry, which might have been cut off.
+        let of = snapshot(5, &[(existing(), 5, 50)]);
+        let (fs, of) = (&fs, &of);
+        let due = || async move {
+            let mut records = load(fs, PATH, of).await.unwrap();
+            let due = records.is_due_at_start(of);
+            records.skip_all_but(of, due);
+            records.due(of)
+        };
+        assert_eq!(due().await, [], "no file");
+        let old = Records::all_of(&snapshot(4, &[]));
+        written(fs, &old).await;
+        assert_eq!(due().await, [(existing(), WallMicros(50))], "the one that is believed");
+        let another = Records { cluster: Uuid::from_u128(9), ..old };
+        written(fs, &another).await;
+        assert_eq!(due().await, [], "of another cluster");
+        fs.write_atomic(PATH, Vec::new()).await.unwrap();
+        assert_eq!(due().await, [], "empty");
+        for legacy in [format!("{} 40\n", existing().0), format!("{} 7\n", table(3).0)] {
+            fs.write_atomic(PATH, legacy.into_bytes()).await.unwrap();
+            assert_eq!(due().await, [], "of an earlier release, without checksum");
+        }
+    });
+}
+
+#[test]
+fn a_start_carries_out_the_last_entry_only() {
+    let mut records = Records::all_of(&snapshot(4, &[]));
+    let before_the_last = snapshot(6, &[(existing(), 5, 50)]);
+    assert_eq!(records.is_due_at_start(&before_the_last), None);
+    records.skip_all_but(&before_the_last, None);
+    assert_eq!(records.due(&before_the_last), []);
+    assert!(!records.is_durable());
+    let last = snapshot(7, &[(existing(), 7, 70)]);
+    assert_eq!(records.is_due_at_start(&last), Some(existing()));
+    records.note(existing(), WallMicros(70));
+    records.reflect(&last);
+    assert_eq!(records.is_due_at_start(&last), None, "through its epoch");
+}
+
+#[test]
+fn an_older_time_is_never_newer_and_tables_of_other_logs_keep_their_lines() {
+    let mut records = Records::all_of(&snapshot(4, &[(existing(), 4, 40), (table(8), 3, 30)]));
+    for at in [39, 40] {
+        assert_eq!(records.due(&snapshot(5, &[(existing(), 5, at)])), [], "{at}");
+    }
+    assert_eq!(records.due(&snapshot(5, &[(existing(), 5, 41)])).len(), 1);
+    assert_eq!(records.due(&snapshot(5, &[(table(9), 5, 41)])), [], "no such table here");
+    records.reflect(&snapshot(5, &[]));
+    assert_eq!(records.known().get(&table(8)), Some(&WallMicros(30)));
+}
+
+#[test]
+fn records_of_unknown_tables_have_a_bound() {
+    let mut records = Records::all_of(&snapshot(1, &[]));
+    for n in 0..UNKNOWN_TABLES_MAX + 3 {
+        records.note(table(n as u128 + 100), WallMicros(n as i64));
+    }
+    records.note(existing(), WallMicros(-1));
+    records.reflect(&snapshot(2, &[]));
+    assert_eq!(records.known().len(), UNKNOWN_TABLES_MAX + 1);
+    assert!(records.known().contains_key(&existing()));
+    assert!(!records.known().contains_key(&table(102)), "the oldest go first");
+}

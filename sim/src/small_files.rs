@@ -1,0 +1,434 @@
+//! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The next start
+//! refuses it by name, or says in a WARN that it rebuilds or ignores it; what the node answers never changes.
+#![expect(
+    clippy::disallowed_types,
+    reason = "the log of a run is written by a subscriber, which must be Sync"
+)]
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conf::{Address, Options, Snitch};
+use node::{Node, Outcome};
+use rt::Rt;
+use rt::sim::{SimNode, World, WorldOptions};
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::client::{Answer, Client};
+use crate::durability::connect;
+use crate::report::Report;
+
+const LIMIT: Duration = Duration::from_secs(300);
+/// Rows of the table that is truncated, before and after that.
+const ROWS: i32 = 10;
+/// Damages of a run.
+const ROUNDS: u32 = 5;
+
+/// One run's choices.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    seed: u64,
+    /// Two nodes have promises, generations and horizons too.
+    nodes: u8,
+    shards: u16,
+}
+
+/// The choices of a seed.
+pub fn plan(seed: u64) -> Plan {
+    Plan { seed, nodes: 1 + (seed % 2) as u8, shards: 1 + (seed / 2 % 2) as u16 }
+}
+
+/// What is done to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    Flip,
+    Cut,
+    Empty,
+    Delete,
+}
+
+/// What the next start did.
+#[derive(Clone, Debug)]
+enum Start {
+    Refused(String),
+    Ready { warnings: String },
+}
+
+/// Whether a start dealt with a damaged file as it must.
+fn verdict(path: &str, damage: Damage, start: &Start) -> Result<(), String> {
+    let name = path.strip_prefix("/data/").unwrap_or(path);
+    match start {
+        Start::Refused(error) if error.contains(name) => Ok(()),
+        Start::Refused(error) => {
+            Err(format!("{path}, {damage:?}: refused without its name: {error}"))
+        }
+        Start::Ready { warnings } if warnings.lines().any(|line| line.contains(name)) => Ok(()),
+        // What is not expected to exist is not missed: ranges are fetched again, caches are cold.
+        Start::Ready { .. } if damage == Damage::Delete && is_optional(name) => Ok(()),
+        Start::Ready { .. } => Err(format!("{path}, {damage:?}: the node started without a word")),
+    }
+}
+
+fn is_optional(name: &str) -> bool {
+    name.starts_with("saved_caches/") || name.starts_with("metadata/received-")
+}
+
+/// Whether a path of the disk is a small durable file of this node.
+fn is_small_file(path: &str) -> bool {
+    let Some(name) = path.strip_prefix("/data/") else { return false };
+    if name.ends_with(".tmp") || name == "metadata/log" || name.starts_with("metadata/cleanup/") {
+        return false;
+    }
+    name.starts_with("metadata/")
+        || name.starts_with("saved_caches/")
+        || name.starts_with("counter-id-")
+        || name == "data-directories"
+        || name == "repair_history"
+}
+
+/// Warnings and errors of simulated nodes.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn take(&self) -> String {
+        let bytes = self.0.lock().map(|mut bytes| std::mem::take(&mut *bytes)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if let Ok(mut all) = self.0.lock() {
+            all.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn name(n: u8) -> String {
+    format!("n{n}")
+}
+
+struct Run {
+    world: World,
+    plan: Plan,
+    log: Log,
+    damaged: BTreeSet<String>,
+    /// As long as it lives the log is written.
+    _logging: Box<dyn std::any::Any>,
+}
+
+fn run_of(plan: &Plan) -> Run {
+    let log = Log::default();
+    let of_writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_ansi(false)
+        .with_writer(move || of_writer.clone());
+    let _logging = Box::new(subscriber.set_default());
+    let world = World::new(plan.seed, WorldOptions::default());
+    Run { world, plan: *plan, log, damaged: BTreeSet::new(), _logging }
+}
+
+/// Runs one plan.
+///
+/// # Errors
+/// What the checker found, or that the world got stuck.
+pub fn run(plan: &Plan) -> Result<Report, String> {
+    let mut run = run_of(plan);
+    let mut node = run.begin()?;
+    for round in 0..ROUNDS {
+        run.end(&node, round)?;
+        let (path, damage, before) = run.damage()?;
+        run.log.take();
+        let (started, start) = run.start(1)?;
+        verdict(&path, damage, &start).map_err(|error| format!("round {round}: {error}"))?;
+        node = started;
+        if let Start::Refused(_) = start {
+            run.world.disk(&name(1)).write(&path, &before);
+            let (again, start) = run.start(1)?;
+            let Start::Ready { .. } = start else {
+                return Err(format!("{path} was put back, and still: {start:?}"));
+            };
+            node = again;
+        }
+        run.read().map_err(|error| format!("after {path}, {damage:?}: {error}"))?;
+    }
+    Ok(Report {
+        trace: run.world.trace_hash(),
+        checkpoints: run.world.trace_checkpoints(),
+        acknowledged: run.damaged.len(),
+        operations: ROUNDS as usize,
+        ..Report::default()
+    })
+}
+
+impl Run {
+    fn options(&self, n: u8) -> Options {
+        let ip = |n: u8| self.world.ip(&name(n));
+        let plan = &self.plan;
+        Options {
+            workdir: "/data".to_owned(),
+            cluster_name: "Test".to_owned(),
+            num_tokens: 4,
+            seeds: (1..=plan.nodes).filter(|_| plan.nodes > 1).map(|n| ip(n).to_string()).collect(),
+            listen_address: Address::Ip(ip(n)),
+            rpc_address: Address::Ip(ip(n)),
+            native_shard_aware_transport_port: 0,
+            smp: Some(plan.shards),
+            endpoint_snitch: Snitch::Simple,
+            row_cache_size: conf::DataSize(1 << 20),
+            row_cache_save_period: Duration::from_secs(10),
+            counter_cache_save_period: Duration::from_secs(10),
+            ..Options::default()
+        }
+    }
+
+    fn until(&self, what: &str, done: impl Fn() -> bool) -> Result<(), String> {
+        self.world.run_until(done, LIMIT).map_err(|stuck| format!("{what}: {stuck:?}"))
+    }
+
+    fn start(&self, n: u8) -> Result<(SimNode, Start), String> {
+        let outcome = Arc::new(Outcome::default());
+        let (spec, main) = Node::prepare(&name(n), self.options(n), outcome.clone());
+        let node = self.world.start_node(spec, main);
+        let done = || outcome.is_ready() || outcome.failure().is_some();
+        self.until("a node starts", done)?;
+        if let Some(error) = outcome.failure() {
+            let (world, of) = (self.world.clone(), node.clone());
+            self.until("a refused start ends", move || !world.is_alive(&of))?;
+            return Ok((node, Start::Refused(error.to_string())));
+        }
+        Ok((node, Start::Ready { warnings: self.log.take() }))
+    }
+
+    fn end(&self, node: &SimNode, round: u32) -> Result<(), String> {
+        // What a clean stop writes is there from the first round on.
+        if round > 0 && self.world.random_u64().is_multiple_of(3) {
+            self.world.kill(node);
+            return Ok(());
+        }
+        node.request_stop();
+        let (world, of) = (self.world.clone(), node.clone());
+        self.until("a node stops", move || !world.is_alive(&of))
+    }
+
+    /// Starts the nodes and writes what must stay.
+    fn begin(&mut self) -> Result<SimNode, String> {
+        let mut first = None;
+        for n in 1..=self.plan.nodes {
+            let (node, start) = self.start(n)?;
+            if let Start::Refused(error) = start {
+                return Err(error);
+            }
+            first.get_or_insert(node);
+        }
+        let replicas = self.plan.nodes;
+        self.client("data is written", move |rt, mut client| async move {
+            for text in [
+                format!(
+                    "CREATE KEYSPACE ks WITH replication = \
+                     {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
+                ),
+                "CREATE TABLE ks.t (k int PRIMARY KEY, v int) \
+                 WITH caching = {'rows_per_partition': 'ALL'}"
+                    .to_owned(),
+                "CREATE TABLE ks.n (k int PRIMARY KEY, n counter)".to_owned(),
+            ] {
+                must(&mut client, &text).await;
+            }
+            for k in 0..ROWS {
+                must(&mut client, &format!("INSERT INTO ks.t (k, v) VALUES ({k}, 0)")).await;
+            }
+            must(&mut client, "TRUNCATE ks.t").await;
+            for k in ROWS..2 * ROWS {
+                must(
+                    &mut client,
+                    &format!("INSERT INTO ks.t (k, v) VALUES ({k}, 0) IF NOT EXISTS"),
+                )
+                .await;
+                must(&mut client, &format!("UPDATE ks.n SET n = n + 1 WHERE k = {k}")).await;
+            }
+            must(&mut client, "SELECT * FROM ks.t").await;
+            rt.sleep(Duration::from_secs(15)).await;
+        })?;
+        let node = first.ok_or("no node")?;
+        // The second start lists what the first one wrote.
+        self.end(&node, 0)?;
+        match self.start(1)? {
+            (node, Start::Ready { .. }) => Ok(node),
+            (_, Start::Refused(error)) => Err(error),
+        }
+    }
+
+    /// Damages a file of the node that is down: path, how, and what it held.
+    fn damage(&mut self) -> Result<(String, Damage, Vec<u8>), String> {
+        let disk = self.world.disk(&name(1));
+        let all: Vec<String> = disk.list().into_iter().filter(|path| is_small_file(path)).collect();
+        let fresh: Vec<&String> = all.iter().filter(|path| !self.damaged.contains(*path)).collect();
+        let choices = if fresh.is_empty() { all.iter().collect() } else { fresh };
+        let random = |below: usize| (self.world.random_u64() % below.max(1) as u64) as usize;
+        let path = choices.get(random(choices.len())).ok_or("no small file")?.to_string();
+        let before = disk.read(&path).ok_or_else(|| format!("{path} cannot be read"))?;
+        let damage = [Damage::Flip, Damage::Cut, Damage::Empty, Damage::Delete][random(4)];
+        let damage = if before.is_empty() { Damage::Delete } else { damage };
+        self.spoil(&path, damage, &before);
+        self.damaged.insert(path.clone());
+        Ok((path, damage, before))
+    }
+
+    fn spoil(&self, path: &str, damage: Damage, before: &[u8]) {
+        let disk = self.world.disk(&name(1));
+        let random = |below: usize| (self.world.random_u64() % below.max(1) as u64) as usize;
+        let mut bytes = before.to_vec();
+        match damage {
+            Damage::Flip => {
+                let at = random(bytes.len());
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random(8);
+                }
+            }
+            Damage::Cut => bytes.truncate(1 + random(bytes.len() - 1)),
+            Damage::Empty => bytes.clear(),
+            Damage::Delete => return disk.remove(path),
+        }
+        disk.write(path, &bytes);
+    }
+
+    fn client<T: 'static, F: Future<Output = T> + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce(Rt, Client) -> F + 'static,
+    ) -> Result<T, String> {
+        let address = SocketAddr::new(self.world.ip(&name(1)), 9042);
+        let out: Rc<RefCell<Option<T>>> = Rc::default();
+        let result = out.clone();
+        let client =
+            self.world.client(&format!("c{}", self.world.random_u64()), move |rt| async move {
+                let client = connect(&rt, address).await;
+                let done = work(rt, client).await;
+                *result.borrow_mut() = Some(done);
+            });
+        self.until(what, || out.borrow().is_some())?;
+        self.world.kill(&client);
+        out.take().ok_or_else(|| format!("{what}: no result"))
+    }
+
+    /// Reads everything and compares it with what was written; counts on afterwards.
+    fn read(&self) -> Result<(), String> {
+        self.client("data is read", |_, mut client| async move {
+            let rows = must(&mut client, "SELECT k FROM ks.t").await;
+            let found: BTreeSet<i32> = rows.iter().filter_map(|row| int(row)).collect();
+            let expected: BTreeSet<i32> = (ROWS..2 * ROWS).collect();
+            if found != expected {
+                return Err(format!("rows {found:?} instead of {expected:?}"));
+            }
+            for k in ROWS..2 * ROWS {
+                let text = format!("SELECT n FROM ks.n WHERE k = {k}");
+                let before = must(&mut client, &text).await;
+                must(&mut client, &format!("UPDATE ks.n SET n = n + 1 WHERE k = {k}")).await;
+                let after = must(&mut client, &text).await;
+                let (before, after) = (before.first().and_then(long), after.first().and_then(long));
+                if before.map(|n| n + 1) != after {
+                    return Err(format!("the counter {k} went from {before:?} to {after:?}"));
+                }
+                let again = format!("INSERT INTO ks.t (k, v) VALUES ({k}, 1) IF NOT EXISTS");
+                must(&mut client, &again).await;
+            }
+            Ok(())
+        })?
+    }
+}
+
+/// Asks until it is answered: the other node may not have noticed yet that this one is back.
+async fn must(client: &mut Client, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+    for _ in 0..200 {
+        match client.query(text).await {
+            Ok(Answer::Rows(rows, _)) => return rows,
+            Ok(Answer::Done) => return Vec::new(),
+            Ok(Answer::Error(code, _)) if code >= 0x1000 && code < 0x2000 => {
+                client.pause(Duration::from_millis(200)).await;
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    panic!("{text}: not answered")
+}
+
+fn int(row: &[Option<Vec<u8>>]) -> Option<i32> {
+    row.first()?.as_deref()?.try_into().ok().map(i32::from_be_bytes)
+}
+
+fn long(row: &Vec<Option<Vec<u8>>>) -> Option<i64> {
+    row.first()?.as_deref()?.try_into().ok().map(i64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checker_wants_the_name_of_the_file() {
+        let path = "/data/metadata/run";
+        let ready = |warnings: &str| Start::Ready { warnings: warnings.to_owned() };
+        let refused = |error: &str| Start::Refused(error.to_owned());
+        for damage in [Damage::Flip, Damage::Delete] {
+            assert!(verdict(path, damage, &ready("")).is_err());
+            assert!(verdict(path, damage, &ready("WARN x /data/metadata/log")).is_err());
+            assert!(verdict(path, damage, &ready("WARN x path=/data/metadata/run")).is_ok());
+            assert!(verdict(path, damage, &refused("another shard failed")).is_err());
+            assert!(verdict(path, damage, &refused("cannot use /data/metadata/run")).is_ok());
+        }
+        let cache = "/data/saved_caches/rows.0";
+        assert!(verdict(cache, Damage::Flip, &ready("")).is_err());
+        assert!(verdict(cache, Damage::Delete, &ready("")).is_ok());
+    }
+
+    #[test]
+    fn every_small_file_in_every_way_of_damage_is_refused_by_name_or_warned_of() {
+        let mut run = run_of(&plan(3));
+        let mut node = run.begin().unwrap();
+        run.end(&node, 0).unwrap();
+        let disk = run.world.disk(&name(1));
+        let all: Vec<String> = disk.list().into_iter().filter(|path| is_small_file(path)).collect();
+        for wanted in ["promises", "horizon/1", "counter-id-1", "/files", "truncated", "rows.0"] {
+            assert!(all.iter().any(|path| path.contains(wanted)), "{wanted}: {all:?}");
+        }
+        let flips_and_cuts = [[Damage::Flip; 4], [Damage::Cut; 4]].concat();
+        for path in &all {
+            for damage in flips_and_cuts.iter().copied().chain([Damage::Empty, Damage::Delete]) {
+                // A cache that is cold when the node stops is not saved again.
+                let Some(before) = disk.read(path) else { continue };
+                run.spoil(path, damage, &before);
+                run.log.take();
+                let start;
+                (node, start) = run.start(1).unwrap();
+                verdict(path, damage, &start).unwrap();
+                match start {
+                    Start::Refused(_) => disk.write(path, &before),
+                    Start::Ready { .. } => {
+                        run.read().unwrap_or_else(|error| panic!("{path}, {damage:?}: {error}"));
+                        run.end(&node, 0).unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_says_what_became_of_each_damaged_file() {
+        for seed in 0..6 {
+            run(&plan(seed)).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}
