@@ -5,9 +5,10 @@
 //! signals a process that it did not start itself: a process is told by its number and the moment
 //! when it began ([`process`]).
 //!
-//! Reading order: [`file`] (what is kept), [`process`], [`start`], then the other commands here.
+//! Reading order: [`file`] (what is kept), [`process`], [`start`], [`growth`], then the other commands here.
 
 mod file;
+mod growth;
 mod partition;
 mod process;
 mod start;
@@ -81,8 +82,23 @@ pub enum Command {
         #[arg(long, default_value_t = 120)]
         timeout: u64,
     },
+    /// Start one more node and wait until it has joined and serves clients
+    Add {
+        /// Its data centre [default: the one with the fewest nodes]
+        #[arg(long)]
+        dc: Option<String>,
+        /// Its rack [default: the one with the fewest nodes there]
+        #[arg(long)]
+        rack: Option<String>,
+        #[command(flatten)]
+        place: Place,
+        /// Seconds until it is given up
+        #[arg(long, default_value_t = 120)]
+        timeout: u64,
+    },
     /// Put a new node with empty files in the place of one that does not run, at the same address:
-    /// it takes over that node's tokens and copies the data from the others
+    /// it takes over that node's tokens and copies the data from the others. It is started when the
+    /// others see the old one as dead
     Replace {
         /// Its number, from 1 on
         node: u16,
@@ -134,7 +150,7 @@ pub enum Command {
 }
 
 const START_HELP: &str = "\
-Node N listens on 127.0.0.N: 9042 for CQL, 7000 for other nodes, 10000 for nodetool; its files are in
+Node N listens on 127.0.0.N (--address moves that): 9042 for CQL, 7000 for other nodes, 10000 for nodetool; its files are in
 DIR/nodeN, its log is DIR/nodeN.log. Options behind -- go to every node:
   helenus cluster start --nodes 3 --racks a,b,c -- --log-level debug
 Without options, the nodes of an existing DIR are started as they were made. Variables of the
@@ -206,6 +222,12 @@ fn run(command: Command) -> Result<u8, Failure> {
             stop(&place, Some(node), timeout)?;
             let (dir, mut file) = open(&place)?;
             start::start_nodes(&dir, &mut file, &[node], timeout)?;
+            Ok(exit::OK)
+        }
+        Command::Add { dc, rack, place, timeout } => {
+            let (dir, mut file) = open(&place)?;
+            let node = growth::add(&dir, &mut file, (dc.as_deref(), rack.as_deref()), timeout)?;
+            say_line!("node {node} has joined");
             Ok(exit::OK)
         }
         Command::Replace { node, place, timeout } => {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -14,7 +14,7 @@ use clap::Args;
 
 use super::file::{ClusterDir, ClusterFile, NodeFile};
 use super::process::{self, Identity};
-use super::{API_PORT, CQL_PORT, Failure, Place, SHARD_AWARE_PORT, STEP, STORAGE_PORT};
+use super::{API_PORT, CQL_PORT, Failure, Place, SHARD_AWARE_PORT, STEP, STORAGE_PORT, growth};
 use crate::{exit, resources};
 
 /// Exit code of a command that Ctrl-C ended, as shells have it.
@@ -44,6 +44,9 @@ pub struct Arguments {
     /// Memory of each node, such as 512M [default: a part of this machine's, at most 1G]
     #[arg(long)]
     memory: Option<String>,
+    /// Address of node 1; those of the others are counted on from it [default: 127.0.0.1]
+    #[arg(long, value_name = "IPV4")]
+    address: Option<Ipv4Addr>,
     /// Name of the cluster [default: local]
     #[arg(long)]
     name: Option<String>,
@@ -91,12 +94,12 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
     }
     let standard = || ["rack1", "rack2", "rack3"].map(str::to_owned).to_vec();
     let racks = arguments.racks.clone().unwrap_or_else(standard);
-    let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    if racks.is_empty() || racks.iter().any(|r| r.is_empty() || !r.chars().all(plain)) {
+    if racks.is_empty() || racks.iter().any(|rack| check_name(rack).is_err()) {
         return Err(Failure::usage(
             "--racks takes names of letters, digits, - and _, separated by commas",
         ));
     }
+    let base = arguments.address.unwrap_or(Ipv4Addr::LOCALHOST);
     let smp = arguments.smp.unwrap_or_else(|| (cores / nodes).max(1));
     let share = (memory / u64::from(nodes)).clamp(*MEMORY_DEFAULT.start(), *MEMORY_DEFAULT.end());
     let memory = arguments.memory.clone().unwrap_or_else(|| format!("{}M", share >> 20));
@@ -107,7 +110,7 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
         let rack = usize::from(place / datacenters) % racks.len();
         file.nodes.push(NodeFile {
             number,
-            address: format!("127.0.0.{number}"),
+            address: growth::address_of(base, number)?.to_string(),
             datacenter: format!("datacenter{}", place % datacenters + 1),
             rack: racks.get(rack).cloned().unwrap_or_default(),
             process: None,
@@ -116,6 +119,17 @@ pub(super) fn plan(arguments: &Arguments, cores: u16, memory: u64) -> Result<Clu
         });
     }
     Ok(file)
+}
+
+/// Whether a rack or a data centre can have this name.
+pub(super) fn check_name(name: &str) -> Result<(), Failure> {
+    let plain = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(plain) {
+        return Err(Failure::usage(format!(
+            "\"{name}\" is no name of letters, digits, - and _ for a rack or data centre"
+        )));
+    }
+    Ok(())
 }
 
 /// What is asked for now must be what the cluster was made as.
@@ -133,6 +147,10 @@ pub(super) fn check_same(
     let count = file.nodes.len();
     if arguments.nodes.is_some_and(|n| usize::from(n) != count) {
         return different("--nodes", format!("{count} nodes"));
+    }
+    let first = file.nodes.first().map_or("", |node| node.address.as_str());
+    if arguments.address.is_some_and(|address| address.to_string() != first) {
+        return different("--address", format!("node 1 at {first}"));
     }
     if arguments.name.as_ref().is_some_and(|n| *n != file.name) {
         return different("--name", format!("the name {}", file.name));
@@ -278,6 +296,7 @@ pub(super) fn replace_node(
             "node {number} runs: only a dead one is replaced; \"helenus cluster kill {number}\" first"
         )));
     }
+    growth::wait_until_seen_as_dead(file, number, timeout)?;
     let work_dir = dir.work_dir_of(number);
     let old = work_dir.with_extension("replaced");
     let told = |e: io::Error| Failure::failed(format!("\"{}\": {e}", work_dir.display()));

@@ -55,6 +55,17 @@ fn nodes_are_spread_over_racks_and_data_centres_in_turn() {
 }
 
 #[test]
+fn another_base_address_moves_all_nodes() {
+    assert_eq!(
+        places("--nodes 2 --address 127.0.8.10"),
+        [place("127.0.8.10", "datacenter1", "rack1"), place("127.0.8.11", "datacenter1", "rack2"),]
+    );
+    let line = arguments("--nodes 2 --address 127.0.8.254");
+    assert_eq!(plan(&line, 1, 1).unwrap_err().code, exit::USAGE);
+    assert!(matches!(parse("add --dc d --rack r"), Command::Add { .. }));
+}
+
+#[test]
 fn what_makes_no_cluster_is_refused() {
     for line in ["--nodes 1 --dcs 2", "--racks a,,b", "--racks a/b"] {
         assert_eq!(plan(&arguments(line), 1, 1).unwrap_err().code, exit::USAGE, "{line}");
@@ -86,12 +97,26 @@ fn a_node_is_told_who_it_is_and_what_the_user_adds() {
 fn an_old_cluster_is_started_as_it_was_made_or_not_at_all() {
     let file = plan(&arguments("--nodes 3 --racks a,b"), 2, 1 << 30).unwrap();
     let ask = |line: &str| check_same(&arguments(line), &file, "d").map_err(|f| f.text);
-    for same in ["", "--nodes 3", "--racks a,b", "--dcs 1 --racks a,b", "--name local"] {
+    for same in [
+        "",
+        "--nodes 3",
+        "--racks a,b",
+        "--dcs 1 --racks a,b",
+        "--name local",
+        "--address 127.0.0.1",
+    ] {
         assert_eq!(ask(same), Ok(()), "{same}");
     }
-    for different in
-        ["--nodes 4", "--racks a,c", "--dcs 2", "--name x", "--smp 99", "--memory 3G", "-- --x"]
-    {
+    for different in [
+        "--nodes 4",
+        "--racks a,c",
+        "--dcs 2",
+        "--name x",
+        "--smp 99",
+        "--memory 3G",
+        "-- --x",
+        "--address 127.0.8.1",
+    ] {
         assert!(ask(different).unwrap_err().contains("another directory"), "{different}");
     }
 }

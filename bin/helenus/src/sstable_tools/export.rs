@@ -55,9 +55,14 @@ pub struct Export {
     /// files
     #[arg(long, value_name = "FILE")]
     schema: Option<String>,
-    /// Keyspace and table, where the schema has several
+    /// Keyspace and table, where the schema has several and the directory of the files does not name one
+    /// of them
     #[arg(long, value_name = "KEYSPACE.TABLE")]
     table: Option<String>,
+    /// Column that the files have and the schema does not: it was dropped and is left out; may be given
+    /// several times
+    #[arg(long, value_name = "COLUMN")]
+    dropped: Vec<String>,
     /// Partition key to export; may be given several times
     #[arg(short, value_name = "KEY", allow_hyphen_values = true)]
     key: Vec<String>,
@@ -91,12 +96,17 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
     };
     let schema = schema_file::read(&path);
     let table = schema.and_then(|schema| {
-        let table = schema_file::table(&schema, options.table.as_deref())?;
+        let table = schema_file::table_of(&schema, options.table.as_deref(), targets.first())?;
         Ok((schema, table))
     });
     let (schema, table) = match table {
         Ok(found) => found,
         Err(text) => return usage(&text),
+    };
+    let (schema, table) = match with_dropped(rt, &targets, (schema, table), &options.dropped).await
+    {
+        Ok(found) => found,
+        Err(code) => return code,
     };
     let readers = match open(rt, &targets, &table).await {
         Ok(readers) => readers,
@@ -125,6 +135,41 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         complain_line!("helenus sstable: {path} is left in part: {error}");
     }
     code
+}
+
+/// The schema with those columns dropped that files have and it does not, when they are named. The error is
+/// the exit code; why is told.
+async fn with_dropped(
+    rt: &Rt,
+    targets: &[Target],
+    (mut schema, mut table): (Arc<Schema>, Arc<Table>),
+    dropped: &[String],
+) -> Result<(Arc<Schema>, Arc<Table>), u8> {
+    for target in targets {
+        let data = target.file(Component::Data);
+        let plain = SstableReader::open(&rt.fs(), &target.directory, target.set, None).await;
+        let plain = plain.map_err(|error| report(&data, &error.into()))?;
+        let header = &plain.meta().statistics().header;
+        let statics = header.statics.iter().map(|column| (column, true));
+        for (column, is_static) in statics.chain(header.regulars.iter().map(|c| (c, false))) {
+            let name = column.name.as_str();
+            if table.column(name).is_some() || table.dropped.contains_key(name) {
+                continue;
+            }
+            if !dropped.iter().any(|known| known == name) {
+                return Err(usage(&format!(
+                    "{data} has a column \"{name}\" ({}) that the schema of {} does not have: if it was \
+                     dropped say --dropped {name}, or add \"ALTER TABLE ... DROP\" to the statements",
+                    column.ty,
+                    schema_file::name_of(&table)
+                )));
+            }
+            let column = (name, &column.ty, is_static);
+            (schema, table) =
+                schema_file::dropped(&schema, &table, column).map_err(|e| usage(&e))?;
+        }
+    }
+    Ok((schema, table))
 }
 
 /// Opens the files, each of which must be of the table. The error is the exit code; why is told.

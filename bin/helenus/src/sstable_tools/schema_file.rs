@@ -8,6 +8,9 @@ use cql_plan::ddl::{DdlContext, DdlPlan};
 use cql_syntax::ast::{AlterTableChange, StatementKind};
 use schema::{Schema, Table};
 use stdx::{Uuid, WallMicros};
+use types::CqlType;
+
+use super::targets::Target;
 
 /// Largest file of statements, bytes.
 const BYTES_MAX: u64 = 16 << 20;
@@ -171,6 +174,54 @@ pub(super) fn table(schema: &Schema, name: Option<&str>) -> Result<Arc<Table>, S
     }
 }
 
+/// As [`table`]; where no name is said and there are several tables, the one that the directory of a file
+/// set is named after, by id or by keyspace and name.
+///
+/// # Errors
+/// As [`table`].
+pub(super) fn table_of(
+    schema: &Schema,
+    name: Option<&str>,
+    target: Option<&Target>,
+) -> Result<Arc<Table>, String> {
+    if let (None, Some(target)) = (name, target) {
+        let of_id = |table: &&Arc<Table>| {
+            let id = table.id.0.simple().to_string();
+            target.table_id.as_deref() == Some(id.as_str())
+        };
+        let (keyspace, named) = target.place();
+        let of_name = |table: &&Arc<Table>| {
+            keyspace.as_deref() == Some(&*table.keyspace) && named.as_deref() == Some(&*table.name)
+        };
+        let all = || schema.tables_by_id.values();
+        if let Some(found) = all().find(of_id).or_else(|| all().find(of_name)) {
+            return Ok(found.clone());
+        }
+    }
+    table(schema, name)
+}
+
+/// The schema after a column of that type was dropped from a table, and the table.
+///
+/// # Errors
+/// There can be no such column.
+pub(super) fn dropped(
+    schema: &Schema,
+    table: &Table,
+    (name, ty, is_static): (&str, &CqlType, bool),
+) -> Result<(Arc<Schema>, Arc<Table>), String> {
+    let (of, name) = (quoted_name(table), types::name::quote_identifier(name));
+    let form = if is_static { " static" } else { "" };
+    let mut schema = schema.clone();
+    for statement in
+        [format!("ALTER TABLE {of} ADD {name} {ty}{form}"), format!("ALTER TABLE {of} DROP {name}")]
+    {
+        apply(&mut schema, &parsed(&statement)?, (&statement, None), &mut 0)?;
+    }
+    let table = schema.table_by_id(table.id).cloned().ok_or("the table is gone")?;
+    Ok((Arc::new(schema), table))
+}
+
 /// Keyspace and table.
 pub(super) fn name_of(table: &Table) -> String {
     format!("{}.{}", table.keyspace, table.name)
@@ -190,7 +241,33 @@ pub(super) fn beside(directory: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use sstable::Descriptor;
+    use stdx::Generation;
+
     use super::*;
+
+    #[test]
+    fn the_directory_says_which_table_is_meant() {
+        let text =
+            "CREATE TABLE ks.a (k int PRIMARY KEY) WITH id = 5bc52802-de25-35ed-aeab-188eecebb090;
+            CREATE TABLE ks.b (k int PRIMARY KEY); CREATE TABLE other.b (k int PRIMARY KEY);";
+        let schema = of_text(text).unwrap();
+        let found = |directory: &str, name: Option<&str>| {
+            let target = Target::new(Path::new(directory), Descriptor::nb(Generation(1)));
+            table_of(&schema, name, Some(&target)).map(|table| name_of(&table))
+        };
+        let id = "5bc52802de2535edaeab188eecebb090";
+        assert_eq!(found(&format!("/data/x/renamed-{id}"), None).unwrap(), "ks.a");
+        assert_eq!(found(&format!("/data/ks/a-{id}/snapshots/s"), None).unwrap(), "ks.a");
+        let other = id.replace('5', "6");
+        assert_eq!(found(&format!("/data/other/b-{other}"), None).unwrap(), "other.b");
+        assert_eq!(found("/data/ks/b", None).unwrap(), "ks.b");
+        assert_eq!(found("/data/ks/b", Some("other.b")).unwrap(), "other.b");
+        let error = found("/data/nosuch/b", None).unwrap_err();
+        assert!(error.contains("ks.a, ks.b, other.b"), "{error}");
+    }
 
     #[test]
     fn schemas_of_other_versions_say_what_the_tables_are() {
@@ -223,6 +300,11 @@ mod tests {
         assert!(table.dropped.contains_key("old"));
         assert_eq!(table.options.default_time_to_live, 60);
         assert!(table.options.compression.values().any(|class| class.contains("Zstd")));
+        // What a file has beside them was dropped before.
+        let gone = ("older", &CqlType::Int, true);
+        let (schema, table) = dropped(&schema, &table, gone).unwrap();
+        assert!(table.dropped.contains_key("older") && table.column("older").is_none());
+        assert!(schema.table_by_id(table.id).unwrap().dropped.contains_key("old"));
         for wrong in [
             "INSERT INTO ks.t (k) VALUES ('a')",
             "CREATE TABLE t (k int PRIMARY KEY)",

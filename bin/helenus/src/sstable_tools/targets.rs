@@ -25,7 +25,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    fn new(directory: &Path, set: Descriptor) -> Target {
+    pub(super) fn new(directory: &Path, set: Descriptor) -> Target {
         let text = |path: &Path| {
             path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
@@ -59,6 +59,19 @@ impl Target {
             id: set.id(),
             set,
         }
+    }
+
+    /// Keyspace and table that the directory is named after, also without the table's id, as in
+    /// `keyspace/table`.
+    pub(super) fn place(&self) -> (Option<String>, Option<String>) {
+        if self.table.is_some() {
+            return (self.keyspace.clone(), self.table.clone());
+        }
+        let directory = Path::new(&self.directory);
+        let text = |path: Option<&Path>| {
+            path.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned())
+        };
+        (text(directory.parent()), text(Some(directory)))
     }
 
     /// Path of a component.
