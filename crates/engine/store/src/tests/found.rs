@@ -135,3 +135,45 @@ fn writes_of_a_table_that_the_metadata_log_never_had_refuse_the_start_and_stay()
         });
     }
 }
+
+/// Files that a restore puts into the directory of a dropped table are not what is left of the drop.
+#[test]
+fn files_that_come_after_a_drop_was_carried_out_are_left_alone() {
+    let world = World::new(330, WorldOptions::default());
+    run_in(&world, |rt| async move {
+        let store = open(&rt).await;
+        for pk in 0..10 {
+            write(&store, &insert(pk, 1, "v", 1)).await.unwrap();
+        }
+        store.flush(None).await.unwrap();
+        store.snapshot("keep", None).await.unwrap();
+        let directory = store.target_directory(TABLE).unwrap();
+        assert!(store.settle_drops().await.unwrap());
+        store.set_schema(nothing());
+        assert!(!store.settle_drops().await.unwrap(), "its files are there");
+        rt.sleep(Duration::from_secs(20)).await;
+        let fs = rt.fs();
+        let mark = format!("{directory}/helenus-dropped");
+        assert!(fs.exists(&mark).await.unwrap());
+        assert!(store.settle_drops().await.unwrap());
+        assert!(!fs.exists(&mark).await.unwrap());
+        let snapshot = format!("{directory}/snapshots/keep");
+        let mut restored = 0;
+        for entry in fs.read_dir(&snapshot).await.unwrap() {
+            if sstable::Descriptor::parse(&entry.name).is_some() {
+                let (from, to) =
+                    (format!("{snapshot}/{}", entry.name), format!("{directory}/{}", entry.name));
+                fs.hard_link(&from, &to).await.unwrap();
+                restored += 1;
+            }
+        }
+        assert!(restored > 5);
+        store.stop().await;
+        let store = open_with(&rt, nothing()).await;
+        assert_eq!(store.directories_of_unknown_tables(), [directory]);
+        assert!(store.settle_drops().await.unwrap(), "what is left alone is no drop");
+        store.set_schema(schema());
+        assert_eq!(read_all(&store).await.len(), 10);
+        store.stop().await;
+    });
+}
