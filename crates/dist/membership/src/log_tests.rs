@@ -1,6 +1,7 @@
 //! The log's file, cut at any place.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cluster::{LocalNode, Transformation};
@@ -52,16 +53,16 @@ async fn end(rt: &Rt) -> Result<(u64, bool), OpenError> {
 
 fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rt) -> F + Send + Sync + 'static) {
     let world = World::new(1, WorldOptions::default());
-    let done = Arc::new(Mutex::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let flag = done.clone();
     world.client("n1", move |rt| {
         let (test, flag) = (test(rt), flag.clone());
         async move {
             test.await;
-            *flag.lock().unwrap() = true;
+            flag.store(true, Ordering::Relaxed);
         }
     });
-    world.run_until(|| *done.lock().unwrap(), Duration::from_secs(60)).unwrap();
+    world.run_until(|| done.load(Ordering::Relaxed), Duration::from_secs(60)).unwrap();
 }
 
 #[test]
