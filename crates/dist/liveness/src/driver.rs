@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gossip::{AppState, Config, DiskUsage, Event, Flags, Gossip, Input, Member, Message, Output};
 use internode::Verb;
-use messaging::{Messaging, Outgoing};
+use messaging::{LinkFailure, Messaging, Outgoing};
 use rt::Group;
 use rt::sync::Notify;
 use stdx::{Epoch, FixedMap, HostId, Instant, ShardId};
@@ -103,12 +103,19 @@ impl Driver {
     fn step(&self, input: Input) {
         let rt = &self.liveness.inner.rt;
         let mut out = Vec::new();
+        let is_round = matches!(input, Input::Tick { .. });
         self.machine.borrow_mut().step(rt.now(), rt.random_u64(), input, &mut out);
         let mut is_changed = false;
         for output in out {
             match output {
                 Output::Send { to, message } => self.send(to, &message),
-                Output::WakeAt(at) => self.wake_at.set(at),
+                Output::WakeAt(at) => {
+                    self.wake_at.set(at);
+                    if !is_round {
+                        // The rounds wait for a later time: they look again.
+                        self.wake.notify_one();
+                    }
+                }
                 Output::Event(event) => is_changed |= self.happened(event),
             }
         }
@@ -200,6 +207,17 @@ impl Driver {
                 tracing::debug!(host = %from, %error, "gossip that cannot be read");
             }
         }
+    }
+
+    /// A connection to a peer failed.
+    pub(crate) fn link_failed(&self, host: HostId, failure: LinkFailure) {
+        if self.is_paused.get() || self.is_stopped.get() {
+            return;
+        }
+        self.step(match failure {
+            LinkFailure::Lost => Input::Lost { host },
+            LinkFailure::Refused => Input::Refused { host },
+        });
     }
 
     /// Shows the machine's present knowledge to every shard.

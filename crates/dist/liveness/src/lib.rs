@@ -170,8 +170,16 @@ impl Liveness {
 
     /// Begins to gossip; shard 0 only, once.
     pub fn start(&self, start: Start) {
+        let messaging = start.messaging.clone();
         let driver = Rc::new(Driver::new(self.clone(), start));
         *self.inner.driver.borrow_mut() = Some(driver.clone());
+        // Weak: messaging is not kept by what it calls.
+        let of_hook = Rc::downgrade(&driver);
+        messaging.on_link_failed(Rc::new(move |host, failure| {
+            if let Some(driver) = of_hook.upgrade() {
+                driver.link_failed(host, failure);
+            }
+        }));
         let task = async move { driver.run().await };
         // A closed gate: the node stops.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Gossip, "gossip", task);

@@ -216,6 +216,24 @@ fn a_killed_node_is_down_within_half_a_minute_and_up_again_after_its_restart() {
     }
 }
 
+/// The machine goes on and refuses connections, as after a crash or an OOM kill of the process.
+#[test]
+fn a_node_whose_process_ends_is_down_within_two_seconds() {
+    for seed in 60..66 {
+        let cluster = Cluster::new(seed, &[2, 1, 1]);
+        let nodes = cluster.start_all();
+        cluster.run(20);
+        cluster.take();
+        cluster.world.kill(&nodes[2]);
+        cluster.run(2);
+        cluster.expect(&[1, 2], &[3], false);
+        // It is up again as soon as it answers.
+        cluster.start(3);
+        cluster.run(20);
+        assert!(cluster.take().contains(&(1, 1, 3, true)), "{seed}");
+    }
+}
+
 #[test]
 fn a_node_that_stops_says_so_and_is_down_at_once() {
     for seed in 20..23 {

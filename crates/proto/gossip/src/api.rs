@@ -66,6 +66,16 @@ pub enum Input {
     Members(Vec<Member>),
     /// This node's state is another one; its version is set here.
     Update(AppState),
+    /// A connection to a peer ended although nobody closed it.
+    Lost {
+        /// To whom.
+        host: HostId,
+    },
+    /// The machine of a peer refused a connection: nothing listens at the peer's address.
+    Refused {
+        /// To whom.
+        host: HostId,
+    },
     /// Tell every member of this node's state at once: it begins to serve, or is about to stop.
     Announce,
 }
@@ -91,6 +101,8 @@ pub enum Output {
 pub enum DownReason {
     /// Nothing was heard of it for too long.
     Convicted,
+    /// Its machine refuses connections, so that its process has ended.
+    Refused,
     /// It said that it stops.
     Shutdown,
     /// It has started anew; it is up again as soon as it answers.

@@ -4,7 +4,8 @@
 //! live peer, by chance to one that is down, and to a seed unless the first was one; in its first round
 //! to all ([`GREETED_MAX`]), so that it knows at once who is there. The ACK carries
 //! what the sender lacks and asks for what it has newer, ACK2 answers that. A peer whose heartbeat
-//! advances while it is down is asked directly (ECHO) before it counts as up.
+//! advances while it is down is asked directly (ECHO) before it counts as up. A peer whose machine refuses
+//! connections twice ([`REFUSED_AGAIN`] apart), while nobody has news of it, is down without waiting for phi.
 //!
 //! Source: `Gossiper.java` of Cassandra 5.0 (choice of peers, digests, status check);
 //! `FailureDetector.interpret` (no conviction after a pause of this node itself).
@@ -24,6 +25,10 @@ pub const GENERATION_MAX: u64 = 1 << 40;
 /// A generation further than this in the future of all that is known is a peer's fault: a year.
 pub const GENERATION_AHEAD_MAX: u64 = 365 * 86_400;
 
+/// A refused connection is repeated after this; refused again, and nothing heard meanwhile, the peer is
+/// down. Longer than the news of a live peer take that is only between its old and its new socket.
+pub const REFUSED_AGAIN: Duration = Duration::from_millis(600);
+
 /// Peers that a node that starts turns to at once. Those of larger clusters are met by and by.
 pub const GREETED_MAX: usize = 64;
 
@@ -37,6 +42,17 @@ struct Peer {
     /// What an ECHO of the present time of being down carries.
     nonce: u64,
     detector: Detector,
+    refused: Option<Refusal>,
+}
+
+/// Connections to a live peer are refused.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    since: Instant,
+    /// The peer's heartbeat then: a later one proves that it lives.
+    heartbeat: (u64, u64),
+    /// When a connection is to be tried again; `None`: that was done.
+    probe_at: Option<Instant>,
 }
 
 /// See the module.
@@ -118,6 +134,8 @@ impl Gossip {
                     self.app = AppState { version: self.version, ..next };
                 }
             }
+            Input::Lost { host } => self.probe(host, out),
+            Input::Refused { host } => self.refused(now, host, out),
             Input::Announce => self.announce(out),
         }
     }
@@ -178,6 +196,7 @@ impl Gossip {
                 is_alive: false,
                 nonce,
                 detector: Detector::new(self.config.round),
+                refused: None,
             });
             peer.is_seed = is_seed;
         }
@@ -188,7 +207,8 @@ impl Gossip {
         if let Some(due) = due
             && now < due
         {
-            out.push(Output::WakeAt(due));
+            self.probe_again(now, out);
+            out.push(Output::WakeAt(self.next_probe().map_or(due, |at| at.min(due))));
             return;
         }
         let pause = self.last_round.map_or(Duration::ZERO, |last| now.since(last));
@@ -207,7 +227,54 @@ impl Gossip {
         if now >= self.lenient_until {
             self.convict(now, out);
         }
-        out.push(Output::WakeAt(now + self.config.round));
+        self.probe_again(now, out);
+        let due = now + self.config.round;
+        out.push(Output::WakeAt(self.next_probe().map_or(due, |at| at.min(due))));
+    }
+
+    /// Has the driver connect to a live peer at once.
+    fn probe(&self, host: HostId, out: &mut Vec<Output>) {
+        if let Some(peer) = self.peers.get(&host).filter(|peer| peer.is_alive) {
+            let message = Message::Echo { nonce: peer.nonce };
+            out.push(Output::Send { to: host, message });
+        }
+    }
+
+    /// A connection was refused.
+    fn refused(&mut self, now: Instant, host: HostId, out: &mut Vec<Output>) {
+        let Some(peer) = self.peers.get_mut(&host).filter(|peer| peer.is_alive) else { return };
+        let heartbeat = (peer.generation, peer.version);
+        match peer.refused.filter(|refusal| refusal.heartbeat == heartbeat) {
+            Some(refusal) if now.since(refusal.since) >= REFUSED_AGAIN => {
+                self.down(host, DownReason::Refused, out);
+            }
+            // Several connections were tried at about the same time.
+            Some(_) => {}
+            None => {
+                let probe_at = now + REFUSED_AGAIN;
+                peer.refused = Some(Refusal { since: now, heartbeat, probe_at: Some(probe_at) });
+                out.push(Output::WakeAt(probe_at));
+            }
+        }
+    }
+
+    /// Tries those again that refused connections and have been silent since.
+    fn probe_again(&mut self, now: Instant, out: &mut Vec<Output>) {
+        let mut due = Vec::new();
+        for (host, peer) in &mut self.peers {
+            let Some(refusal) = &mut peer.refused else { continue };
+            if refusal.probe_at.is_some_and(|at| at <= now) {
+                refusal.probe_at = None;
+                due.push(*host);
+            }
+        }
+        for host in due {
+            self.probe(host, out);
+        }
+    }
+
+    fn next_probe(&self) -> Option<Instant> {
+        self.peers.values().filter_map(|peer| peer.refused?.probe_at).min()
     }
 
     /// Sends this round's SYNs.
@@ -389,6 +456,15 @@ impl Gossip {
         peer.generation = generation;
         peer.version = version;
         peer.detector.report(now);
+        if is_new {
+            peer.refused = None;
+        } else if let Some(refusal) = &mut peer.refused {
+            // It may be on its way since before the peer ended: tried again, not forgotten.
+            let probe_at = now + REFUSED_AGAIN;
+            let heartbeat = (generation, version);
+            *refusal = Refusal { since: now, heartbeat, probe_at: Some(probe_at) };
+            out.push(Output::WakeAt(probe_at));
+        }
         if let Some(app) = app
             && app.version > peer.app.version
         {
@@ -409,6 +485,7 @@ impl Gossip {
     /// A peer answered an ECHO.
     fn answered(&mut self, from: HostId, nonce: u64, out: &mut Vec<Output>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.refused = None;
         let is_stopping = peer.app.flags.has(Flags::SHUTTING_DOWN);
         if !peer.is_alive && peer.nonce == nonce && peer.generation > 0 && !is_stopping {
             peer.is_alive = true;
@@ -421,6 +498,7 @@ impl Gossip {
         let Some(peer) = self.peers.get_mut(&host) else { return };
         if peer.is_alive {
             peer.is_alive = false;
+            peer.refused = None;
             // Answers to questions of before count no more.
             peer.nonce = nonce;
             out.push(Output::Event(Event::Down { host, reason }));

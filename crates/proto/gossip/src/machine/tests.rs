@@ -339,3 +339,68 @@ fn who_is_no_member_any_more_is_forgotten_and_who_stays_is_not() {
     assert_eq!(node.gossip.hosts(), [host(1), host(3), host(5)]);
     assert_eq!(node.told(3.0, state(4, 0, 9, None)), []);
 }
+
+fn echoes(out: &[Output]) -> Vec<HostId> {
+    let echo = |o: &Output| match o {
+        Output::Send { to, message: Message::Echo { .. } } => Some(*to),
+        _ => None,
+    };
+    out.iter().filter_map(echo).collect()
+}
+
+#[test]
+fn a_peer_that_refuses_connections_twice_is_down_within_two_seconds() {
+    let mut node = Node::new();
+    node.tick(0.0);
+    node.bring_up(0.5, state(3, 0, 5, Some(app(5, Flags::NONE))));
+    node.tick(1.0);
+    // The process ends: its connections do.
+    assert_eq!(echoes(&node.step(1.1, Input::Lost { host: host(3) })), [host(3)]);
+    let refused = Input::Refused { host: host(3) };
+    assert_eq!(node.step(1.1, refused.clone()), [Output::WakeAt(at(1.7))]);
+    // Of another connection at the same time.
+    assert_eq!(node.step(1.2, refused.clone()), []);
+    assert_eq!(node.tick(1.3), [Output::WakeAt(at(1.7))]);
+    let out = node.tick(1.7);
+    assert_eq!(echoes(&out), [host(3)]);
+    assert_eq!(out.last(), Some(&Output::WakeAt(at(2.0))));
+    let down = Event::Down { host: host(3), reason: DownReason::Refused };
+    assert_eq!(events(&node.step(1.7, refused.clone())), [down]);
+    assert!(!node.gossip.is_alive(host(3)));
+    // A peer that is down is not convicted again.
+    assert_eq!(node.step(2.9, refused), []);
+    assert_eq!(node.step(2.9, Input::Lost { host: host(3) }), []);
+}
+
+#[test]
+fn news_of_a_peer_outweigh_a_refused_connection() {
+    let mut node = Node::new();
+    node.tick(0.0);
+    node.bring_up(0.5, state(3, 0, 5, Some(app(5, Flags::NONE))));
+    let refused = Input::Refused { host: host(3) };
+    node.step(1.1, refused.clone());
+    // Somebody else has news of it, which may be older than the refusal.
+    assert_eq!(node.told(1.4, state(3, 0, 6, None)), [Output::WakeAt(at(2.0))]);
+    assert_eq!(echoes(&node.tick(1.7)), []);
+    assert_eq!(node.step(1.8, refused.clone()), []);
+    assert!(node.gossip.is_alive(host(3)));
+    assert_eq!(echoes(&node.tick(2.0)), [host(3)]);
+    // Its own answer ends the suspicion.
+    node.hear(2.05, 3, Message::EchoReply { nonce: 0 });
+    assert_eq!(node.step(2.1, refused.clone()), [Output::WakeAt(at(2.7))]);
+    assert!(node.gossip.is_alive(host(3)));
+    // A restart ends what was known of refusals.
+    node.bring_up(2.2, state(3, 1, 1, Some(app(1, Flags::NONE))));
+    assert_eq!(node.step(2.5, refused), [Output::WakeAt(at(3.1))]);
+    assert!(node.gossip.is_alive(host(3)));
+}
+
+#[test]
+fn refusals_of_strangers_and_of_dead_peers_change_nothing() {
+    let mut node = Node::new();
+    node.tick(0.0);
+    for who in [3, 9] {
+        assert_eq!(node.step(0.5, Input::Refused { host: host(who) }), []);
+        assert_eq!(node.step(0.6, Input::Lost { host: host(who) }), []);
+    }
+}
