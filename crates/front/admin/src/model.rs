@@ -186,6 +186,9 @@ pub struct TableReport {
     /// Memtables that are being written to disk, or wait for that.
     #[serde(default)]
     pub pending_flushes: u64,
+    /// Memory of partitions that no SSTable can hold.
+    #[serde(default)]
+    pub unflushable_bytes: u64,
     /// Partitions that Bloom filters let pass in vain since start.
     #[serde(default)]
     pub filter_misses: u64,
@@ -282,6 +285,7 @@ impl TableReport {
         self.partitions_estimate += other.partitions_estimate;
         self.memtable_bytes += other.memtable_bytes;
         self.memtable_mutations += other.memtable_mutations;
+        self.unflushable_bytes += other.unflushable_bytes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
         self.pending_compactions += other.pending_compactions;

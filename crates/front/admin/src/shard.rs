@@ -551,6 +551,7 @@ impl Served {
                     old_sstables: stats.old_sstables,
                     misplaced_sstables: stats.misplaced_sstables,
                     pending_flushes: stats.pending_flushes,
+                    unflushable_bytes: stats.unflushable_bytes,
                     filter_misses: stats.filter_misses,
                     sstables_read: stats.sstables_read,
                     droppable_cells: stats.droppable_cells,

@@ -695,4 +695,16 @@ mod tests {
             assert!(with(wrong).is_err(), "{} bytes", wrong.len());
         }
     }
+
+    #[test]
+    fn values_that_two_bytes_cannot_measure_end_a_covered_clustering() {
+        let value = |length: usize| vec![b'c'; length];
+        let lengths = |values: &[Vec<u8>]| -> Vec<usize> {
+            with_short_lengths(values).iter().map(Vec::len).collect()
+        };
+        assert_eq!(lengths(&[value(65_535), value(1)]), [65_535, 1]);
+        assert_eq!(lengths(&[value(1), value(65_536), value(2)]), [1]);
+        assert_eq!(lengths(&[value(70_000), value(1)]), []);
+        assert_eq!(lengths(&[]), []);
+    }
 }

@@ -194,6 +194,10 @@ fn print_table(
     line("Local write latency", &format!("{} ms", decimal(table.write_latency.mean_ms(), 3)));
     line("Local read/write ratio", &format!("{:.5}", read_write_ratio(table)));
     line("Pending flushes", &table.pending_flushes.to_string());
+    // Not in Cassandra, so it is shown only where it says something.
+    if table.unflushable_bytes > 0 {
+        line("Memtable data that cannot be flushed", &bytes(table.unflushable_bytes));
+    }
     line("Percent repaired", &java_double(percent_repaired(table)));
     line("Bytes repaired", &pretty_memory(table.repaired_bytes));
     line("Bytes unrepaired", &pretty_memory(table.unrepaired_bytes()));

@@ -335,6 +335,7 @@ fn a_forwarded_statement_is_answered_as_by_the_node_that_was_asked() {
 #[test]
 fn a_function_in_the_key_is_evaluated_once_by_the_node_that_was_asked() {
     let cluster = Cluster::start(37);
+    with_row(&cluster);
     cluster.run("c1", |rt, nodes| async move {
         let mut remote = Remote::connect_as(&rt, nodes[0], V5).await;
         let create = "CREATE TABLE ks.e (k uuid, c timeuuid, o uuid, PRIMARY KEY (k, c))";
@@ -354,7 +355,7 @@ fn a_function_in_the_key_is_evaluated_once_by_the_node_that_was_asked() {
         }
         let count = "SELECT count(*) FROM ks.e";
         let Body::Rows(rows) = at(&mut remote, Consistency::All, count).await else { panic!() };
-        assert_eq!(show(&rows), ["24"]);
+        assert_eq!(rows.rows[0][0], Some(24_i64.to_be_bytes().to_vec()));
     });
     // Some were forwarded, with the key that their coordinator was chosen by.
     assert!(count_of(&cluster, 1, "coordinator_cas_forwards_total") > 0);
