@@ -26,6 +26,7 @@ mod lwt;
 mod metadata;
 mod nemesis;
 mod operator;
+mod outrun;
 #[cfg(test)]
 mod recorded;
 mod report;
@@ -34,6 +35,7 @@ mod scenario;
 mod schedule;
 mod soak;
 mod survey;
+mod wild_clock;
 mod workload;
 
 use std::process::ExitCode;
@@ -99,6 +101,20 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
             nodes: 1,
             plan: Box::new(|seed| format!("{:?}", batches::plan(seed))),
             run: Box::new(|seed| batches::run(&batches::plan(seed))),
+        },
+        Entry {
+            name: "outrun".to_owned(),
+            seeds: 6,
+            nodes: 3,
+            plan: Box::new(|seed| format!("{:?}", outrun::plan(seed))),
+            run: Box::new(|seed| outrun::run(&outrun::plan(seed))),
+        },
+        Entry {
+            name: "wild_clock".to_owned(),
+            seeds: 6,
+            nodes: 3,
+            plan: Box::new(|seed| format!("{:?}", wild_clock::plan(seed))),
+            run: Box::new(|seed| wild_clock::run(&wild_clock::plan(seed))),
         },
     ];
     for (name, _) in scenario::FILES {

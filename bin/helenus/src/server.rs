@@ -43,7 +43,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
     }
     run(
         options,
-        Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)), page_limit: None },
+        Program { log: Some(Arc::new(levels)), seeds: Some(Arc::new(seeds)), ..Program::default() },
     )
 }
 
