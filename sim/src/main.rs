@@ -26,6 +26,7 @@ mod lwt;
 mod metadata;
 mod nemesis;
 mod operator;
+mod outrun;
 #[cfg(test)]
 mod recorded;
 mod report;
@@ -38,6 +39,7 @@ mod soak;
 mod survey;
 mod truncations;
 mod unread;
+mod wild_clock;
 mod workload;
 
 use std::process::ExitCode;
@@ -131,6 +133,20 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
             nodes: 2,
             plan: Box::new(|seed| format!("{:?}", small_files::plan(seed))),
             run: Box::new(|seed| small_files::run(&small_files::plan(seed))),
+        },
+        Entry {
+            name: "outrun".to_owned(),
+            seeds: 6,
+            nodes: 3,
+            plan: Box::new(|seed| format!("{:?}", outrun::plan(seed))),
+            run: Box::new(|seed| outrun::run(&outrun::plan(seed))),
+        },
+        Entry {
+            name: "wild_clock".to_owned(),
+            seeds: 6,
+            nodes: 3,
+            plan: Box::new(|seed| format!("{:?}", wild_clock::plan(seed))),
+            run: Box::new(|seed| wild_clock::run(&wild_clock::plan(seed))),
         },
     ];
     for (name, _) in scenario::FILES {

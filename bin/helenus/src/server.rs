@@ -206,7 +206,7 @@ fn run(options: Options, layers: Layers, levels: Arc<Levels>) -> u8 {
     let program = Program {
         log: Some(levels.clone()),
         seeds: Some(Arc::new(layers.clone())),
-        page_limit: None,
+        ..Program::default()
     };
     let machine = Machine::native(NativeOptions { cpuset: None, io: IoBackend::Auto });
     let node = Node::start_for(options.clone(), &machine, program);

@@ -520,6 +520,10 @@ impl ShardActions for Actions {
                         // It is no member any more: its clients find the others.
                         cluster.liveness.set_gossiping(false);
                         this.tell_all(Serving::Stop).await;
+                        if let Some(lost) = cluster.orders.lost_hints.take() {
+                            // It has left all the same; whoever forced it sees what that cost.
+                            return Err(ActionError::Failed(lost));
+                        }
                     }
                     Ok(())
                 }

@@ -60,6 +60,7 @@ use stdx::IoError;
 
 pub use coordinator::PageLimit;
 pub use import::ImportError;
+pub use request::WindowSettings;
 pub use shard::Meshes;
 pub use views::{LogRecord, NodeLog};
 
@@ -293,6 +294,9 @@ pub struct Program {
     /// How large the pages of scans are that shards ask others for; `None`: the usual. For simulated nodes, whose
     /// tables are small.
     pub page_limit: Option<PageLimit>,
+    /// What coordinators may have under way to a replica; `None`: the usual. For simulated nodes that do
+    /// without.
+    pub replica_window: Option<request::WindowSettings>,
 }
 
 /// A node.

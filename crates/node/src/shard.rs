@@ -166,6 +166,9 @@ pub(crate) async fn run(
     let log = log.map(|log| (log, options.workdir.as_str()));
     let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
     let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
+    if let Some(window) = program.replica_window {
+        coordinator.limit_windows(window);
+    }
     if let Some(limit) = program.page_limit {
         coordinator.limit_pages(limit);
     }

@@ -448,7 +448,7 @@ fn digit_count(magnitude: &BigUint) -> u64 {
         reason = "a logarithm of a number in memory: positive, below 2^40"
     )]
     if (log - nearest).abs() > LOG_ERROR_MAX {
-        return log.floor() as u64 + 1;
+        log.floor() as u64 + 1
     } else {
         // Too near to a power of ten for an estimate.
         let power = u32::try_from(nearest as u64).unwrap_or(u32::MAX);

@@ -8,17 +8,22 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
+use internode::Verb;
 use messaging::Responder;
 use request::Target;
-use rt::Group;
-use stdx::Token;
+use rt::{Group, MeshError};
+use stdx::{ShardId, Token};
 use store::StoreError;
 
 use crate::failing::error_reply;
 use crate::forwarding::Forward;
 use crate::writing::Write;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
+
+/// Before another shard of this node, whose queue is full, is called again.
+const QUEUE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Who is told that a mutation may be acknowledged.
 pub(crate) enum Acknowledge {
@@ -111,16 +116,28 @@ impl Coordinator {
     pub(crate) fn tell(&self, who: Acknowledge, result: Result<(), StoreError>) {
         match who {
             Acknowledge::Write { write, index, target } => {
+                self.note_shed(&result, Verb::Mutation);
                 self.write_applied(&write, index, target, &result);
             }
             Acknowledge::Log { write, place } => self.log_applied(&write, place, &result),
             Acknowledge::Peer(responder) => match result {
                 Ok(()) => responder.respond(|_| {}),
-                Err(error) => responder.fail(&error_reply(&error)),
+                Err(error) => {
+                    self.note_shed(&Err(error.clone()), responder.verb());
+                    responder.fail(&error_reply(&error));
+                }
             },
             Acknowledge::Forward(forward) => {
                 forward.note(None, result.map_err(|e| error_reply(&e)));
             }
+        }
+    }
+
+    /// A mutation that this node has no room for is dropped, which the log and `tpstats` tell.
+    fn note_shed(&self, result: &Result<(), StoreError>, verb: Verb) {
+        let is_shed = matches!(result, Err(StoreError::Overloaded { .. } | StoreError::QueueFull));
+        if is_shed && let Some(cluster) = self.inner.cluster.get() {
+            cluster.parts.messaging.note_dropped(verb, Duration::ZERO);
         }
     }
 
@@ -149,18 +166,55 @@ impl Coordinator {
     }
 
     fn apply_elsewhere(&self, token: Token, mutation: Vec<u8>, durable: bool, who: Acknowledge) {
-        let this = self.clone();
-        let request = ShardRequest::Apply { mutation, durable };
-        let call = self.inner.mesh.call(&self.inner.rt, self.owner(token), request);
+        let (this, owner) = (self.clone(), self.owner(token));
+        let (began, bytes) = (self.inner.rt.now(), mutation.len());
+        let backlog = match (&who, self.inner.cluster.get()) {
+            (Acknowledge::Write { .. }, Some(cluster)) => {
+                let own = (cluster.parts.snapshot)().local.host_id;
+                Some(cluster.backlog((own, owner)))
+            }
+            _ => None,
+        };
+        if let Some(backlog) = &backlog {
+            backlog.sent(began, bytes);
+        }
+        let call = |mutation: Vec<u8>| {
+            let request = ShardRequest::Apply { mutation, durable };
+            self.inner.mesh.call(&self.inner.rt, owner, request)
+        };
+        let first = call(mutation.clone());
         let task = async move {
-            let result = match call.await {
-                Ok(ShardReply::Applied(result)) => result,
-                Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
-                Err(error) => Err(mesh_error(error)),
-            };
+            let result = this.applied_elsewhere(first, owner, (mutation, durable)).await;
+            if let Some(backlog) = backlog {
+                let now = this.inner.rt.now();
+                backlog.answered(now, now.since(began), bytes);
+            }
             this.tell(who, result);
         };
         self.spawn_or_drop("replica-apply", task);
+    }
+
+    /// The end of a call to a shard of this node. While its queue is full the call is made again: nobody
+    /// keeps a hint for this node itself.
+    async fn applied_elsewhere(
+        &self,
+        first: impl Future<Output = Result<ShardReply, MeshError>>,
+        owner: ShardId,
+        (mutation, durable): (Vec<u8>, bool),
+    ) -> Result<(), StoreError> {
+        let rt = &self.inner.rt;
+        let until = rt.now() + self.write_timeout();
+        let mut answer = first.await;
+        while matches!(answer, Err(MeshError::Full)) && rt.now() < until {
+            rt.sleep(QUEUE_PAUSE).await;
+            let request = ShardRequest::Apply { mutation: mutation.clone(), durable };
+            answer = self.inner.mesh.call(rt, owner, request).await;
+        }
+        match answer {
+            Ok(ShardReply::Applied(result)) => result,
+            Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
+            Err(error) => Err(mesh_error(error)),
+        }
     }
 
     fn apply_when_there_is_room(&self, mutation: Vec<u8>, durable: bool, who: Acknowledge) {

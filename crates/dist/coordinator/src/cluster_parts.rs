@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency};
 use messaging::Messaging;
-use request::{RequestError, WriteType};
+use request::{RequestError, WindowSettings, WriteType};
 use stdx::{Epoch, HostId, Instant, TableId, Token, Uuid, WallMicros};
 use store::StoreError;
 
@@ -75,6 +75,8 @@ pub struct ReplicationSettings {
     pub writes_in_flight_max: usize,
     /// Bytes of their mutations, and what is kept beside them.
     pub write_bytes_in_flight_max: usize,
+    /// What may be under way to one shard of a replica: more waits, and the clients with it.
+    pub replica_window: WindowSettings,
     /// Whether reads prefer replicas that answer quickly.
     pub dynamic_snitch: bool,
     /// How often the order is made anew.
@@ -92,6 +94,7 @@ impl Default for ReplicationSettings {
             write_request_timeout: Duration::from_secs(2),
             writes_in_flight_max: 131_072,
             write_bytes_in_flight_max: 128 << 20,
+            replica_window: WindowSettings::default(),
             dynamic_snitch: true,
             dynamic_snitch_update_interval: Duration::from_millis(100),
             dynamic_snitch_reset_interval: Duration::from_secs(600),

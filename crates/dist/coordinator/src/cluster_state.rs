@@ -10,15 +10,16 @@ use cluster::{ClusterSnapshot, Member, Members, Replication, Truncation};
 use messaging::{Client, Completion, Completions};
 use request::ReplicaInfo;
 use rt::Rt;
-use stdx::{Epoch, HostId, ShardId, TableId, Token};
+use stdx::{Epoch, HostId, Instant, ShardId, TableId, Token};
 
-use crate::cluster_parts::ClusterParts;
+use crate::cluster_parts::{ClusterParts, ReplicationSettings};
 use crate::counters::Counters;
 use crate::forwarding::Forwards;
 use crate::latency::Latencies;
 use crate::tokens::Sent;
 use crate::topology::{ReplicaList, Topology, TopologyCache};
 use crate::writing::Writes;
+use crate::writing::backpressure::{Backlog, Backlogs, Place};
 use crate::{Coordinator, Inner};
 
 /// See the module.
@@ -28,6 +29,8 @@ pub(crate) struct Cluster {
     pub(crate) latencies: Latencies,
     pub(crate) counters: Counters,
     pub(crate) writes: Writes,
+    /// What is under way to each replica.
+    pub(crate) backlogs: Backlogs,
     pub(crate) forwards: Forwards,
     /// Sends what `writes` and `forwards` send.
     pub(crate) client: Client,
@@ -188,11 +191,28 @@ impl Cluster {
         self.latencies.percentile(self.rt.now(), table, share)
     }
 
+    /// The time of this shard.
+    pub(crate) fn now(&self) -> Instant {
+        self.rt.now()
+    }
+
+    /// What is under way to a shard of a node.
+    pub(crate) fn backlog(&self, place: Place) -> Rc<Backlog> {
+        let is_known = |host| self.parts.messaging.peer(host).is_some();
+        self.backlogs.of(place, is_known)
+    }
+
     /// The shard of a peer that owns a token, as far as is known.
     pub(crate) fn shard_of(&self, host: HostId, token: Token) -> ShardId {
         let shards = self.parts.messaging.peer(host).map_or(1, |p| p.shard_count);
         cluster::shard_of_token(token, shards.max(1))
     }
+}
+
+/// New writes wait when half of what may be under way is.
+fn backlogs_of(rt: &Rt, settings: &ReplicationSettings) -> Backlogs {
+    let all = (settings.writes_in_flight_max / 2, settings.write_bytes_in_flight_max / 2);
+    Backlogs::new(&rt.telemetry(), settings.replica_window, all)
 }
 
 /// Receives the ends of what writes and forwards sent.
@@ -212,7 +232,10 @@ impl Completions for Ends {
 impl Coordinator {
     /// Makes this coordinator part of a cluster. Once, before peers and clients are served; a second
     /// call changes nothing.
-    pub fn attach(&self, parts: ClusterParts) {
+    pub fn attach(&self, mut parts: ClusterParts) {
+        if let Some(window) = self.inner.replica_window.get() {
+            parts.settings.replica_window = window;
+        }
         self.set_write_timeout(parts.settings.write_request_timeout);
         self.counts_since(&(parts.snapshot)());
         let client = parts.messaging.client(Rc::new(Ends(Rc::downgrade(&self.inner))));
@@ -221,6 +244,7 @@ impl Coordinator {
             latencies: Latencies::new(&parts.settings),
             counters: Counters::new(&self.inner.rt.telemetry()),
             writes: Writes::new(&parts.settings),
+            backlogs: backlogs_of(&self.inner.rt, &parts.settings),
             forwards: Forwards::default(),
             client,
             topologies: RefCell::default(),

@@ -21,6 +21,8 @@ pub(crate) struct Counters {
     pub(crate) writes_lingering: Gauge,
     /// Ended before all replicas had answered, because room was needed or the node stops.
     pub(crate) writes_cut_short: Counter,
+    /// Hints stored at once, because their replica made no progress.
+    pub(crate) writes_rerouted: Counter,
     pub(crate) hints: Counter,
     /// Mutations applied for other coordinators.
     pub(crate) replica_mutations: Counter,
@@ -76,6 +78,10 @@ impl Counters {
             writes_cut_short: counter(
                 "coordinator_writes_cut_short_total",
                 "answered writes ended before all replicas had answered",
+            ),
+            writes_rerouted: counter(
+                "coordinator_writes_rerouted_total",
+                "writes kept as hints at once, because their live replica made no progress",
             ),
             hints: counter("coordinator_hints_total", "writes kept as hints"),
             replica_mutations: counter(

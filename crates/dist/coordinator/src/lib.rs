@@ -183,6 +183,8 @@ struct Inner {
     page_limit: Cell<PageLimit>,
     /// Tombstones behind which pages of replicas end.
     replica_tombstones: Cell<u32>,
+    /// What may be under way to a replica, in the place of the settings'.
+    replica_window: Cell<Option<request::WindowSettings>>,
     /// Where traces of peers' requests go.
     peer_traces: RefCell<Option<TraceSink>>,
     /// Set once, when the node is part of a cluster.
@@ -210,6 +212,7 @@ impl Coordinator {
             committing: applying::Committing::default(),
             page_limit: Cell::default(),
             replica_tombstones: Cell::new(TOMBSTONES_OF_A_PAGE),
+            replica_window: Cell::new(None),
             peer_traces: RefCell::default(),
             cluster,
         });
@@ -240,6 +243,12 @@ impl Coordinator {
     /// pages differ.
     pub fn limit_replica_pages(&self, tombstones: u32) {
         self.inner.replica_tombstones.set(tombstones.max(1));
+    }
+
+    /// What may be under way to a replica once this is part of a cluster. For tests, which take the bounds
+    /// away.
+    pub fn limit_windows(&self, window: request::WindowSettings) {
+        self.inner.replica_window.set(Some(window));
     }
 
     /// This shard's store.

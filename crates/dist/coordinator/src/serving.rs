@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency, Replication};
 use data::MutationRef;
@@ -144,6 +145,7 @@ impl Coordinator {
         }
         if self.inner.rt.now() >= request.deadline {
             cluster.counters.replica_mutations_late.inc();
+            cluster.parts.messaging.log_dropped(request.verb, Duration::ZERO);
             responder.fail(&ErrorReply::Timeout);
             return None;
         }

@@ -85,6 +85,11 @@ pub(crate) struct Active {
 pub(crate) struct Host {
     pub(crate) up: bool,
     pub(crate) down_since: Option<Instant>,
+    /// It was away when some of what is kept was stored, or has been since: what it gets is throttled, as it
+    /// has much else to do. What a replica misses that is there all the time is delivered at full speed.
+    pub(crate) throttled: bool,
+    /// A delivery failed: the next one begins then.
+    pub(crate) retry_at: Instant,
     /// It left the cluster; what is kept for it goes.
     pub(crate) left: bool,
     pub(crate) files: BTreeMap<FileId, HintFile>,
@@ -164,6 +169,8 @@ pub(crate) struct State {
     pub(crate) next_sequence: u64,
     pub(crate) disk_full: bool,
     pub(crate) paused: bool,
+    /// Hand-overs of everything under way.
+    pub(crate) transfers: i64,
     pub(crate) closed: bool,
 }
 

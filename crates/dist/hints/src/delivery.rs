@@ -13,6 +13,7 @@ use internode::{Hint, Verb};
 use messaging::Outgoing;
 use stdx::{HostId, IoError, IoErrorKind, Token};
 
+use crate::catalog::PendingHints;
 use crate::files::Window;
 use crate::flight::{Flight, Sent};
 use crate::format::{BadHeader, FileId, HEADER_BYTES, HintRef, Progress};
@@ -24,6 +25,11 @@ use crate::walk::{Found, Step, Walker};
 const READ_FAILURES_MAX: u32 = 5;
 /// Longest sleep before it is looked again whether the delivery goes on.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a delivery under way may take to end for one that hands everything over, and how often that
+/// is looked for: longer than answers are waited for.
+const TAKE_OVER_MAX: Duration = Duration::from_secs(10);
+const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
 
 /// How a delivery of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,43 +52,79 @@ pub(crate) struct Route {
 }
 
 impl Hints {
-    /// Hands everything that is kept to another node, which keeps it for the replicas or applies
-    /// it: for a node that leaves ("transfer_hints_on_decommission"). True when nothing is left.
-    pub async fn transfer(&self, via: HostId) -> bool {
+    /// Delivers everything that is kept, or hands it to another node, which keeps it for the replicas or
+    /// applies it: for a node that leaves ("transfer_hints_on_decommission"). What is left.
+    pub async fn transfer(&self, via: HostId) -> Vec<PendingHints> {
         let inner = &self.inner;
-        let hosts: Vec<HostId> = {
-            let mut state = inner.state.borrow_mut();
-            let mine = |h: &mut crate::catalog::Host| !std::mem::replace(&mut h.busy, true);
-            let hosts = state.hosts.iter_mut().filter(|(_, h)| !h.left);
-            hosts.filter_map(|(host, h)| mine(h).then_some(*host)).collect()
+        inner.set_transfers(1);
+        let hosts: Vec<(HostId, bool)> = {
+            let state = inner.state.borrow();
+            state.hosts.iter().filter(|(_, h)| !h.is_empty()).map(|(id, h)| (*id, h.left)).collect()
         };
-        for host in hosts {
-            inner.deliver_to(Route { target: host, via, is_transfer: true }).await;
+        for (host, has_left) in hosts {
+            // A delivery under way may be a slow one; it ends where it is, and this one goes on.
+            if !inner.take_over(host).await {
+                continue;
+            }
+            if has_left {
+                inner.clear_departed(host).await;
+            } else {
+                for to in [host, via] {
+                    inner.deliver_to(Route { target: host, via: to, is_transfer: true }).await;
+                }
+            }
             if let Some(entry) = inner.state.borrow_mut().hosts.get_mut(&host) {
                 entry.busy = false;
             }
         }
-        inner.state.borrow().hosts.values().all(|h| h.is_empty())
+        inner.set_transfers(-1);
+        inner.wake.notify_one();
+        self.pending()
     }
 }
 
 impl Inner {
-    /// Delivers a replica's files in their order until none is left or one has to wait.
-    pub(crate) async fn deliver_to(&self, route: Route) {
+    /// As long as there is one, no other delivery begins or goes on.
+    fn set_transfers(&self, by: i64) {
+        let mut state = self.state.borrow_mut();
+        state.transfers = state.transfers.saturating_add(by);
+    }
+
+    /// Waits until no other task has a host's files, and takes them; false: it took too long.
+    async fn take_over(&self, host: HostId) -> bool {
+        let until = self.rt.now() + TAKE_OVER_MAX;
+        loop {
+            {
+                let mut state = self.state.borrow_mut();
+                let Some(entry) = state.hosts.get_mut(&host) else { return false };
+                if !std::mem::replace(&mut entry.busy, true) {
+                    return true;
+                }
+            }
+            if self.rt.now() >= until || self.is_closed() {
+                return false;
+            }
+            self.rt.sleep(TAKE_OVER_PAUSE).await;
+        }
+    }
+
+    /// Delivers a replica's files in their order until none is left or one has to wait; true: none is.
+    pub(crate) async fn deliver_to(&self, route: Route) -> bool {
         if self.must_stop(route, None) {
-            return;
+            return false;
         }
         self.flush_and_seal(route.target).await;
         while let Some(id) = self.first_file(route.target) {
             if self.must_stop(route, Some(id)) {
-                break;
+                return false;
             }
             let ended = self.deliver_file(id, route).await;
             self.show();
             if ended == Ended::Later {
-                break;
+                return false;
             }
         }
+        true
     }
 
     /// The oldest file that is not being written.
@@ -97,7 +139,7 @@ impl Inner {
         let state = self.state.borrow();
         let up = |host| state.hosts.get(&host).is_some_and(|h| h.up && !h.left);
         let left = state.hosts.get(&route.target).is_none_or(|h| h.left);
-        let paused = state.paused && !route.is_transfer;
+        let paused = (state.paused || state.transfers > 0) && !route.is_transfer;
         let gone = id.is_some_and(|id| state.file(id).is_none());
         state.closed || paused || left || gone || !up(route.via)
     }
@@ -264,6 +306,10 @@ impl Inner {
     }
 
     fn rate(&self, route: Route) -> u64 {
+        let was_away = self.state.borrow().hosts.get(&route.target).is_none_or(|h| h.throttled);
+        if !route.is_transfer && !was_away {
+            return 0;
+        }
         let members = match route.is_transfer {
             true => 2,
             false => (self.parts.snapshot)().members.len(),

@@ -55,6 +55,9 @@ pub struct Missed {
 /// false: try again later.
 pub type Redistribute = Rc<dyn Fn(Missed) -> Pin<Box<dyn Future<Output = bool>>>>;
 
+/// No hints for replicas that are there.
+const NEVER: Instant = Instant(u64::MAX);
+
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
     pub(crate) gate: Gate,
@@ -69,6 +72,8 @@ pub(crate) struct Inner {
     pub(crate) deliveries: Semaphore,
     /// Wakes the main task before its time.
     pub(crate) wake: Notify,
+    /// When hints for replicas that are there are written and delivered.
+    pub(crate) live_due: Cell<Instant>,
     /// A flush was asked for because the buffer is half full.
     pub(crate) early: Cell<bool>,
 }
@@ -90,7 +95,9 @@ impl Hints {
         let after = files.iter().map(|(id, _)| id.sequence.saturating_add(1)).max().unwrap_or(0);
         let mut hosts: BTreeMap<HostId, Host> = BTreeMap::new();
         for (id, file) in files {
-            hosts.entry(id.target).or_default().files.insert(id, file);
+            let host = hosts.entry(id.target).or_default();
+            host.throttled = true;
+            host.files.insert(id, file);
         }
         let deliveries = Semaphore::new(settings.deliveries_max);
         let state = State {
@@ -100,6 +107,7 @@ impl Hints {
             next_sequence: after,
             disk_full: false,
             paused: false,
+            transfers: 0,
             closed: false,
         };
         let inner = Inner {
@@ -113,6 +121,7 @@ impl Hints {
             writer: Semaphore::new(1),
             deliveries,
             wake: Notify::new(),
+            live_due: Cell::new(NEVER),
             early: Cell::new(false),
         };
         let hints = Hints { inner: Rc::new(inner) };
@@ -161,6 +170,8 @@ impl Hints {
         let entry = state.hosts.entry(host).or_default();
         entry.up = true;
         entry.down_since = None;
+        entry.throttled &= !entry.is_empty();
+        entry.retry_at = Instant::ZERO;
         if is_member {
             entry.left = false;
         }
@@ -173,6 +184,7 @@ impl Hints {
         let mut state = self.inner.state.borrow_mut();
         let entry = state.hosts.entry(host).or_default();
         entry.up = false;
+        entry.throttled |= !entry.is_empty();
         // Told again, the first time counts.
         entry.down_since.get_or_insert(since);
     }
@@ -285,15 +297,19 @@ impl Hints {
         let mut due = inner.rt.now();
         let mut failing = false;
         while !inner.is_closed() {
+            // While writing fails it is not tried more often.
+            let next = if failing { due } else { due.min(inner.live_due.get()) };
             // Either may come first, then the loop looks which.
-            let _ = inner.rt.timeout(due, inner.wake.notified()).await;
+            let _ = inner.rt.timeout(next, inner.wake.notified()).await;
             if inner.is_closed() {
                 break;
             }
-            // While writing fails a full buffer does not make it be tried more often.
-            if inner.rt.now() >= due || (inner.early.get() && !failing) {
-                due = inner.rt.now() + inner.state.borrow().settings.flush_period;
+            let now = inner.rt.now();
+            let is_early = inner.early.get() || now >= inner.live_due.get();
+            if now >= due || (is_early && !failing) {
+                due = now + inner.state.borrow().settings.flush_period;
                 inner.early.set(false);
+                inner.live_due.set(NEVER);
                 // Logged where it failed; tried again with the next period.
                 failing = inner.flush_all().await.is_err();
                 inner.notice_departures();
@@ -306,10 +322,18 @@ impl Hints {
     fn start_tasks(&self) {
         let hosts: Vec<(HostId, bool)> = {
             let mut state = self.inner.state.borrow_mut();
-            let paused = state.paused;
+            let paused = state.paused || state.transfers > 0;
             // A host that left may only be forgotten when nothing of it is left.
             state.hosts.retain(|_, h| !(h.left && h.is_empty() && !h.busy));
-            let due = |h: &Host| !h.busy && !h.is_empty() && (h.left || (h.up && !paused));
+            let now = self.inner.rt.now();
+            let may = |h: &Host| h.up && !paused && now >= h.retry_at;
+            let due = |h: &Host| !h.busy && !h.is_empty() && (h.left || may(h));
+            // Those whose time has not come are looked at again then.
+            let waits = |h: &&Host| h.up && !h.left && !h.busy && !h.throttled && !h.is_empty();
+            let later = state.hosts.values().filter(waits).map(|h| h.retry_at);
+            if let Some(at) = later.filter(|at| *at > now).min() {
+                self.inner.live_due.set(self.inner.live_due.get().min(at));
+            }
             state
                 .hosts
                 .iter_mut()
@@ -323,16 +347,24 @@ impl Hints {
         for (host, left) in hosts {
             let hints = self.clone();
             let task = async move {
+                let mut retry_in = hints.settings().live_delay;
                 if left {
                     hints.inner.clear_departed(host).await;
                 } else {
                     let _permit = hints.inner.deliveries.acquire(1).await;
                     let route = Route { target: host, via: host, is_transfer: false };
-                    hints.inner.deliver_to(route).await;
+                    if !hints.inner.deliver_to(route).await {
+                        retry_in = hints.settings().live_retry;
+                    }
                 }
                 let mut state = hints.inner.state.borrow_mut();
                 if let Some(entry) = state.hosts.get_mut(&host) {
                     entry.busy = false;
+                    entry.throttled &= !entry.is_empty();
+                    if entry.up && !entry.left && !entry.throttled && !entry.is_empty() {
+                        entry.retry_at = hints.inner.rt.now() + retry_in;
+                        hints.inner.deliver_by(entry.retry_at);
+                    }
                     if entry.left && !left {
                         // It left meanwhile, and whoever told waits for the delivery's end.
                         hints.inner.wake.notify_one();
@@ -396,15 +428,29 @@ impl Inner {
         let entry = state.hosts.entry(host).or_default();
         entry.waiting_bytes += kept.bytes();
         entry.waiting.push_back(kept);
+        entry.throttled |= !entry.up;
+        let is_live = entry.up && !entry.throttled && !entry.busy;
+        let live_delay = state.settings.live_delay;
         let shards = u64::from(self.rt.shard_count().max(1));
         let buffered = state.buffered_bytes();
         let half = state.settings.buffer_bytes_max / shards / 2;
         drop(state);
         self.counters.buffered_bytes.set(i64::try_from(buffered).unwrap_or(i64::MAX));
+        if is_live {
+            self.deliver_by(self.rt.now() + live_delay);
+        }
         if buffered > half && !self.early.replace(true) {
             self.wake.notify_one();
         }
         Ok(())
+    }
+
+    /// Hints for replicas that are there are written and delivered by then.
+    fn deliver_by(&self, at: Instant) {
+        if at < self.live_due.get() {
+            self.live_due.set(at);
+            self.wake.notify_one();
+        }
     }
 
     /// What is known of a table; `None` when there is none.

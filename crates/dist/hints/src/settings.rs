@@ -35,7 +35,8 @@ pub struct HintsSettings {
     /// Bytes of hints that wait in memory to be written; more are refused.
     pub buffer_bytes_max: u64,
     /// "hinted_handoff_throttle", bytes per second of one node's delivery to one replica when the
-    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound.
+    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound. Only for replicas
+    /// that were away: what one missed that was there all the time is delivered at full speed.
     pub throttle_bytes_per_second: u64,
     /// "max_hints_delivery_threads": replicas that one shard delivers to at a time.
     pub deliveries_max: usize,
@@ -45,6 +46,10 @@ pub struct HintsSettings {
     pub in_flight_bytes_max: usize,
     /// How long the replica's answer to one hint is waited for.
     pub answer_timeout: Duration,
+    /// How soon hints for a replica that is there are written and delivered.
+    pub live_delay: Duration,
+    /// When that is tried again after it failed.
+    pub live_retry: Duration,
     /// After so many delivered bytes of a file the place is made durable; hints behind the last
     /// durable place may be delivered again after a restart.
     pub progress_bytes: u64,
@@ -70,6 +75,8 @@ impl HintsSettings {
             in_flight_max: 128,
             in_flight_bytes_max: 1 << 20,
             answer_timeout: Duration::from_secs(2),
+            live_delay: Duration::from_millis(200),
+            live_retry: Duration::from_secs(1),
             progress_bytes: 8 << 20,
         }
     }

@@ -221,8 +221,12 @@ impl Driver {
     }
 
     /// Shows the machine's present knowledge to every shard.
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         let (mut alive, mut disks) = (FixedMap::default(), FixedMap::default());
+        let mut wrong_clocks = Vec::new();
+        if self.app.borrow().flags.has(Flags::WRONG_CLOCK) {
+            wrong_clocks.push(self.liveness.inner.host);
+        }
         {
             let machine = self.machine.borrow();
             for host in machine.hosts() {
@@ -232,13 +236,16 @@ impl Driver {
                 if peer.is_alive {
                     alive.insert(host, flags.has(Flags::CQL_READY));
                 }
+                if flags.has(Flags::WRONG_CLOCK) {
+                    wrong_clocks.push(host);
+                }
                 if flags.disk_usage() != DiskUsage::NotAvailable {
                     disks.insert(host, flags.disk_usage());
                 }
             }
         }
         self.counters.alive.set(i64::try_from(alive.len()).unwrap_or(i64::MAX));
-        self.liveness.publish(alive, disks);
+        self.liveness.publish(alive, disks, wrong_clocks);
     }
 
     pub(crate) fn publish_again(&self) {

@@ -40,6 +40,8 @@ pub struct Picture {
     /// How full they last said their disks are, also of those that are down; those that say nothing
     /// are not in it.
     disks: FixedMap<HostId, DiskUsage>,
+    /// Who says that its clock is wrong, this node too.
+    wrong_clocks: Vec<HostId>,
 }
 
 /// The way from shard 0 to the others.
@@ -144,6 +146,26 @@ impl Liveness {
     /// Whether a node, not this one, is alive and serves clients.
     pub fn is_ready(&self, host: HostId) -> bool {
         self.inner.picture.borrow().alive.get(&host).copied().unwrap_or(false)
+    }
+
+    /// Whether a node, or this one, has said that its clock is not that of the others.
+    pub fn has_wrong_clock(&self, host: HostId) -> bool {
+        self.inner.picture.borrow().wrong_clocks.contains(&host)
+    }
+
+    /// Says to everybody whether this node's clock is that of the others. Shard 0 only.
+    pub fn set_wrong_clock(&self, is_wrong: bool) {
+        let Some(driver) = self.driver() else { return };
+        driver.update(|app| {
+            let flags = app.flags;
+            app.flags = match is_wrong {
+                true => flags.with(Flags::WRONG_CLOCK),
+                false => flags.without(Flags::WRONG_CLOCK),
+            };
+        });
+        driver.announce();
+        // Not only the others go by it.
+        driver.publish();
     }
 
     /// Calls `hook(host, is_alive)` on this shard at each change.
@@ -271,9 +293,14 @@ impl Liveness {
     }
 
     /// Shard 0 has a new picture: shows it to all shards.
-    fn publish(&self, alive: FixedMap<HostId, bool>, disks: FixedMap<HostId, DiskUsage>) {
+    fn publish(
+        &self,
+        alive: FixedMap<HostId, bool>,
+        disks: FixedMap<HostId, DiskUsage>,
+        wrong_clocks: Vec<HostId>,
+    ) {
         let number = self.inner.picture.borrow().number.saturating_add(1);
-        let picture = Arc::new(Picture { number, alive, disks });
+        let picture = Arc::new(Picture { number, alive, disks, wrong_clocks });
         // Handed over at once, in the order of their numbers.
         let shards = (0..self.inner.rt.shard_count()).map(ShardId);
         let others = shards.filter(|shard| *shard != self.inner.rt.shard());

@@ -12,8 +12,6 @@
 pub mod fuzz;
 pub mod log;
 mod log_end;
-#[cfg(test)]
-mod log_tests;
 mod owner;
 mod peers;
 #[cfg(test)]

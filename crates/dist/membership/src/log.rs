@@ -300,3 +300,6 @@ impl LogReader {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Requests out, ends in: what callers see of connections.
 
+use crate::dropped_log::DroppedMessage;
 use crate::error::{Bound, MessagingError};
 use crate::link::Link;
 use crate::messaging::{Inner, Messaging, Outgoing};
@@ -8,7 +9,7 @@ use crate::pending::Waiting;
 use internode::{FrameHeader, FrameKind, Verb};
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::{Epoch, HostId, Instant};
+use stdx::{Epoch, HostId, Instant, ShardId};
 
 /// Sends requests whose completions go to one handler. Clones are the same client.
 #[derive(Clone)]
@@ -40,6 +41,10 @@ pub struct Completion<'a> {
     pub host: HostId,
     /// What was asked.
     pub verb: Verb,
+    /// The peer's shard that was asked.
+    pub shard: ShardId,
+    /// Bytes of the request's payload.
+    pub payload_bytes: usize,
     /// Since it was sent.
     pub elapsed: Duration,
     /// The answer.
@@ -111,13 +116,21 @@ impl Inner {
             deadline: to.deadline,
             sent_at: now,
             begin: u64::MAX,
+            shard: to.shard,
+            payload_bytes: 0,
         };
         let Some(stream) = self.pending.borrow_mut().insert(now, waiting) else {
             return Err(self.overloaded(&link, to.verb, Bound::Streams));
         };
-        match self.push(&link, to, FrameKind::Request, stream, now, write) {
+        let mut payload_bytes = 0;
+        let measured = |out: &mut Vec<u8>| {
+            let before = out.len();
+            write(out);
+            payload_bytes = out.len().saturating_sub(before);
+        };
+        match self.push(&link, to, FrameKind::Request, stream, now, measured) {
             Ok(begin) => {
-                self.pending.borrow_mut().set_begin(stream, begin);
+                self.pending.borrow_mut().set_place(stream, begin, payload_bytes);
                 link.in_flight.set(link.in_flight.get() + 1);
                 self.arm();
                 Ok(SendId(stream))
@@ -173,7 +186,7 @@ impl Inner {
     #[cold]
     fn overloaded(&self, link: &Link, verb: Verb, bound: Bound) -> MessagingError {
         link.counters.overloaded.inc();
-        self.counters.dropped(verb, Duration::ZERO);
+        self.dropped(verb, DroppedMessage::Internal(Duration::ZERO));
         MessagingError::Overloaded(bound)
     }
 
@@ -224,6 +237,8 @@ impl Inner {
             token: waiting.token,
             host: waiting.host,
             verb: waiting.verb,
+            shard: waiting.shard,
+            payload_bytes: waiting.payload_bytes,
             elapsed: self.rt.now().since(waiting.sent_at),
             result,
         });
@@ -263,7 +278,7 @@ impl Inner {
                     link.counters.timed_out.inc();
                 }
                 let waited = self.rt.now().since(waiting.sent_at);
-                self.counters.dropped(waiting.verb, waited);
+                self.dropped(waiting.verb, DroppedMessage::Internal(waited));
                 let error = MessagingError::Timeout { maybe_delivered };
                 self.complete(&waiting, Err(error), &mut batch);
             }

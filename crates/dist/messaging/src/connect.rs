@@ -3,6 +3,7 @@
 //! A [`Route`] outlives its connections: it remembers how the last attempt failed and when the next
 //! one may be made.
 
+use crate::dropped_log::DroppedMessage;
 use crate::error::{MessagingError, OpenError};
 use crate::link::{Link, READ_BYTES_MAX, group_of};
 use crate::messaging::{Inner, Outgoing};
@@ -92,14 +93,14 @@ impl Inner {
         };
         if peer.address.port() == 0 {
             // A member that has not said yet where it is.
-            self.counters.dropped(to.verb, Duration::ZERO);
+            self.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
             let (retry_in, cause) = (self.settings.backoff_max, "its address is not known".into());
             return Err(MessagingError::Unreachable { host: to.host, retry_in, cause });
         }
         let mut routes = self.routes.borrow_mut();
         let route = routes.entry(key).or_default();
         if now < route.retry_at {
-            self.counters.dropped(to.verb, Duration::ZERO);
+            self.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
             return Err(route.error(to.host, now));
         }
         let encoder = FrameEncoder::new(false, self.settings.payload_bytes_max);

@@ -5,6 +5,7 @@
 //! come later are written by its second task.
 
 use crate::counters::PeerCounters;
+use crate::dropped_log::DroppedMessage;
 use crate::link::{FRAMES_PER_LOOK, compact, group_of, wanted};
 use crate::messaging::Inner;
 use crate::outbox::{NEVER, Outbox, Written};
@@ -25,6 +26,9 @@ use stdx::{Epoch, FixedMap, HostId, Instant, IoError, ShardId, Uuid};
 
 /// So many times [`crate::Settings::response_bytes_max`] may wait before the peer is disconnected.
 const RESPONSE_OVERRUN: usize = 4;
+
+/// Length of a ping that shows its sender's clock.
+const PING_BYTES_WITH_CLOCK: usize = 16;
 
 /// Serves requests of peers.
 pub trait Handler {
@@ -59,8 +63,7 @@ pub struct Responder {
     stream: u64,
     verb: Verb,
     deadline: Instant,
-    /// When the request arrived.
-    since: Instant,
+    received: Instant,
     bytes: usize,
     state: State,
 }
@@ -121,6 +124,11 @@ impl Inbound {
 }
 
 impl Responder {
+    /// What is answered.
+    pub fn verb(&self) -> Verb {
+        self.verb
+    }
+
     /// When the peer gives up.
     pub fn deadline(&self) -> Instant {
         self.deadline
@@ -160,10 +168,11 @@ impl Responder {
             return;
         }
         let (inner, inbound) = (&self.inner, &self.inbound);
-        if inner.rt.now() > self.deadline {
+        let now = inner.rt.now();
+        if now > self.deadline {
             // The peer has given up: the bytes would be for nothing.
             inbound.counters.late.inc();
-            inner.counters.dropped(self.verb, inner.rt.now().since(self.since));
+            inner.dropped(self.verb, DroppedMessage::CrossNode(now.since(self.received)));
             return;
         }
         inner.answer(inbound, kind, self.verb.number(), self.stream, more, self.deadline, write);
@@ -423,7 +432,13 @@ impl Inner {
             if is_request {
                 let (number, payload) = (header.verb, frame.payload);
                 let kind = FrameKind::Response;
-                let copy = |out: &mut Vec<u8>| out.extend_from_slice(payload);
+                // What a peer asks that measures clocks gets this one's.
+                let wall = (verb == Verb::Ping && payload.len() == PING_BYTES_WITH_CLOCK)
+                    .then(|| self.rt.wall().0.to_be_bytes());
+                let copy = |out: &mut Vec<u8>| {
+                    out.extend_from_slice(payload);
+                    out.extend_from_slice(wall.as_ref().map_or(&[][..], |wall| wall));
+                };
                 self.answer(inbound, kind, number, header.stream, false, deadline, copy);
             }
             return Ok(());
@@ -457,7 +472,7 @@ impl Inner {
             stream: header.stream,
             verb,
             deadline,
-            since: self.rt.now(),
+            received: now,
             bytes,
             state: if is_request { State::Open } else { State::Done },
         };
@@ -493,7 +508,7 @@ impl Inner {
     ) -> Result<(), String> {
         inbound.counters.shed.inc();
         if let Some(verb) = header.known_verb() {
-            self.counters.dropped(verb, Duration::ZERO);
+            self.dropped(verb, DroppedMessage::CrossNode(Duration::ZERO));
         }
         if header.kind == FrameKind::Request {
             let (number, stream) = (header.verb, header.stream);

@@ -16,13 +16,15 @@
 //! INV-messaging-3: whatever a peer sends or fails to read, only its own connection suffers.
 //!
 //! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `client`, `connect` and `link`
-//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`; `cut` is for tests. See `docs/formats/internode.md`.
+//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`, `dropped_log`, `clocks`; `cut` is for tests. See `docs/formats/internode.md`.
 
 mod accept;
 mod client;
+mod clocks;
 mod connect;
 mod counters;
 mod cut;
+mod dropped_log;
 mod error;
 mod futures;
 mod inbound;
@@ -36,6 +38,7 @@ mod settings;
 mod tests;
 
 pub use client::{Answer, Client, Completion, Completions, SendId};
+pub use clocks::{CLOCK_OFFSET_MAX, ClockVerdict, judge};
 pub use counters::{KindStats, KindsStats, PeerStats};
 pub use error::{Bound, MessagingError, OpenError};
 pub use futures::{RequestFuture, Response};

@@ -7,6 +7,7 @@ use crate::client::{Answer, Batch};
 use crate::connect::{Failure, Route, RouteKey, first_of};
 use crate::counters::PeerCounters;
 use crate::cut::Held;
+use crate::dropped_log::DroppedMessage;
 use crate::error::{MessagingError, OpenError};
 use crate::messaging::{Inner, LinkFailure};
 use crate::outbox::{NEVER, Outbox, Written};
@@ -196,11 +197,16 @@ impl Inner {
         if idle && link.in_flight.get() == 0 {
             return Some("not used");
         }
+        self.ping(link, now);
+        None
+    }
+
+    /// Asks whether the peer answers, and what its clock shows.
+    fn ping(&self, link: &Link, now: Instant) {
         let header = self.header(FrameKind::Request, Verb::Ping, PING_STREAM);
-        let ping = Ping { sent: now.0 };
+        let ping = Ping { sent: now.0, wall: Some(self.rt.wall()), answered: None };
         // It never exceeds a limit.
         let _ = link.outbox.push(now, &header, NEVER, |out| ping.encode(out));
-        None
     }
 
     /// Writes until nothing waits.
@@ -318,7 +324,11 @@ impl Inner {
         match header.kind {
             FrameKind::Response if header.stream == PING_STREAM => {
                 let ping = Ping::decode(frame.payload).map_err(|e| e.to_string())?;
-                link.counters.record_rtt(self.rt.now().since(Instant(ping.sent)));
+                let round_trip = self.rt.now().since(Instant(ping.sent));
+                link.counters.record_rtt(round_trip);
+                if let Some(wall) = ping.answered {
+                    self.clock_seen(link.host(), wall, round_trip);
+                }
                 return Ok(());
             }
             FrameKind::Response | FrameKind::Error => {}
@@ -406,7 +416,8 @@ impl Inner {
         let mut batch = Batch::default();
         for waiting in lost {
             link.counters.lost.inc();
-            self.counters.dropped(waiting.verb, now.since(waiting.sent_at));
+            let waited = now.since(waiting.sent_at);
+            self.dropped(waiting.verb, DroppedMessage::Internal(waited));
             let error = match &failure {
                 Some(failure) => failure.as_error(link.host(), retry_in),
                 None => {

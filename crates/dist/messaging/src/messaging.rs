@@ -1,9 +1,11 @@
 //! [`Messaging`]: the object of a shard, its peers, its life.
 
 use crate::client::{Client, Completions};
+use crate::clocks::Clocks;
 use crate::connect::{Route, RouteKey};
 use crate::counters::{Counters, KindsStats, PeerStats};
 use crate::cut::Cuts;
+use crate::dropped_log::{DroppedLog, DroppedMessage};
 use crate::error::{MessagingError, OpenError};
 use crate::futures::{FutureState, Futures, RequestFuture};
 use crate::inbound::{Handler, Inbound};
@@ -99,6 +101,8 @@ pub(crate) struct Inner {
     pub(crate) link_failed: RefCell<Option<LinkFailed>>,
     pub(crate) compressed: RefCell<Option<Compressed>>,
     pub(crate) counters: Counters,
+    pub(crate) dropped_log: DroppedLog,
+    pub(crate) clocks: Clocks,
     pub(crate) last_id: Cell<u64>,
     /// Bytes that wait to be sent on outgoing connections.
     pub(crate) queued_bytes: Rc<Cell<usize>>,
@@ -151,6 +155,8 @@ impl Messaging {
             link_failed: RefCell::new(None),
             compressed: RefCell::new(None),
             counters: Counters::new(rt.telemetry()),
+            dropped_log: DroppedLog::default(),
+            clocks: Clocks::default(),
             last_id: Cell::new(0),
             queued_bytes: Rc::default(),
             answer_bytes: Rc::default(),
@@ -165,6 +171,9 @@ impl Messaging {
         let task = async move { timer.run_timer().await };
         // A closed gate is impossible here, an ending shard needs no timer.
         let _ = inner.gate.spawn(rt, Group::Statement, "messaging-timer", task);
+        let logging = inner.clone();
+        let task = async move { logging.run_dropped_log().await };
+        let _ = inner.gate.spawn(rt, Group::Admin, "messaging-dropped-log", task);
         let adopting = inner.clone();
         mesh.calls.serve(rt, move |adopt, reply| {
             adopting.adopt_moved(*adopt);
@@ -251,6 +260,7 @@ impl Messaging {
     pub fn remove_peer(&self, host: HostId) {
         self.inner.peers.borrow_mut().remove(&host);
         self.inner.drop_routes(host, "the peer was removed");
+        self.inner.clocks.forget(host);
         let inbounds: Vec<_> = self.inner.inbounds.borrow().values().cloned().collect();
         for inbound in inbounds {
             if inbound.from() == host {
@@ -314,6 +324,17 @@ impl Messaging {
         self.inner.serving.get()
     }
 
+    /// A peer's request was not carried out, because it came too late or this node has too much to do:
+    /// the log tells it. `waited` is as much as is known.
+    pub fn log_dropped(&self, verb: Verb, waited: Duration) {
+        self.inner.dropped_log.note(verb, DroppedMessage::CrossNode(waited));
+    }
+
+    /// As [`Messaging::log_dropped`], and counts it.
+    pub fn note_dropped(&self, verb: Verb, waited: Duration) {
+        self.inner.dropped(verb, DroppedMessage::CrossNode(waited));
+    }
+
     /// Messages of this shard by kind.
     pub fn kinds_stats(&self) -> KindsStats {
         self.inner.kinds_stats()
@@ -369,11 +390,19 @@ impl Inner {
         drop(self.newer.take());
         drop(self.link_failed.take());
         drop(self.compressed.take());
+        self.clocks.let_go();
         drop(self.clients.take());
     }
 
     pub(crate) fn identity(&self) -> Rc<Identity> {
         self.identity.borrow().clone()
+    }
+
+    /// Counts a message that is dropped, and has the log tell it.
+    pub(crate) fn dropped(&self, verb: Verb, dropped: DroppedMessage) {
+        let (DroppedMessage::Internal(waited) | DroppedMessage::CrossNode(waited)) = dropped;
+        self.counters.dropped(verb, waited);
+        self.dropped_log.note(verb, dropped);
     }
 
     pub(crate) fn next_id(&self) -> u64 {

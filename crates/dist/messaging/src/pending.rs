@@ -6,7 +6,7 @@
 
 use internode::Verb;
 use std::time::Duration;
-use stdx::{HostId, Instant};
+use stdx::{HostId, Instant, ShardId};
 
 /// Resolution of deadlines.
 pub const TICK: Duration = Duration::from_millis(4);
@@ -30,6 +30,10 @@ pub(crate) struct Waiting {
     pub(crate) sent_at: Instant,
     /// Where its frame begins in the connection's output.
     pub(crate) begin: u64,
+    /// The peer's shard that was asked.
+    pub(crate) shard: ShardId,
+    /// Bytes of its payload.
+    pub(crate) payload_bytes: usize,
 }
 
 struct Slot {
@@ -107,10 +111,11 @@ impl Pending {
         Some(stream)
     }
 
-    /// Says where in the output an entry begins.
-    pub(crate) fn set_begin(&mut self, stream: u64, begin: u64) {
+    /// Says where in the output an entry begins, and how long its payload is.
+    pub(crate) fn set_place(&mut self, stream: u64, begin: u64, payload_bytes: usize) {
         if let Some(waiting) = self.find(stream) {
             waiting.begin = begin;
+            waiting.payload_bytes = payload_bytes;
         }
     }
 
@@ -270,6 +275,8 @@ mod tests {
             deadline: Instant(deadline),
             sent_at: Instant::ZERO,
             begin: 0,
+            shard: ShardId(0),
+            payload_bytes: 0,
         }
     }
 

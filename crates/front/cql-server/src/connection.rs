@@ -357,7 +357,8 @@ impl Core {
         let header = frame.header;
         self.server.counters.requests.inc();
         self.session.requests.set(self.session.requests.get() + 1);
-        let mut ticket = Ticket { stream: header.stream, trace: None, watch: None };
+        let mut ticket =
+            Ticket { stream: header.stream, connection: self.session.id, trace: None, watch: None };
         if self.session.stage.get() == Stage::Established {
             // Errors before STARTUP are told in the client's version.
             self.session.negotiated.set(cql_wire::Negotiated::plain(header.version));

@@ -194,7 +194,7 @@ async fn serve(
         trace.note("PAXOS_FORWARD message received".to_owned());
         Rc::new(trace)
     });
-    let ticket = Ticket { stream: 0, trace, watch: None };
+    let ticket = Ticket { stream: 0, connection: 0, trace, watch: None };
     let mut out = Vec::new();
     match begin(server, &session, &ticket, &message, &mut out) {
         Ok(Step::Waits(answer)) => Ok(answer.await),

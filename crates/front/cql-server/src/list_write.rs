@@ -163,7 +163,7 @@ impl ListWrite {
     /// it: binding tells so, behind what is wrong with the statements before.
     fn reads(&self, server: &Server) -> Result<(Vec<ListRead>, Option<PlanError>)> {
         // What binding is held against the limits for comes later.
-        let nobody = Ticket { stream: 0, trace: None, watch: None };
+        let nobody = Ticket { stream: 0, connection: 0, trace: None, watch: None };
         let options = self.options((server, &nobody));
         let mut reads = Vec::new();
         for (compiled, values) in &self.statements {

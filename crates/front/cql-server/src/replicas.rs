@@ -102,7 +102,7 @@ pub(crate) async fn write(
         deadline,
     };
     let trace = ticket.request_trace();
-    server.coordinator.write_traced(request, trace).await.map_err(|error| {
+    server.coordinator.write_traced(request, ticket.connection, trace).await.map_err(|error| {
         let log = |error: &store::StoreError| server.log_failure("write", error);
         Failure::replicated(error, (consistency, write_type), snapshot, log)
     })

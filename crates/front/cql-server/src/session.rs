@@ -72,6 +72,8 @@ pub(crate) struct Session {
 #[derive(Clone)]
 pub(crate) struct Ticket {
     pub(crate) stream: i16,
+    /// Number of the connection, so that writes of different ones are begun in turn; 0: of none.
+    pub(crate) connection: u64,
     pub(crate) trace: Option<Rc<Trace>>,
     /// Limits on whoever asks, and what it is warned of.
     pub(crate) watch: Option<Rc<Watch>>,

@@ -6,6 +6,7 @@ use admin::{ActionError, ClusterAction};
 use stdx::HostId;
 use streaming::Rebuild;
 
+use super::leaving::Force;
 use super::member::ClusterShard;
 use super::network;
 
@@ -17,7 +18,10 @@ impl ClusterShard {
     pub(crate) async fn command(&self, action: ClusterAction) -> Result<(), ActionError> {
         let failed = |text: String| ActionError::Failed(text);
         match action {
-            ClusterAction::Decommission { .. } => self.decommission().await.map_err(failed),
+            ClusterAction::Decommission { force } => {
+                let force = if force { Force::LoseHints } else { Force::Nothing };
+                self.decommission(force).await.map_err(failed)
+            }
             ClusterAction::RemoveNode { host } => self.remove_node(host).await.map_err(failed),
             ClusterAction::ForceRemoval => self.force_removal().map_err(failed),
             ClusterAction::AbortMovement => self.abort_movement().await.map_err(failed),

@@ -17,6 +17,7 @@ use cluster::{
     ClusterSnapshot, MemberState, Replication, Transformation, choose_voters, movements,
 };
 use codec::{DecodeError, Reader, Writer};
+use hints::PendingHints;
 use internode::{ErrorReply, Verb};
 use membership::SubmitError;
 use messaging::{MessagingError, Outgoing, Request, Responder};
@@ -48,6 +49,12 @@ const SUBMIT: Duration = Duration::from_secs(30);
 
 type Result<T> = std::result::Result<T, String>;
 
+/// Hints, for whom they are and how many bytes, for an operator.
+fn hints_text(hints: &[PendingHints]) -> String {
+    let each = hints.iter().map(|h| format!("{} bytes for node {}", h.bytes, h.host));
+    format!("hints ({})", each.collect::<Vec<_>>().join(", "))
+}
+
 /// Whether others are read from already.
 fn is_handing_over(state: MemberState) -> bool {
     matches!(state, MemberState::LeaveHandover | MemberState::MoveHandover)
@@ -63,6 +70,15 @@ fn movements_of(
     before.members = cluster::topology::unmoved(snapshot);
     after.members = cluster::topology::finished(snapshot, mover);
     movements(&before.placements(replication), &after.placements(replication))
+}
+
+/// What a decommission may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Force {
+    /// Nothing.
+    Nothing,
+    /// Hints that nobody takes.
+    LoseHints,
 }
 
 /// Why a copy is to be made.
@@ -121,6 +137,10 @@ pub(crate) struct Orders {
     pub(crate) copies: Copies,
     /// This node was leaving, and the others have decided that it is out.
     pub(super) put_out: Cell<bool>,
+    /// The decommission goes on when hints cannot be handed over.
+    pub(super) loses_hints: Cell<bool>,
+    /// What was lost by that, in words for the operator.
+    pub(crate) lost_hints: RefCell<Option<String>>,
     /// The last decommission of this node in this run has failed.
     pub(super) decommission_failed: Cell<bool>,
 }
@@ -173,6 +193,7 @@ impl Orders {
         self.forced.set(false);
         self.aborted.set(false);
         self.decided.set(false);
+        self.loses_hints.set(false);
         self.copies.forget_others();
     }
 
@@ -510,7 +531,7 @@ impl ClusterShard {
         self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
         if host == self.membership.snapshot().local.host_id {
             self.hand_over_batches().await?;
-            self.hand_over_hints().await;
+            self.hand_over_hints().await?;
         }
         self.submit_leave(host).await
     }
@@ -550,26 +571,64 @@ impl ClusterShard {
         Err(failure)
     }
 
-    /// Gives the hints of all shards to another member, which keeps them for their replicas. What
-    /// nobody takes is lost: the replicas are repaired.
-    async fn hand_over_hints(&self) {
-        if !self.options.transfer_hints_on_decommission {
-            return;
+    /// Delivers the hints of all shards, or gives them to another member, which keeps them for their
+    /// replicas.
+    ///
+    /// # Errors
+    /// Some are left, and the order was none that loses them.
+    async fn hand_over_hints(&self) -> Result<()> {
+        let mut left = Vec::new();
+        let mut failure = String::new();
+        let heirs = match self.options.transfer_hints_on_decommission {
+            true => self.heirs(&self.membership.snapshot()),
+            // The operator wants none handed over.
+            false => return self.lose_hints(&self.hints.pending()),
+        };
+        if heirs.is_empty() {
+            left = self.hints.pending();
         }
-        for host in self.heirs(&self.membership.snapshot()).into_iter().take(HINT_TAKERS) {
+        for host in heirs.into_iter().take(HINT_TAKERS) {
             let calls: Vec<_> = (0..self.rt.shard_count())
                 .map(|shard| self.hints_mesh.call(&self.rt, ShardId(shard), host))
                 .collect();
-            let mut is_done = true;
+            let mut lists = Vec::new();
+            failure.clear();
             for call in calls {
-                is_done &= call.await.unwrap_or(false);
+                match call.await {
+                    Ok(list) => lists.push(list),
+                    Err(error) => failure = error.to_string(),
+                }
             }
-            if is_done {
-                return;
+            left = PendingHints::merge(lists);
+            if left.is_empty() && failure.is_empty() {
+                return Ok(());
             }
-            tracing::info!(%host, "not all hints could be handed to a node");
+            tracing::info!(%host, "not all hints could be delivered or handed to a node");
         }
-        tracing::warn!("hints of this node for others are lost: repair the nodes they were for");
+        match (self.orders.loses_hints.get(), failure.is_empty()) {
+            (false, false) => Err(format!("hints could not be handed over: {failure}")),
+            (false, true) if !left.is_empty() => Err(format!(
+                "{} could not be delivered or handed over; try again when their nodes are up, or leave \
+                 without them with --force and repair these nodes",
+                hints_text(&left)
+            )),
+            _ => self.lose_hints(&left),
+        }
+    }
+
+    /// Leaves hints behind, and remembers it for whoever gave the order.
+    fn lose_hints(&self, left: &[PendingHints]) -> Result<()> {
+        if !left.is_empty() {
+            let text = hints_text(left);
+            tracing::warn!(
+                hints = text,
+                "this node leaves without hints: repair the nodes they are for"
+            );
+            *self.orders.lost_hints.borrow_mut() = Some(format!(
+                "the node has left the cluster, and {text} are lost: repair these nodes"
+            ));
+        }
+        Ok(())
     }
 
     /// Makes a member that was stopped on its way out, or to other tokens, a full one again. Not one that
@@ -618,6 +677,10 @@ impl ClusterShard {
             self.pause(self.options.write_request_timeout).await.map_err(|e| e.to_string())?;
             self.take_vote(host).await?;
             self.give_away(host, epoch).await?;
+            if host == self.membership.snapshot().local.host_id {
+                // While there is a way back; those that come until it has left follow in the end.
+                self.hand_over_hints().await?;
+            }
             self.orders.decide()
         };
         match copied.await {
@@ -640,9 +703,11 @@ impl ClusterShard {
     ///
     /// # Errors
     /// Why not, in words for the operator; the node is a member as before.
-    pub(crate) async fn decommission(&self) -> Result<()> {
+    pub(crate) async fn decommission(&self, force: Force) -> Result<()> {
         let host = self.membership.snapshot().local.host_id;
         let _turn = self.orders.begin(host)?;
+        self.orders.loses_hints.set(force == Force::LoseHints);
+        drop(self.orders.lost_hints.take());
         if self.orders.put_out.get() {
             return Ok(());
         }
@@ -680,7 +745,7 @@ impl ClusterShard {
         let this = self.clone();
         let task = async move {
             while hands_over(&this) {
-                if let Err(error) = this.decommission().await {
+                if let Err(error) = this.decommission(Force::Nothing).await {
                     tracing::warn!(error, "this node has not left yet and tries again");
                 }
                 if this.pause(GO_ON).await.is_err() {

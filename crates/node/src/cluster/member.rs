@@ -12,7 +12,7 @@ use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
 use cql_plan::plan::UuidSource;
 use gossip::AppState;
-use hints::{Hints, HintsParts, HintsSettings};
+use hints::{Hints, HintsParts, HintsSettings, PendingHints};
 use internode::{ErrorReply, Verb};
 use liveness::{Liveness, LivenessMesh, Start};
 use membership::Membership;
@@ -87,8 +87,8 @@ impl HintSink for Sink {
     }
 }
 
-/// Has a shard hand its hints to a node; whether all of them are there.
-pub(crate) type HintsMesh = Mesh<HostId, bool>;
+/// Has a shard deliver its hints or hand them to a node; what is left.
+pub(crate) type HintsMesh = Mesh<HostId, Vec<PendingHints>>;
 
 /// The ways between shards that this needs.
 pub(crate) struct ClusterMeshes<'a> {
@@ -208,6 +208,7 @@ impl ClusterShard {
         this.coordinator.keep_floor(&this.options.workdir).await?;
         this.follow_metadata();
         this.follow_liveness();
+        this.follow_clocks();
         this.attach_coordinator();
         this.hand_on_hints();
         this.serve_hints_mesh();

@@ -10,7 +10,8 @@
 //! who is alive (`liveness`), or about data.
 
 pub(crate) mod cleaning;
-pub(crate) mod commands;
+pub(crate) mod clocks;
+mod commands;
 pub(crate) mod giving_up;
 pub(crate) mod identity;
 pub(crate) mod inheriting;

@@ -87,6 +87,7 @@ impl ClusterShard {
             epoch: row.app.epoch.0,
             cql_ready: row.app.flags.has(Flags::CQL_READY),
             shutting_down: row.app.flags.has(Flags::SHUTTING_DOWN),
+            wrong_clock: row.app.flags.has(Flags::WRONG_CLOCK),
             disk_usage: match row.app.flags.disk_usage() {
                 DiskUsage::NotAvailable => String::new(),
                 usage => usage.name().to_owned(),

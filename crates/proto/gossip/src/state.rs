@@ -54,7 +54,9 @@ impl Flags {
     /// Where [`DiskUsage`] is: two bits, in its order.
     const DISK_SHIFT: u8 = 2;
     const DISK: u8 = 3 << Flags::DISK_SHIFT;
-    const KNOWN: u8 = 3 | Flags::DISK;
+    /// Its clock is not that of the other nodes: it found out itself.
+    pub const WRONG_CLOCK: Flags = Flags(16);
+    const KNOWN: u8 = 3 | Flags::DISK | 16;
 
     /// Both together.
     pub fn with(self, other: Flags) -> Flags {

@@ -14,21 +14,35 @@ pub const FORWARD_TARGETS_MAX: usize = 255;
 pub struct Ping {
     /// The sender's monotonic clock, nanoseconds; of no meaning to the receiver.
     pub sent: u64,
+    /// The sender's wall clock; releases that do not measure clocks leave it out, and send back what they
+    /// get.
+    pub wall: Option<WallMicros>,
+    /// In an answer: the receiver's wall clock.
+    pub answered: Option<WallMicros>,
 }
 
 impl Ping {
     /// Appends it.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.sent);
+        if let Some(wall) = self.wall {
+            out.put_i64(wall.0);
+            if let Some(answered) = self.answered {
+                out.put_i64(answered.0);
+            }
+        }
     }
 
     /// Reads one back.
     ///
     /// # Errors
-    /// Not eight bytes.
+    /// Not 8, 16 or 24 bytes.
     pub fn decode(bytes: &[u8]) -> Result<Ping, DecodeError> {
         let mut reader = Reader::new(bytes, "ping");
-        let ping = Ping { sent: reader.u64()? };
+        let sent = reader.u64()?;
+        let mut wall = || (reader.remaining() > 0).then(|| reader.i64()).transpose();
+        let (first, second) = (wall()?, wall()?);
+        let ping = Ping { sent, wall: first.map(WallMicros), answered: second.map(WallMicros) };
         reader.finish()?;
         Ok(ping)
     }

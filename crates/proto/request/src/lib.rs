@@ -16,7 +16,7 @@
 //! later reads of the level show it too.
 //!
 //! Reading order: [`types`], [`plan`], [`write`], [`batchlog`], [`batch`], [`speculation`],
-//! [`read`], [`range`], [`reconcile`].
+//! [`read`], [`range`], [`reconcile`]; [`window`] is about one replica and all writes to it.
 
 pub mod batch;
 pub mod batchlog;
@@ -30,6 +30,7 @@ pub mod speculation;
 #[cfg(test)]
 mod tests;
 pub mod types;
+pub mod window;
 pub mod write;
 
 pub use batch::{BatchInput, BatchOutput, BatchPlan, BatchRequest};
@@ -42,4 +43,5 @@ pub use read::{
 pub use reconcile::{ReconcileCommand, Reconciled, reconcile};
 pub use speculation::{SpeculationError, SpeculativeRetry, Threshold};
 pub use types::{Outputs, ReplicaError, RequestError, Target, TargetSet, WriteType};
+pub use window::{ReplicaWindow, Room, WindowSettings};
 pub use write::{WriteInput, WriteOutput, WriteRequest};

@@ -393,6 +393,11 @@ impl Coordinator {
             let table = write.snapshot.schema.table_by_id(increments.table)?;
             Some(table.name.to_string())
         });
+        if is_replicated {
+            // Before its turn, which others wait for.
+            let place = (&*write.snapshot, increments.table, write.token);
+            self.room_for(place, write.deadline).await;
+        }
         let shard = self.inner.rt.shard();
         let noting = trace.as_deref().zip(table.as_deref());
         let noting = noting.map(|(trace, table)| Noting { trace, table, shard });

@@ -66,6 +66,9 @@ use plan::{Targets, level_of, narrow};
 use row::Payload;
 use serve::is_sound;
 
+/// Says whether a node's clock is wrong.
+type WrongClock = Rc<dyn Fn(HostId) -> bool>;
+
 /// How far ahead of a replica's clock a ballot may be. Cassandra has no such bound; nodes whose
 /// clocks are this far apart lose plain writes, too.
 const SKEW_MAX: Duration = Duration::from_secs(60);
@@ -91,6 +94,8 @@ pub(crate) struct Serial {
     clock: RefCell<Option<BallotClock>>,
     forwarded: routing::Forwarded,
     silent: RefCell<silent::Silent>,
+    /// Whose clock is wrong.
+    wrong_clock: RefCell<Option<WrongClock>>,
     sweeps: sweep::Sweeps,
     prunes: prunes::Waiting,
     floor: floor::Floor,
@@ -118,6 +123,7 @@ impl Serial {
             clock: RefCell::default(),
             forwarded: routing::Forwarded::default(),
             silent: RefCell::default(),
+            wrong_clock: RefCell::default(),
             sweeps: sweep::Sweeps::default(),
             prunes: prunes::Waiting::default(),
             floor: floor::Floor::default(),
@@ -161,6 +167,7 @@ impl Serial {
     /// Forgets who holds what holds this.
     pub(crate) fn let_go(&self) {
         self.forwarded.let_go();
+        drop(self.wrong_clock.take());
     }
 
     fn clock(&self, rt: &Rt, host: HostId) -> RefMut<'_, BallotClock> {

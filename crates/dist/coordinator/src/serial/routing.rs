@@ -118,10 +118,14 @@ impl Coordinator {
         let natural = replicas.iter().filter(|r| !r.pending);
         let now = self.inner.rt.now();
         let mut silent = self.inner.serial.silent.borrow_mut();
+        // The ballots of one whose clock is wrong are refused by all others.
+        let wrong_clock = self.inner.serial.wrong_clock.borrow().clone();
+        let is_wrong = |host| wrong_clock.as_ref().is_some_and(|is_wrong| is_wrong(host));
+        let skips_self = is_wrong(snapshot.local.host_id);
         let hosts: SmallVec<[HostId; 3]> = natural
             .clone()
-            .take_while(|r| !r.is_self)
-            .filter(|r| r.alive && silent.may_try(r.host, now))
+            .take_while(|r| !r.is_self || skips_self)
+            .filter(|r| !r.is_self && r.alive && !is_wrong(r.host) && silent.may_try(r.host, now))
             .map(|r| r.host)
             .collect();
         if hosts.is_empty() {
@@ -130,6 +134,12 @@ impl Coordinator {
         let pending = replicas.iter().filter(|r| r.pending).count();
         let quorum = super::plan::narrow(natural.count() / 2 + 1 + pending);
         Some(SerialRoute { hosts, quorum })
+    }
+
+    /// Leaves nodes out of the routes of statements whose clocks are wrong, as `is_wrong` says, this node
+    /// too, as long as there are others.
+    pub fn route_around_clocks(&self, is_wrong: impl Fn(HostId) -> bool + 'static) {
+        *self.inner.serial.wrong_clock.borrow_mut() = Some(Rc::new(is_wrong));
     }
 
     /// Sends a statement to another node to be carried out, and waits for its answer. `write` appends the

@@ -247,7 +247,7 @@ fn batch(seed: u64) -> Options {
 #[test]
 fn counters_stay_between_what_was_acknowledged_and_what_may_have_been() {
     let (mut acknowledged, mut uncertain) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..40 {
         let (result, facts, trace) = run(&batch(seed), false);
         result.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         acknowledged += facts.acknowledged.get();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use cluster::Consistency::{self, All, Any, EachQuorum, LocalOne, LocalQuorum, One, Quorum};
 use dist_testing::host;
-use request::{ReplicaError, RequestError, WriteType};
+use request::{ReplicaError, RequestError, WindowSettings, WriteType};
 
 use super::nodes::{Nodes, Options, TIMEOUT, millis};
 use super::table::insert;
@@ -236,9 +236,16 @@ fn a_write_goes_on_when_its_client_has_gone() {
     assert_eq!(nodes.count_of(1, "coordinator_writes_in_flight"), 0);
 }
 
+/// New writes wait for room, but less long than a write may take.
+fn quick_stall() -> ReplicationSettings {
+    let settings = settings_of(7);
+    let replica_window = WindowSettings { stall: millis(100), ..settings.replica_window };
+    ReplicationSettings { replica_window, ..settings }
+}
+
 #[test]
 fn old_answered_writes_make_room_and_unanswered_ones_do_not() {
-    let settings = ReplicationSettings { writes_in_flight_max: 3, ..Options::new(0).settings };
+    let settings = ReplicationSettings { writes_in_flight_max: 3, ..quick_stall() };
     let nodes = Nodes::start(&Options { settings, ..Options::new(7) });
     nodes.connect(1);
     nodes.cut(1, 3);
@@ -266,7 +273,7 @@ fn old_answered_writes_make_room_and_unanswered_ones_do_not() {
     assert!(waiting.iter().all(|w| w.borrow().is_some()));
     nodes.write(1, Quorum, 30, "c").unwrap();
 
-    let settings = ReplicationSettings { write_bytes_in_flight_max: 5500, ..settings_of(7) };
+    let settings = ReplicationSettings { write_bytes_in_flight_max: 5500, ..quick_stall() };
     let nodes = Nodes::start(&Options { settings, ..Options::new(7) });
     nodes.write(1, All, 0, &"x".repeat(9000)).unwrap();
     nodes.cut(1, 3);

@@ -1,6 +1,7 @@
 //! Several nodes under the simulator that write to each other.
 #![allow(clippy::disallowed_types, reason = "facts are shared with the nodes' main functions")]
 
+mod backpressure;
 mod batches;
 mod counting;
 mod faults;

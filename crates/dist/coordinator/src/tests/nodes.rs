@@ -342,6 +342,11 @@ impl Nodes {
         self.world.kill(&self.running.borrow()[&n]);
     }
 
+    /// No task of the node runs for a while; its connections stay.
+    pub(super) fn pause(&self, n: u8, duration: Duration) {
+        self.world.pause(&self.running.borrow()[&n], duration);
+    }
+
     pub(super) fn power_cut(&self, n: u8) {
         registry(|r| r.shards.retain(|k, _| k.0 != n));
         self.world.power_cut(&self.running.borrow()[&n]);

@@ -41,7 +41,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
     let said = nodes.run_on(nodes.shard(1, 0), move |shard| async move {
         let order = shard.order(All, vec![insert(2, "traced", 1_000)]);
         let (trace, said) = noting(id);
-        shard.coordinator.write_traced(order, Some(trace)).await.unwrap();
+        shard.coordinator.write_traced(order, 0, Some(trace)).await.unwrap();
         said.borrow().clone()
     });
     let count = |begin: &str| said.iter().filter(|text| text.starts_with(begin)).count();

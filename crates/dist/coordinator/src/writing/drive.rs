@@ -71,7 +71,7 @@ impl Coordinator {
             self.step(cluster, write, &mut running, now, event, &mut events);
         }
         if running.machine_is_finished() {
-            finish(cluster, &mut running);
+            finish(cluster, &mut running, now);
         }
         let is_over = running.is_answered && !running.purpose.waits_for_all();
         let waker = if is_over || running.is_finished { running.waker.take() } else { None };
@@ -289,8 +289,11 @@ impl Coordinator {
     pub(crate) fn write_completed(&self, sent: Sent, completion: Completion<'_>) {
         let Some(cluster) = self.inner.cluster.get() else { return };
         let (Sent::Mutation { slot, .. } | Sent::Log { slot, .. }) = sent else { return };
-        let Some(write) = cluster.writes.in_slot(slot) else { return };
         let is_last = !completion.result.as_ref().is_ok_and(|a| a.more);
+        if is_last && matches!(sent, Sent::Mutation { .. }) {
+            cluster.backlogs.ended(cluster.now(), &completion);
+        }
+        let Some(write) = cluster.writes.in_slot(slot) else { return };
         let event = {
             let mut running = write.running.borrow_mut();
             if is_last {
@@ -426,8 +429,15 @@ fn send(
         trace.note_sent(cluster, replica.host, outgoing.verb, bytes.len());
     }
     let token = mutation_token(running.name.slot, index, to);
+    let mut payload_bytes = 0;
+    let mut measure = |out: &mut Vec<u8>, encode: &dyn Fn(&mut Vec<u8>)| {
+        let before = out.len();
+        encode(out);
+        payload_bytes = out.len().saturating_sub(before);
+    };
     if forward.is_empty() {
-        cluster.client.send(&outgoing, token, |out| mutation.encode(out))?;
+        let encode = |out: &mut Vec<u8>| measure(out, &|out| mutation.encode(out));
+        cluster.client.send(&outgoing, token, encode)?;
     } else {
         let targets = forward
             .iter()
@@ -435,9 +445,11 @@ fn send(
             .map(|r| ForwardTarget { host: r.host, shard: cluster.shard_of(r.host, *key) })
             .collect();
         let message = MutationForward { targets, mutation };
-        cluster.client.send(&outgoing, token, |out| message.encode(out))?;
+        let encode = |out: &mut Vec<u8>| measure(out, &|out| message.encode(out));
+        cluster.client.send(&outgoing, token, encode)?;
         running.passed_on.push(PassedOn { index, by: to, to: forward });
     }
+    cluster.backlog((outgoing.host, outgoing.shard)).sent(cluster.now(), payload_bytes);
     running.open += 1;
     Ok(())
 }
@@ -461,7 +473,7 @@ fn answer(cluster: &Cluster, running: &mut Running, result: Result<(), RequestEr
 }
 
 /// Nothing more will come of it: what it holds is let go. Its slot stays until its requests ended.
-fn finish(cluster: &Cluster, running: &mut Running) {
+fn finish(cluster: &Cluster, running: &mut Running, now: Instant) {
     running.is_finished = true;
     let is_well = matches!(running.result, Some(Ok(())));
     if is_well && running.purpose.waits_for_all() && !running.is_everywhere() {
@@ -472,6 +484,12 @@ fn finish(cluster: &Cluster, running: &mut Running) {
         running.result = Some(Err(error));
     }
     let bytes = i64::try_from(running.bytes).unwrap_or(i64::MAX);
+    if now < running.deadline {
+        cluster.backlogs.all().answered(now, Duration::ZERO, running.bytes);
+    } else {
+        // Silent replicas are no progress, nor is the end of what had to make room.
+        cluster.backlogs.all().lost(running.bytes);
+    }
     cluster.counters.writes_in_flight.add(-1);
     cluster.counters.write_bytes_in_flight.add(-bytes);
     if running.is_answered {

@@ -5,9 +5,12 @@
 //! (lingers) after the client has its answer or has gone, until all replicas have answered or the
 //! deadline has come and the silent ones have hints.
 //!
-//! Reading order: this, [`slots`], `plans` (who gets what), `drive` (outputs become sends), `timer`.
+//! Reading order: this, [`slots`], `backpressure` (when a write may begin), `plans` (who gets what),
+//! `drive` (outputs become sends), `timer`.
 
+pub(crate) mod backpressure;
 mod drive;
+mod fair_queue;
 mod plans;
 mod slots;
 mod timer;
@@ -21,9 +24,9 @@ use std::task::{Context, Poll, Waker};
 
 use cluster::{ClusterSnapshot, Consistency};
 use internode::MutationFlags;
-use request::{BatchRequest, RequestError, Target, WriteRequest, WriteType};
+use request::{BatchRequest, ReplicaInfo, RequestError, Target, WriteRequest, WriteType};
 use smallvec::SmallVec;
-use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
+use stdx::{Instant, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
 pub(crate) use slots::Writes;
 
@@ -31,6 +34,8 @@ use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
 use crate::request_trace::RequestTrace;
+use crate::topology::ReplicaList;
+use backpressure::{Place, Places};
 use slots::SlotName;
 
 /// What a mutation under way takes beside its bytes, about.
@@ -148,6 +153,13 @@ impl Write {
     }
 }
 
+/// Writes that no connection makes.
+const NO_SOURCE: u64 = 0;
+
+fn no_cluster() -> ReplicatedError {
+    store::StoreError::Invalid("this node is not part of a cluster".to_owned()).into()
+}
+
 /// The answer of a write. Dropped early, the write goes on without it.
 struct Answer {
     coordinator: Coordinator,
@@ -194,17 +206,19 @@ impl Coordinator {
         self.write_for(order, Purpose::Client).await
     }
 
-    /// As [`Coordinator::write_replicated`], for a request that is traced: what this node does is noted, and
-    /// the other nodes write down what they do for it.
+    /// As [`Coordinator::write_replicated`], for a request that may be traced: what this node does is
+    /// noted, and the other nodes write down what they do for it. While replicas have much to do, writes
+    /// of different sources (connections) are begun in turn.
     ///
     /// # Errors
     /// As [`Coordinator::write_replicated`].
     pub async fn write_traced(
         &self,
         order: ReplicatedWrite,
+        source: u64,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
-        let write = self.begin_write(order, Purpose::Client, trace)?;
+        let write = self.begin_in_turn(order, (Purpose::Client, source), trace).await?;
         Ok(Answer { coordinator: self.clone(), write }.await?)
     }
 
@@ -227,11 +241,11 @@ impl Coordinator {
         order: ReplicatedWrite,
         purpose: Purpose,
     ) -> Result<(), ReplicatedError> {
-        let write = self.begin_write(order, purpose, None)?;
+        let write = self.begin_in_turn(order, (purpose, NO_SOURCE), None).await?;
         Ok(Answer { coordinator: self.clone(), write }.await?)
     }
 
-    /// As [`Coordinator::write_for`], begun when this returns.
+    /// As [`Coordinator::write_for`], begun when this returns, without waiting for room at the replicas.
     ///
     /// # Errors
     /// As [`Coordinator::write_replicated`] where nothing was sent; with [`Purpose::Counted`] nothing
@@ -242,20 +256,101 @@ impl Coordinator {
         purpose: Purpose,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<impl Future<Output = Result<(), RequestError>> + use<>, ReplicatedError> {
-        let write = self.begin_write(order, purpose, trace)?;
+        let machine = self.machine_of(&order)?;
+        let write = self.begin_write(order, machine, purpose, trace)?;
         Ok(Answer { coordinator: self.clone(), write })
+    }
+
+    /// Begins a write when its replicas have room.
+    async fn begin_in_turn(
+        &self,
+        order: ReplicatedWrite,
+        (purpose, source): (Purpose, u64),
+        trace: Option<Rc<RequestTrace>>,
+    ) -> Result<Rc<Write>, ReplicatedError> {
+        let machine = self.machine_of(&order)?;
+        let Some(cluster) = self.inner.cluster.get() else { return Err(no_cluster()) };
+        let places = self.places_of(cluster, &machine, &order);
+        if cluster.backlogs.has_room(&places, self.inner.rt.now()) {
+            return self.begin_write(order, machine, purpose, trace);
+        }
+        drop(machine);
+        if let Some(trace) = &trace {
+            trace.note(|| "Waiting for replicas that have much to do".to_owned());
+        }
+        let turn =
+            cluster.backlogs.room_at(&self.inner.rt, &places, (source, order.deadline)).await;
+        // Made anew: who is alive may have changed.
+        let machine = self.machine_of(&order)?;
+        let write = self.begin_write(order, machine, purpose, trace);
+        drop(turn);
+        write
+    }
+
+    /// Waits until the replicas of a token have room, for a write that is begun a little later by
+    /// [`Coordinator::begin_write_of`].
+    pub(crate) async fn room_for(
+        &self,
+        (snapshot, table, token): (&ClusterSnapshot, TableId, Token),
+        deadline: Instant,
+    ) {
+        let Some(cluster) = self.inner.cluster.get() else { return };
+        let Some(topology) = cluster.topology(snapshot, table) else { return };
+        let mut replicas = ReplicaList::new();
+        cluster.replicas(&topology, token, &mut replicas);
+        let places: Places = self.places_of_replicas(cluster, replicas.iter(), token).collect();
+        if !cluster.backlogs.has_room(&places, self.inner.rt.now()) {
+            let terms = (NO_SOURCE, deadline);
+            drop(cluster.backlogs.room_at(&self.inner.rt, &places, terms).await);
+        }
+    }
+
+    fn machine_of(&self, order: &ReplicatedWrite) -> Result<Machine, ReplicatedError> {
+        let Some(cluster) = self.inner.cluster.get() else { return Err(no_cluster()) };
+        self.machine_for(cluster, order)
+    }
+
+    /// The shards that get something of a write, but for this one.
+    fn places_of(&self, cluster: &Cluster, machine: &Machine, order: &ReplicatedWrite) -> Places {
+        let mut places = Places::new();
+        for (index, (token, ..)) in (0_u16..).zip(&order.mutations) {
+            let plan = match machine {
+                Machine::One(request) => Some(request.plan()),
+                Machine::Batch(request) => request.mutation(index).map(WriteRequest::plan),
+            };
+            let Some(plan) = plan else { continue };
+            let replicas = plan.replicas.iter().map(|(_, replica)| replica);
+            for place in self.places_of_replicas(cluster, replicas, *token) {
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        places
+    }
+
+    fn places_of_replicas<'r>(
+        &self,
+        cluster: &Cluster,
+        replicas: impl Iterator<Item = &'r ReplicaInfo>,
+        token: Token,
+    ) -> impl Iterator<Item = Place> {
+        let is_own_shard = self.is_local(token);
+        let sent_to = replicas.filter(move |r| r.alive && !(r.is_self && is_own_shard));
+        sent_to.map(move |r| match r.is_self {
+            true => (r.host, self.owner(token)),
+            false => (r.host, cluster.shard_of(r.host, token)),
+        })
     }
 
     fn begin_write(
         &self,
         order: ReplicatedWrite,
+        machine: Machine,
         purpose: Purpose,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<Rc<Write>, ReplicatedError> {
-        let Some(cluster) = self.inner.cluster.get() else {
-            let text = "this node is not part of a cluster".to_owned();
-            return Err(store::StoreError::Invalid(text).into());
-        };
+        let Some(cluster) = self.inner.cluster.get() else { return Err(no_cluster()) };
         for (_, bytes, _) in &order.mutations {
             // Replicas would refuse it, each for itself.
             if let Some(mutation) = data::MutationRef::open(bytes) {
@@ -264,7 +359,6 @@ impl Coordinator {
         }
         let bytes = order.mutations.iter().map(|(_, bytes, _)| bytes.len() + OVERHEAD_BYTES).sum();
         self.make_room(cluster, bytes)?;
-        let machine = self.machine_for(cluster, &order)?;
         if purpose == Purpose::Counted {
             if let Machine::One(request) = &machine {
                 request.plan().check()?;
@@ -300,6 +394,7 @@ impl Coordinator {
         };
         let write = Rc::new(Write { running: RefCell::new(running) });
         let name = cluster.writes.enter(&write, bytes);
+        cluster.backlogs.all().sent(now, bytes);
         write.running.borrow_mut().name = name;
         cluster.counters.writes.inc();
         cluster.counters.writes_in_flight.add(1);

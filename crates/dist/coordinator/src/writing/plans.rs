@@ -1,7 +1,7 @@
 //! From an order to a machine: who the replicas are, what the level needs, who keeps the log.
 
 use request::batchlog::{LogCandidate, choose_log_nodes};
-use request::{BatchPlan, BatchRequest, Need, WritePlan, WriteRequest};
+use request::{BatchPlan, BatchRequest, Need, ReplicaInfo, WritePlan, WriteRequest};
 use smallvec::SmallVec;
 use stdx::{HostId, Token};
 use store::StoreError;
@@ -56,7 +56,44 @@ fn plan_of(
     let mut replicas = ReplicaList::new();
     cluster.replicas(&topology, token, &mut replicas);
     let need = Need::of(order.consistency, &topology.factors);
+    let plan = WritePlan::new(order.consistency, order.write_type, need.clone(), &replicas);
+    let plan = plan.map_err(invalid)?;
+    if !cluster.backlogs.has_stalled() || !leave_out_stalled(cluster, &plan, &mut replicas, token) {
+        return Ok(plan);
+    }
     WritePlan::new(order.consistency, order.write_type, need, &replicas).map_err(invalid)
+}
+
+/// Treats replicas that make no progress as if they were dead, where hints for them are kept and the
+/// others meet the level. Whether that changes anything.
+fn leave_out_stalled(
+    cluster: &Cluster,
+    plan: &WritePlan,
+    replicas: &mut ReplicaList,
+    token: Token,
+) -> bool {
+    let now = cluster.now();
+    let is_stalled = |r: &ReplicaInfo| {
+        let place = (r.host, cluster.shard_of(r.host, token));
+        r.alive && !r.is_self && cluster.backlogs.is_stalled(place, now)
+    };
+    let stalled = plan.replicas.which(is_stalled);
+    let others = plan.replicas.which(|r| r.alive).minus(stalled);
+    if stalled.is_empty() || !plan.is_met_by(others) {
+        return false;
+    }
+    let mut changes = false;
+    for target in stalled.iter() {
+        let replica = replicas.get_mut(usize::from(target.0));
+        if let Some(replica) = replica
+            && cluster.parts.hints.may_hint(replica.host)
+        {
+            (replica.alive, replica.hintable) = (false, true);
+            cluster.counters.writes_rerouted.inc();
+            changes = true;
+        }
+    }
+    changes
 }
 
 /// The nodes that keep a batch's log. With ANY and nobody else alive this one does.

@@ -308,7 +308,7 @@ fn a_leaving_node_hands_its_hints_to_another_one() {
     let own = mutation(5, 77);
     assert!(cluster.sender().store(host(3), &own, cluster.nodes[&1].rt.wall()));
     cluster.facts.borrow_mut().stored.push((5, 77));
-    let transfer = |_, hints: Hints| async move { hints.transfer(host(3)).await };
+    let transfer = |_, hints: Hints| async move { hints.transfer(host(3)).await.is_empty() };
     assert!(!cluster.nodes[&1].run(&cluster.world, transfer), "it is not up");
     cluster.sender().set_up(host(3));
     cluster.sender().pause();
@@ -456,4 +456,81 @@ fn every_shard_takes_the_files_of_its_number_and_of_shards_that_are_no_more() {
     let mut found = found.lock().unwrap().clone();
     found.sort();
     assert_eq!(found, [(0, vec![0, 2, 4], 21), (1, vec![1, 3, 5], 21)]);
+}
+
+/// Bytes per second that would take an hour for the hints of these tests.
+fn throttled() -> HintsSettings {
+    let flush_period = Duration::from_secs(3600);
+    HintsSettings { throttle_bytes_per_second: 1, flush_period, ..settings() }
+}
+
+#[test]
+fn what_a_replica_misses_that_is_there_is_delivered_at_once_and_at_full_speed() {
+    let cluster = Cluster::pair(31, throttled());
+    cluster.sender().set_up(host(2));
+    for _ in 0..40 {
+        assert!(cluster.store(1));
+    }
+    assert_eq!(cluster.received(), 0);
+    cluster.run(400);
+    assert_eq!(cluster.received(), 40);
+    assert_eq!(cluster.files(), Vec::<String>::new());
+    // One that fails for a moment is tried again soon.
+    cluster.facts.borrow_mut().refuse = 1;
+    assert!(cluster.store(1));
+    cluster.run(400);
+    assert_eq!(cluster.received(), 40);
+    cluster.run(2_500);
+    assert_eq!(cluster.received(), 41);
+    check(&cluster.facts.borrow()).unwrap();
+}
+
+#[test]
+fn what_a_replica_missed_while_it_was_away_is_throttled() {
+    let cluster = Cluster::pair(32, throttled());
+    let now = |cluster: &Cluster| cluster.nodes[&1].rt.now();
+    cluster.sender().set_up(host(2));
+    cluster.sender().set_down(host(2), now(&cluster));
+    cluster.store_many(10);
+    cluster.sender().set_up(host(2));
+    // Behind those that wait.
+    assert!(cluster.store(1));
+    cluster.run(5_000);
+    assert!(cluster.received() < 3, "{}", cluster.received());
+
+    // What was stored while it was there, and it went away before it had it.
+    let cluster = Cluster::pair(33, throttled());
+    cluster.sender().set_up(host(2));
+    for _ in 0..10 {
+        assert!(cluster.store(1));
+    }
+    cluster.sender().set_down(host(2), now(&cluster));
+    cluster.run(1_000);
+    cluster.sender().set_up(host(2));
+    cluster.run(5_000);
+    assert!(cluster.received() < 3, "{}", cluster.received());
+}
+
+#[test]
+fn a_hand_over_does_not_wait_for_a_slow_delivery_and_says_what_is_left() {
+    let settings = HintsSettings { throttle_bytes_per_second: 1, ..settings() };
+    let cluster = Cluster::pair(34, settings);
+    cluster.store_many(12);
+    cluster.sender().set_up(host(2));
+    // A delivery has begun that would take long.
+    cluster.run(3_000);
+    assert!((1..6).contains(&cluster.received()), "{}", cluster.received());
+    cluster.sender().set_throttle(0);
+    let transfer = |_, hints: Hints| async move { hints.transfer(host(2)).await };
+    assert_eq!(cluster.nodes[&1].run(&cluster.world, transfer), []);
+    assert_eq!(cluster.received(), 12);
+
+    cluster.facts.borrow_mut().refuse = u64::MAX;
+    assert!(cluster.store(1));
+    let left = cluster.nodes[&1].run(&cluster.world, transfer);
+    assert_eq!(left.iter().map(|left| left.host).collect::<Vec<_>>(), [host(2)]);
+    // Deliveries go on afterwards.
+    cluster.facts.borrow_mut().refuse = 0;
+    cluster.until_delivered();
+    check(&cluster.facts.borrow()).unwrap();
 }

@@ -220,6 +220,9 @@ pub struct GossipPeerReport {
     pub cql_ready: bool,
     /// It said that it goes.
     pub shutting_down: bool,
+    /// It found that its wall clock is not that of most other nodes.
+    #[serde(default)]
+    pub wrong_clock: bool,
     /// How full it says the disks of its data are, in Cassandra's words; empty when it does not say.
     #[serde(default)]
     pub disk_usage: String,

@@ -98,6 +98,13 @@ pub fn gossip_info(
     Ok(out)
 }
 
+/// Addresses of the nodes whose clocks are wrong.
+pub(super) fn wrong_clocks(node: &NodeReport, cluster: &ClusterReport) -> Vec<String> {
+    let Some(gossip) = &cluster.gossip else { return Vec::new() };
+    let is_wrong = |m: &&MemberReport| gossip.peer(&m.host_id).is_some_and(|p| p.wrong_clock);
+    node.nodes.iter().filter(is_wrong).map(|member| member.address.clone()).collect()
+}
+
 fn endpoint_state(out: &mut String, member: &MemberReport, peer: &GossipPeerReport) {
     let version = peer.version;
     let _ = writeln!(out, "  generation:{}\n  heartbeat:{}", peer.generation, peer.heartbeat);
@@ -119,6 +126,9 @@ fn endpoint_state(out: &mut String, member: &MemberReport, peer: &GossipPeerRepo
     }
     state("STATUS_WITH_PORT", &status_text(member, peer));
     state("DISK_USAGE", &peer.disk_usage);
+    if peer.wrong_clock {
+        state("CLOCK", "WRONG");
+    }
     match member.tokens.is_empty() {
         true => out.push_str("  TOKENS: not present\n"),
         false => {

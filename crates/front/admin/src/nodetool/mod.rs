@@ -327,6 +327,11 @@ pub fn info(
     line("Bootstrap failed", "false");
     line("Decommissioning", &(mode == "LEAVING").to_string());
     line("Decommission failed", &cluster.decommission_failed.to_string());
+    let wrong = cluster::wrong_clocks(node, cluster);
+    if !wrong.is_empty() {
+        // Cassandra has no such line; nobody sees it while all is well.
+        line("Wrong clocks", &wrong.join(", "));
+    }
     out
 }
 

@@ -380,7 +380,7 @@ fn an_answer_of_another_node_comes_with_what_both_warn_of() {
     rails.write_consistency_levels.warned.push("TWO".to_owned());
     let watch = Watch::new(Arc::new(rails));
     watch.write_consistency(&["TWO"]).unwrap();
-    let ticket = Ticket { stream: 7, trace: None, watch: Some(Rc::new(watch)) };
+    let ticket = Ticket { stream: 7, connection: 0, trace: None, watch: Some(Rc::new(watch)) };
     let mut made = Vec::new();
     let extras = FrameExtras { warnings: &["of the other"], ..FrameExtras::default() };
     let mut frame = ResponseFrame::begin(&mut made, V4, 0, Opcode::Result, &extras).unwrap();

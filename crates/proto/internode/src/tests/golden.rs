@@ -35,7 +35,14 @@ fn cases() -> Vec<(&'static str, Vec<u8>)> {
         ("hello", handshake(Handshake::Hello(hello()))),
         ("hello-ack", handshake(Handshake::Ack(ack))),
         ("refused", handshake(Handshake::Refused(refused))),
-        ("ping", frame(Request, Verb::Ping, payload_of(|o| Ping { sent: 99 }.encode(o)))),
+        (
+            "ping",
+            frame(
+                Request,
+                Verb::Ping,
+                payload_of(|o| Ping { sent: 99, wall: None, answered: None }.encode(o)),
+            ),
+        ),
         ("mutation", frame(Request, Verb::Mutation, payload_of(|o| plain.encode(o)))),
         ("forward", frame(Request, Verb::MutationForward, payload_of(|o| forward.encode(o)))),
         ("forward-ack", frame_of(&more, &payload_of(|o| forward_ack.encode(o)), false)),

@@ -22,6 +22,7 @@ fn peer(node: &NodeReport, place: usize, phi: Option<f64>) -> GossipPeerReport {
         epoch: 5,
         cql_ready: true,
         shutting_down: false,
+        wrong_clock: false,
         disk_usage: if place == 1 { "STUFFED" } else { "" }.to_owned(),
         release_version: "5.0.9".to_owned(),
         schema_version: Some("fb799392-e8c6-337c-a9df-c7810a620ca5".to_owned()),
@@ -304,4 +305,19 @@ fn throughput_and_timeouts_are_in_cassandras_words() {
     assert_eq!(text, "Current timeout for type read: 5000 ms\n");
     let refused = get_timeout(&cluster, "reed").unwrap_err();
     assert!(refused.starts_with("Timeout type requires one of (read, range, "), "{refused}");
+}
+
+#[test]
+fn a_wrong_clock_is_shown_by_gossipinfo_and_info() {
+    let node = three_nodes();
+    let wrong = GossipPeerReport { wrong_clock: true, ..peer(&node, 1, None) };
+    let gossip = GossipReport { active: true, peers: vec![peer(&node, 0, None), wrong] };
+    let text = gossip_info(&node, Some(&gossip), PLAIN).unwrap();
+    assert_eq!(text.matches("  CLOCK:12:WRONG\n").count(), 1, "{text}");
+    let cluster = ClusterReport { gossip: Some(gossip), ..ClusterReport::default() };
+    assert_eq!(super::wrong_clocks(&node, &cluster), ["127.0.0.2"]);
+    let text = crate::nodetool::info(&node, &cluster, &[], &[], false);
+    assert!(text.contains("Wrong clocks"), "{text}");
+    let fine = crate::nodetool::info(&node, &ClusterReport::default(), &[], &[], false);
+    assert!(!fine.contains("Wrong clocks"), "{fine}");
 }
