@@ -283,13 +283,13 @@ impl Run {
 
     /// Every replica has what was acknowledged.
     fn all_have_all(&mut self) -> Result<(), String> {
-        for at in 0..NODES.len() {
+        for (at, name) in NODES.iter().enumerate() {
             let address = self.addresses[at];
             let found = self.ask("a scan", move |rt| keys(rt, address))??;
             let acknowledged = self.facts.acknowledged.borrow();
             let missing = acknowledged.iter().filter(|key| !found.contains(key)).count();
             if missing > 0 {
-                let (name, all) = (NODES[at], acknowledged.len());
+                let all = acknowledged.len();
                 return Err(format!("{name} lacks {missing} of {all} acknowledged rows"));
             }
         }

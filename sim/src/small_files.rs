@@ -1,9 +1,5 @@
 //! Scenario: any small durable file of a node that is down is damaged, cut, emptied or deleted. The next start
 //! refuses it by name, or says in a WARN that it rebuilds or ignores it; what the node answers never changes.
-#![expect(
-    clippy::disallowed_types,
-    reason = "the log of a run is written by a subscriber, which must be Sync"
-)]
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -356,7 +352,7 @@ async fn must(client: &mut Client, text: &str) -> Vec<Vec<Option<Vec<u8>>>> {
         match client.query(text).await {
             Ok(Answer::Rows(rows, _)) => return rows,
             Ok(Answer::Done) => return Vec::new(),
-            Ok(Answer::Error(code, _)) if code >= 0x1000 && code < 0x2000 => {
+            Ok(Answer::Error(code, _)) if (0x1000..0x2000).contains(&code) => {
                 client.pause(Duration::from_millis(200)).await;
             }
             other => panic!("{text}: {other:?}"),
@@ -369,7 +365,7 @@ fn int(row: &[Option<Vec<u8>>]) -> Option<i32> {
     row.first()?.as_deref()?.try_into().ok().map(i32::from_be_bytes)
 }
 
-fn long(row: &Vec<Option<Vec<u8>>>) -> Option<i64> {
+fn long(row: &[Option<Vec<u8>>]) -> Option<i64> {
     row.first()?.as_deref()?.try_into().ok().map(i64::from_be_bytes)
 }
 

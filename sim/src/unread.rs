@@ -129,13 +129,14 @@ async fn behave(rt: Rt, address: SocketAddr, found: Shared) {
         let began = rt.now();
         let answer = client.query(&format!("SELECT v FROM ks.light WHERE k = {}", key % 10)).await;
         let waited = rt.now().since(began);
-        let mut found = found.borrow_mut();
-        match answer {
-            Ok(Answer::Rows(rows, None)) if rows.len() == 1 => found.answered += 1,
-            other => found.refused = found.refused.take().or(Some(format!("{other:?}"))),
+        {
+            let mut found = found.borrow_mut();
+            match answer {
+                Ok(Answer::Rows(rows, None)) if rows.len() == 1 => found.answered += 1,
+                other => found.refused = found.refused.take().or(Some(format!("{other:?}"))),
+            }
+            found.waited = found.waited.max(waited);
         }
-        found.waited = found.waited.max(waited);
-        drop(found);
         rt.sleep(Duration::from_millis(200)).await;
     }
 }

@@ -133,7 +133,7 @@ impl FrameDecoder {
 
     /// Memory of a frame that is not complete.
     pub fn held_bytes(&self) -> usize {
-        self.scratch.capacity() + self.large.capacity()
+        self.scratch.capacity().saturating_add(self.large.capacity())
     }
 
     /// The next frame, or `None` when `input` does not hold a whole one; `input` is moved behind what was used.

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_types, reason = "facts are shared with the world's main function")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
