@@ -334,7 +334,10 @@ impl Run {
                 let before = must(&mut client, &text).await;
                 must(&mut client, &format!("UPDATE ks.n SET n = n + 1 WHERE k = {k}")).await;
                 let after = must(&mut client, &text).await;
-                let (before, after) = (before.first().and_then(long), after.first().and_then(long));
+                let (before, after) = (
+                    before.first().and_then(|row| long(row)),
+                    after.first().and_then(|row| long(row)),
+                );
                 if before.map(|n| n + 1) != after {
                     return Err(format!("the counter {k} went from {before:?} to {after:?}"));
                 }
