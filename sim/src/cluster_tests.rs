@@ -169,6 +169,7 @@ fn a_drop_that_was_cut_off_is_carried_out_at_the_next_start() {
     run.ended(0);
     disk.list().iter().filter(|path| of_table(path)).for_each(|path| disk.remove(path));
     files.iter().for_each(|(path, bytes)| disk.write(path, bytes));
+    disk.remove("/data/metadata/drops");
     run.restart(0);
     run.ask("the start", START_MAX, move |rt| survey::serves(rt, address, 0)).unwrap();
     let left: Vec<String> =

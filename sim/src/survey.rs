@@ -21,6 +21,8 @@ use crate::workload::{self, Shared};
 
 /// Rows per page: small, so that scans take several.
 const PAGE_ROWS: i32 = 23;
+/// Of the table with large rows: a page must stay below half of what a small node has for requests.
+const LARGE_PAGE_ROWS: i32 = 5;
 /// Codes of the native protocol.
 const READ_FAILURE: i32 = 0x1300;
 const READ_TIMEOUT: i32 = 0x1200;
@@ -127,6 +129,10 @@ pub async fn answers_quorum(
     }
 }
 
+fn page_rows(text: &str) -> i32 {
+    if text == LARGE.1 { LARGE_PAGE_ROWS } else { PAGE_ROWS }
+}
+
 /// All rows of a statement over its pages, the first `width` columns as key.
 async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, String> {
     let mut rows = Rows::new();
@@ -134,7 +140,7 @@ async fn scan(client: &mut Client, text: &str, width: usize) -> Result<Rows, Str
     loop {
         let mut answer = Err("not asked".to_owned());
         for _ in 0..TRIES {
-            match client.query_page(text, Some(PAGE_ROWS), state.as_deref()).await {
+            match client.query_page(text, Some(page_rows(text)), state.as_deref()).await {
                 Ok(Answer::Rows(page, next)) => {
                     answer = Ok((page, next));
                     break;
@@ -261,11 +267,12 @@ async fn pages(
 ) -> Result<bool, String> {
     let (mut seen, mut state) = (Rows::new(), None::<Vec<u8>>);
     loop {
-        let (page, next) = match client.query_page(text, Some(PAGE_ROWS), state.as_deref()).await {
-            Ok(Answer::Rows(page, next)) => (page, next),
-            Ok(Answer::Error(READ_FAILURE | READ_TIMEOUT, _)) => return Ok(false),
-            other => return Err(format!("{text} at ONE on damaged files: {other:?}")),
-        };
+        let (page, next) =
+            match client.query_page(text, Some(page_rows(text)), state.as_deref()).await {
+                Ok(Answer::Rows(page, next)) => (page, next),
+                Ok(Answer::Error(READ_FAILURE | READ_TIMEOUT, _)) => return Ok(false),
+                other => return Err(format!("{text} at ONE on damaged files: {other:?}")),
+            };
         for mut row in page {
             let values = row.split_off(width.min(row.len()));
             if right.get(&row) != Some(&values) {

@@ -79,7 +79,7 @@ impl Server {
             Server { child, lines, seen: Vec::new(), directory, pid: 0, reader: Some(reader) };
         let first = started.wait_for("pid ");
         started.pid = first.trim().trim_start_matches("pid ").parse().unwrap();
-        started.wait_for("ready");
+        started.wait_for("Startup complete");
         started
     }
 

@@ -12,38 +12,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Transformation;
+use codec::SmallForm;
 use membership::Membership;
 use membership::log::{DIRECTORY, LogReader};
-use rt::{Fs, Gate, Group, Rt};
+use rt::{Fs, Gate, Group, Rt, SmallContent};
 use schema::{SchemaChange, Table};
-use stdx::{Epoch, IoError, IoErrorKind, TableId, Uuid};
+use stdx::{Epoch, IoError, TableId, Uuid};
 use store::Store;
 
 /// Between two checks whether drops are carried out.
 const PERIOD: Duration = Duration::from_secs(10);
 /// Name of the file below [`DIRECTORY`].
 const NAME: &str = "drops";
-const HEAD: &str = "helenus-drops 1\n";
+const FORM: SmallForm = SmallForm { kind: "drops", version: 1 };
 /// Largest such file, bytes.
 const BYTES_MAX: usize = 4_096;
 
-fn encode(epoch: Epoch) -> Vec<u8> {
-    let mut text = format!("{HEAD}epoch {}\n", epoch.0);
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
-}
-
-/// `None` when these are not the bytes of such a file.
-pub(crate) fn decode(bytes: &[u8]) -> Option<Epoch> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
-    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
-    if u32::from_str_radix(crc, 16).ok()? != codec::crc32(body.as_bytes()) {
-        return None;
-    }
-    let number = body.strip_prefix(HEAD)?.strip_prefix("epoch ")?.strip_suffix('\n')?;
-    number.parse().ok().map(Epoch)
+/// `None` when this is not the body of such a file.
+pub(crate) fn decode(body: &[u8]) -> Option<Epoch> {
+    let text = std::str::from_utf8(body).ok()?;
+    text.strip_prefix("epoch ")?.strip_suffix('\n')?.parse().ok().map(Epoch)
 }
 
 /// The file of a work directory.
@@ -59,36 +47,45 @@ impl CarriedOut {
         CarriedOut { fs: rt.fs(), path: format!("{work_dir}/{DIRECTORY}/{NAME}") }
     }
 
-    /// Drops up to this entry are carried out; 0 when nothing says so.
+    /// Drops up to this entry are carried out; 0 when nothing says so. A damaged file counts as if all were:
+    /// files of a dropped table are left alone rather than removed.
     async fn read(&self) -> Epoch {
-        match self.fs.read(&self.path, BYTES_MAX).await {
-            Ok(bytes) => decode(&bytes).unwrap_or_else(|| {
-                tracing::warn!(path = self.path, "ignoring corrupt file; it is rewritten");
-                Epoch(0)
-            }),
-            Err(error) if error.kind == IoErrorKind::NotFound => Epoch(0),
-            Err(error) => {
-                tracing::warn!(%error, "cannot read which drops were carried out");
-                Epoch(0)
-            }
-        }
+        let read = self.fs.read_small(FORM, &self.path, BYTES_MAX).await;
+        let epoch = match &read {
+            Ok(SmallContent::Missing) => Some(Epoch(0)),
+            Ok(SmallContent::Body(body)) => decode(body),
+            Ok(SmallContent::Legacy(_)) | Err(_) => None,
+        };
+        epoch.unwrap_or_else(|| {
+            let error = read.err().map(|error| error.to_string());
+            tracing::warn!(
+                path = self.path,
+                error,
+                "cannot read which drops were carried out; this start leaves directories of dropped tables \
+                 alone, and the file is rewritten"
+            );
+            Epoch(u64::MAX)
+        })
     }
 
     async fn write(&self, epoch: Epoch) -> Result<(), IoError> {
-        self.fs.write_atomic(&self.path, encode(epoch)).await
+        let body = format!("epoch {}\n", epoch.0);
+        self.fs.write_small(FORM, &self.path, body.as_bytes()).await
     }
 
-    /// Notes that all drops of the snapshot are carried out, if they are.
-    pub(crate) async fn note(&self, epoch: Epoch, store: &Store) {
+    /// Notes that all drops of the snapshot are carried out, if they are. Returns whether it did.
+    pub(crate) async fn note(&self, epoch: Epoch, store: &Store) -> bool {
         let noted = async {
-            match store.settle_drops().await? {
-                true => Ok(self.write(epoch).await?),
-                false => Ok::<(), store::StoreError>(()),
+            let settled = store.settle_drops().await?;
+            if settled {
+                self.write(epoch).await?;
             }
+            Ok::<bool, store::StoreError>(settled)
         };
-        if let Err(error) = noted.await {
+        noted.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot record which drops were carried out");
-        }
+            false
+        })
     }
 
     /// Does so in the background whenever the schema has changed. On shard 0.
@@ -103,8 +100,9 @@ impl CarriedOut {
                 }
                 let epoch = membership.snapshot().epoch;
                 if epoch > noted {
-                    self.note(epoch, &store).await;
-                    noted = self.read().await;
+                    if self.note(epoch, &store).await {
+                        noted = epoch;
+                    }
                 }
             }
         };
@@ -122,10 +120,11 @@ pub(crate) async fn finish(
     store: &Store,
     carried_out: &CarriedOut,
 ) {
+    // Before anything else, so that a damaged file is reported at each start.
+    let done = carried_out.read().await;
     if store.directories_of_unknown_tables().is_empty() {
         return;
     }
-    let done = carried_out.read().await;
     match tables_of(log).await {
         Ok(known) => {
             // By now: a table that clients or other nodes have made again is none of them.
@@ -232,13 +231,9 @@ mod tests {
 
     #[test]
     fn the_file_is_read_back_and_a_directory_names_its_table() {
-        let bytes = encode(Epoch(12));
-        assert_eq!(decode(&bytes), Some(Epoch(12)));
-        for at in 0..bytes.len() {
-            let mut bad = bytes.clone();
-            bad[at] ^= 1;
-            assert!(decode(&bad).is_none_or(|epoch| epoch == Epoch(12)), "{at}");
-            assert_eq!(decode(&bytes[..at]), None, "{at}");
+        assert_eq!(decode(b"epoch 12\n"), Some(Epoch(12)));
+        for bad in [&b"epoch 12"[..], b"epoch\n", b"12\n", b"", b"epoch 12\n\n"] {
+            assert_eq!(decode(bad), None, "{bad:?}");
         }
         let directory = "/d/data/ks/events-00000000000000000000000000000011";
         let id = "00000000-0000-0000-0000-000000000011".to_owned();

@@ -24,10 +24,12 @@ const FORM: SmallForm = SmallForm { kind: "files", version: 1 };
 /// Longest list that is read.
 const BYTES_MAX: usize = 1 << 20;
 /// Files of the node as a whole.
-const OF_NODE: [&str; 8] =
-    ["metadata/log", LOG_END, IDENTITY, RUN, GENERATION, PROMISES, TRUNCATED, disks::LIST];
+const OF_NODE: [&str; 9] =
+    ["metadata/log", LOG_END, DROPS, IDENTITY, RUN, GENERATION, PROMISES, TRUNCATED, disks::LIST];
 /// High-water mark of the metadata log.
 pub(crate) const LOG_END: &str = "metadata/log-end";
+/// Up to where drops of tables are carried out.
+const DROPS: &str = "metadata/drops";
 const IDENTITY: &str = "metadata/identity";
 /// The number of the run.
 pub(crate) const RUN: &str = "metadata/run";
@@ -124,6 +126,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
         // The log and who the node is: refused where they are read.
         "metadata/log" | IDENTITY | PROMISES => return Ok(()),
         LOG_END => "a metadata log that lost its tail is not noticed by this start",
+        DROPS => "directories of dropped tables count as drops that were cut off",
         RUN => "runs are numbered by the clock",
         GENERATION => "gossip numbers this start by the clock",
         TRUNCATED => "every truncation in the metadata log counts as carried out",

@@ -204,7 +204,7 @@ fn a_power_cut_at_any_moment_of_a_removal_leaves_a_whole_or_a_marked_file_set() 
         );
         let limit = Duration::from_secs(600);
         world.run_until(|| written.load(Ordering::Relaxed), limit).unwrap();
-        world.run_for(Duration::from_micros(step * 20));
+        world.run_for(Duration::from_micros(step * 100));
         world.power_cut(&removing);
         let state = Arc::new(std::sync::Mutex::new(None));
         let found = state.clone();

@@ -305,6 +305,9 @@ fn an_aggregation_of_a_client_that_has_gone_ends_soon() {
         // The first ones are made, then nobody wants the others.
         let before = folded(&node);
         remote.send(query).await;
+        while folded(&node) == before {
+            rt.sleep(Duration::from_micros(200)).await;
+        }
         drop(remote);
         rt.sleep(Duration::from_secs(60)).await;
         let made = folded(&node) - before;

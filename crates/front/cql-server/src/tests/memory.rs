@@ -235,7 +235,7 @@ fn numbers_of_too_many_digits_and_products_of_too_many_rows_are_refused() {
         for text in [
             format!("INSERT INTO ks.n (k, v) VALUES (1, {more})"),
             format!("INSERT INTO ks.n (k, d) VALUES (1, {more})"),
-            format!("INSERT INTO ks.n (k, d) VALUES (1, {}.7)", &more[1..]),
+            format!("INSERT INTO ks.n (k, d) VALUES (1, 7.{})", &more[1..]),
             format!("INSERT INTO ks.n JSON '{{\"k\": 1, \"v\": {more}}}'"),
             format!("INSERT INTO ks.n JSON '{{\"k\": 1, \"d\": \"{more}\"}}'"),
         ] {

@@ -78,6 +78,8 @@ fn a_statement_is_listed_while_it_waits_and_not_afterwards() {
         let mut first = Client::ready(&server, V4).await;
         let mut second = Client::ready(&server, V5).await;
         first.with_table().await;
+        // The first read of a new table waits until its directory was looked through.
+        first.must("SELECT * FROM ks.t WHERE k = 1").await;
         assert_eq!(seen(&mut second).await, [OWN]);
         // Answered in its turn.
         let parameters = QueryParameters::new(Consistency::One);

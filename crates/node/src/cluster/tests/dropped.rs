@@ -31,6 +31,7 @@ fn a_drop_that_was_cut_off_waits_for_a_start_that_nothing_refuses() {
     // As if nothing had come behind the entry in the metadata log.
     disk.list().iter().filter(|path| of_table(path)).for_each(|path| disk.remove(path));
     before.iter().for_each(|(path, bytes)| disk.write(path, bytes));
+    disk.remove("/data/metadata/drops");
 
     // The second of its ports is taken by its first.
     let options = net.options(1);

@@ -298,7 +298,7 @@ async fn echo(rt: Rt) {
     }
     gate.close().await;
     let refused = rt.connect(address).await.map(|_| ());
-    assert_eq!(refused.unwrap_err().kind, IoErrorKind::Disconnected);
+    assert_eq!(refused.unwrap_err().kind, IoErrorKind::Refused);
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn a_start_that_forgets_what_was_promised_is_found_out() {
             shard.coordinator.forget_horizon();
         }
     };
-    let found = (0..200).find(|seed| run_at(*seed, Pace::Restless, forget).verdict.is_err());
+    let found = (0..1_000).find(|seed| run_at(*seed, Pace::Restless, forget).verdict.is_err());
     assert!(found.is_some(), "the checker cannot fail");
 }
 
