@@ -99,10 +99,8 @@ impl CarriedOut {
                     return;
                 }
                 let epoch = membership.snapshot().epoch;
-                if epoch > noted {
-                    if self.note(epoch, &store).await {
-                        noted = epoch;
-                    }
+                if epoch > noted && self.note(epoch, &store).await {
+                    noted = epoch;
                 }
             }
         };

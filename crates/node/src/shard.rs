@@ -226,7 +226,8 @@ pub(crate) async fn run(
             None
         }
     };
-    if boot::arrive(&rt, &meshes.boot, Point::Serving, served.is_some()).await {
+    let serves = boot::arrive(&rt, &meshes.boot, Point::Serving, served.is_some()).await;
+    if serves {
         // Nothing can refuse the start any more.
         if let Some(log) = &log_at_start {
             let carried_out = CarriedOut::new(&rt, &parts.options.workdir);
@@ -266,7 +267,8 @@ pub(crate) async fn run(
         tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
     }
     store.stop().await;
-    if lock.is_some() {
+    // A start that was refused has carried out no drops.
+    if lock.is_some() && serves {
         let epoch = membership.snapshot().epoch;
         CarriedOut::new(&rt, &options.workdir).note(epoch, &store).await;
     }

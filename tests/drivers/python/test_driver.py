@@ -893,7 +893,10 @@ def test_conditional_batches_apply_whole_or_not_at_all(session):
         answer = session.execute(batch)
         assert answer.was_applied is applied
     rows = list(answer)
-    assert [tuple(r) for r in rows] == [(False, 1, 1, 10), (False, 1, 2, 20)]
+    rows = [tuple(r) for r in rows]
+    assert rows[:2] == [(False, 1, 1, 10), (False, 1, 2, 20)]
+    # A driver that asks for ScyllaDB's form gets a row for the plain INSERT, too.
+    assert rows[2:] in ([], [(False, None, None, None)])
     assert len(list(session.execute("SELECT * FROM lwt_batch"))) == 3
 
 

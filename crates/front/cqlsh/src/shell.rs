@@ -237,7 +237,8 @@ impl Shell {
         let mut statement = String::new();
         let mut prompt = self.prompt();
         while !self.stop {
-            if self.target.interrupt.is_set() {
+            let was_interrupted = self.target.interrupt.is_set();
+            if was_interrupted {
                 if !self.tty {
                     // The rest of a file that somebody at a terminal has SOURCEd.
                     break;
@@ -248,7 +249,8 @@ impl Shell {
                 self.say("");
             }
             self.flush();
-            if self.tty && statement.is_empty() {
+            // A server that does not answer would hold up the prompt.
+            if self.tty && statement.is_empty() && !was_interrupted {
                 self.refresh_changed_names();
             }
             self.input.set_pending(&statement);

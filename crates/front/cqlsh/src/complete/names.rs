@@ -3,11 +3,15 @@
 //! Owns: the queries for them. Never: what is suggested where.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cql_wire::Consistency;
 
 use crate::schema;
 use crate::shell::Shell;
+
+/// The prompt waits no longer than this for the server's schema version.
+const VERSION_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Names of the schema.
 #[derive(Clone, Debug, Default)]
@@ -79,12 +83,15 @@ impl Shell {
     /// The schema version of the server; `None` when it cannot be asked.
     fn schema_version(&mut self) -> Option<String> {
         let query = "SELECT CAST(schema_version AS text) FROM system.local";
-        self.texts(query).pop().map(|[version, ..]| version)
+        self.texts_within(query, VERSION_TIMEOUT).pop().map(|[version, ..]| version)
     }
 
     /// The first three columns of a query as text; nothing when it fails.
     fn texts(&mut self, query: &str) -> Vec<[String; 3]> {
-        let timeout = self.options.request_timeout;
+        self.texts_within(query, self.options.request_timeout)
+    }
+
+    fn texts_within(&mut self, query: &str, timeout: Duration) -> Vec<[String; 3]> {
         let pages = schema::rows(&mut self.connection, query, Consistency::One, timeout);
         let text =
             |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
