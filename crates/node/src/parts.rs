@@ -136,11 +136,19 @@ pub(crate) fn sstable_version(options: &Options) -> Version {
     }
 }
 
-/// Memory for requests in flight of one shard: 15 % of the whole, or what the setting says.
+/// Least memory for the requests of a shard, bytes: a page of rows of some 100 kB must find room on a
+/// node with little memory, too.
+const REQUEST_BYTES_MIN: u64 = 4 << 20;
+
+/// Memory for requests in flight, divided by `shards`: 15 % of the whole but [`REQUEST_BYTES_MIN`] for
+/// each shard of the node at least, or what the setting says.
 pub fn request_bytes(options: &Options, shards: u16) -> usize {
     match options.native_transport_max_request_data_in_flight {
         Some(size) => part_of(size.0, shards),
-        None => share(options, shards, 15),
+        None => {
+            let least = REQUEST_BYTES_MIN.saturating_mul(u64::from(options.smp.unwrap_or(1)));
+            share(options, shards, 15).max(part_of(least, shards))
+        }
     }
 }
 
