@@ -6,7 +6,7 @@
 //! Reading order: [`Shell::run`], [`Shell::feed`], then `statement` for what is sent.
 
 use std::fs::File;
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{BufWriter, IsTerminal, Stdout, Write};
 
 use cql_wire::Consistency;
 
@@ -226,7 +226,10 @@ impl Shell {
             }
             self.show_host();
             self.show_version();
-            self.show_product();
+            // With `--tty` alone the output is as cqlsh's, as scripts expect it.
+            if std::io::stdout().is_terminal() {
+                self.show_product();
+            }
             self.say("Use HELP for help.");
             self.flush();
             self.refresh_names();
