@@ -177,7 +177,7 @@ impl Client {
         }
     }
 
-    /// Sends statements one behind the other and reads no answer.
+    /// Pipelines statements and reads no answer.
     ///
     /// # Errors
     /// `Lost` when the connection ends.

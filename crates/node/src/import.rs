@@ -39,7 +39,7 @@ pub(crate) struct Imported {
     pub(crate) changes: Vec<SchemaChange>,
     /// Roles with their password hashes, memberships and permissions.
     pub(crate) auth: Vec<Transformation>,
-    /// What the operator let be left out; the caller keeps it in a file before anything else.
+    /// Definitions that the operator chose to leave out; the caller writes them to a file first.
     pub(crate) left_out: Vec<LeftOut>,
 }
 

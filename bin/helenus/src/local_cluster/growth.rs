@@ -52,7 +52,7 @@ pub(super) fn next_node(
                 None => counts.push((name.to_owned(), 1)),
             }
         }
-        // Of equal ones the first, in the order of the nodes.
+        // Ties go to the first node in order.
         counts.iter().min_by_key(|(_, count)| *count).map(|(name, _)| name.clone())
     };
     let datacenter = match datacenter {

@@ -29,7 +29,7 @@ pub(crate) struct Cluster {
     pub(crate) latencies: Latencies,
     pub(crate) counters: Counters,
     pub(crate) writes: Writes,
-    /// What is under way to each replica.
+    /// Mutations in flight to each replica.
     pub(crate) backlogs: Backlogs,
     pub(crate) forwards: Forwards,
     /// Sends what `writes` and `forwards` send.

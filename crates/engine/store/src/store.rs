@@ -419,7 +419,7 @@ impl Store {
         Ok(())
     }
 
-    /// What SSTables of this node can hold, beside what is said by the types of columns.
+    /// Limits of this node's SSTable formats, beyond those of the column types.
     pub fn write_limits(&self) -> WriteLimits {
         // The sign bit marks what is not deleted.
         WriteLimits { negative_deletions: !self.inner.options.sstable_version.has_uint_times() }

@@ -115,7 +115,7 @@ impl Charge {
         }
     }
 
-    /// Whether an answer may have so many bytes. Once it is refused it stays so.
+    /// Whether an answer may have so many bytes. A refusal is final.
     #[inline]
     pub(crate) fn covers(&self, bytes: usize) -> bool {
         bytes <= self.bytes.get().max(ANSWER_BYTES_FREE) || self.grow(bytes)

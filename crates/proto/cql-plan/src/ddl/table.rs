@@ -712,7 +712,7 @@ fn drop_column(
         )));
     }
     table.masks.remove(&column.id);
-    // What an earlier drop took away stays away: Cassandra has purged it by the flush that ALTER TABLE makes.
+    // Cells that an earlier drop removed stay removed: Cassandra purges them in the flush of ALTER TABLE.
     let before = table.dropped.get(&column.name).map(|before| before.dropped_at);
     let dropped_at = before.map_or(dropped_at, |before| before.max(dropped_at));
     table.dropped.insert(column.name.clone(), DroppedColumn { column, dropped_at });
