@@ -9,6 +9,7 @@ mod layers;
 mod perf;
 mod scan;
 mod steps;
+mod structure;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -68,6 +69,9 @@ cargo xtask COMMAND
   amplification [--check]
                     writes docs/internals/amplification.md: writes, reads and space of each
                     compaction strategy over simulated workloads; --check: whether it is so
+  structure [--accept]
+                    writes docs/dev/structure.md: cycles, methods, long functions of each crate;
+                    --accept: what is above a limit becomes what tidy allows
   reference         writes docs/user/configuration.md from the table of settings
 ";
 
@@ -116,6 +120,10 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "copy", options @ ..] => perf::copy::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),
+        ["structure"] => structure::write(&root, &layers::members(&root)?, false).map(|()| true),
+        ["structure", "--accept"] => {
+            structure::write(&root, &layers::members(&root)?, true).map(|()| true)
+        }
         ["reference"] => {
             let path = root.join(tidy::REFERENCE);
             std::fs::write(&path, conf::reference_markdown())

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::layers::{Layers, Member, members};
 use crate::scan;
+use crate::structure;
 
 /// Where the reference of settings is kept.
 pub const REFERENCE: &str = "docs/user/configuration.md";
@@ -136,6 +137,7 @@ pub fn run(root: &Path) -> Result<bool> {
         };
         sources(root, member, permissions, bans, &mut wrong, &mut long)?;
     }
+    wrong.extend(structure::violations(root, &members)?);
     settings(root, &members, &mut wrong)?;
     documents(root, &mut wrong)?;
     words(root, &mut wrong)?;
@@ -333,7 +335,8 @@ fn words(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn shown(root: &Path, path: &Path) -> String {
+/// `path` as messages show it: relative to the root of the repository.
+pub fn shown(root: &Path, path: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).display().to_string()
 }
 
@@ -343,7 +346,7 @@ pub fn repository_files(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>
 }
 
 /// Files below `directory`, sorted; empty when it is not there.
-fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+pub fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     const PASSED_OVER: &[&str] =
         &["target", "node_modules", "helenus-data", "__pycache__", "venv", "vendor"];
     let mut found = Vec::new();
