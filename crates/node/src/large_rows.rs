@@ -20,6 +20,7 @@ use stdx::{TimestampMicros, Token, TtlSeconds, WallMicros};
 use store::{Flow, LargeEvent, LargeFate, LargeFile, RowSink, SstableName, Store};
 
 use crate::own_rows::OwnRows;
+use coordinator::{Origin, ReplicaMutation};
 
 /// The tables.
 const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
@@ -65,7 +66,10 @@ impl OwnRows {
         let coordinator = self.coordinator.clone();
         let task = async move {
             for (token, mutation) in mutations {
-                if let Err(error) = coordinator.apply(token, mutation, true).await {
+                if let Err(error) = coordinator
+                    .apply(ReplicaMutation::durable(token, mutation), Origin::System)
+                    .await
+                {
                     tracing::debug!(%error, "a row about what is large could not be written");
                 }
             }

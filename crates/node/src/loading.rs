@@ -18,6 +18,7 @@ use schema::{ColumnKind, Table};
 use stdx::{TableId, Token, Uuid};
 
 use crate::actions::Actions;
+use coordinator::{Origin, ReplicaMutation};
 
 /// How long the replicas may take for one request.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,7 +67,7 @@ impl Actions {
         for (number, bytes) in frames(body)?.into_iter().enumerate() {
             let token = checked(table, bytes)
                 .map_err(|what| argument(format!("mutation {number} of the request: {what}")))?;
-            mutations.push((token, bytes.to_vec(), durable));
+            mutations.push(ReplicaMutation { token, bytes: bytes.to_vec(), durable });
         }
         if mutations.is_empty() {
             return Ok(());
@@ -85,8 +86,8 @@ impl Actions {
             let written = self.coordinator.write_replicated(order).await;
             return written.or_else(|error| failed(error.to_string()));
         }
-        for (token, bytes, durable) in mutations {
-            let applied = self.coordinator.apply(token, bytes, durable).await;
+        for mutation in mutations {
+            let applied = self.coordinator.apply(mutation, Origin::Load).await;
             applied.or_else(|error| failed(error.to_string()))?;
         }
         Ok(())

@@ -14,6 +14,7 @@ use admin::model::{EstimateReport, HistoryReport};
 use admin::{AdminMesh, AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Member};
 use coordinator::Coordinator;
+use coordinator::{Origin, ReplicaMutation};
 use cql_plan::plan::UuidSource;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 use cql_server::{Content, RowWrite, encode_row};
@@ -71,7 +72,10 @@ impl OwnRows {
             let coordinator = coordinator.clone();
             let task = async move {
                 let token = codec::token_of(&id);
-                if let Err(error) = coordinator.apply(token, mutation, true).await {
+                if let Err(error) = coordinator
+                    .apply(ReplicaMutation::durable(token, mutation), Origin::System)
+                    .await
+                {
                     tracing::debug!(%error, "a compaction is missing in the history");
                 }
             };
@@ -145,7 +149,9 @@ impl OwnRows {
             let at = TimestampMicros(now.0);
             mutations.extend(estimate_mutations(&schema, table, &primary, &estimates, at));
             for (token, mutation) in mutations {
-                self.coordinator.apply(token, mutation, true).await?;
+                self.coordinator
+                    .apply(ReplicaMutation::durable(token, mutation), Origin::System)
+                    .await?;
             }
             self.written.borrow_mut().tables.insert(id, estimates);
         }

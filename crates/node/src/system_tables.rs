@@ -33,6 +33,7 @@ use store::StoreError;
 
 use crate::row_sync::Moment;
 use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows};
+use coordinator::{Origin, ReplicaMutation};
 
 /// Interval between attempts to write what the tables do not show yet.
 const RETRY: Duration = Duration::from_millis(500);
@@ -167,7 +168,11 @@ impl Writer {
     /// Applies one mutation. While the disk is full it is shown and not durable, which is no reason to leave out
     /// the next one.
     async fn put(&self, token: Token, mutation: Vec<u8>) -> Result<(), StoreError> {
-        match self.coordinator.apply(token, mutation, true).await {
+        match self
+            .coordinator
+            .apply(ReplicaMutation::durable(token, mutation), Origin::System)
+            .await
+        {
             Err(error @ StoreError::DiskFull { .. }) => {
                 self.not_durable.borrow_mut().get_or_insert(error);
                 Ok(())

@@ -14,11 +14,12 @@ use internode::Verb;
 use messaging::Responder;
 use request::Target;
 use rt::{Group, MeshError};
-use stdx::{ShardId, Token};
+use stdx::ShardId;
 use store::StoreError;
 
 use crate::failing::error_reply;
 use crate::forwarding::Forward;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::writing::Write;
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
@@ -59,19 +60,18 @@ impl Coordinator {
     /// at once, else tells it later.
     pub(crate) fn apply_own(
         &self,
-        token: Token,
-        mutation: &[u8],
-        durable: bool,
+        mutation: ReplicaMutation<&[u8]>,
         who: Acknowledge,
     ) -> Option<(Acknowledge, Result<(), StoreError>)> {
-        if !self.is_local(token) {
-            self.apply_elsewhere(token, mutation.to_vec(), durable, who);
+        if !self.is_local(mutation.token) {
+            self.apply_elsewhere(mutation.to_owned(), who);
             return None;
         }
-        let applied = match self.inner.store.admit_write() {
-            Ok(()) => self.apply_local(mutation, durable),
+        let replica = &self.inner.replica;
+        let applied = match replica.admit(Origin::Coordinator, None) {
+            Ok(admitted) => replica.apply(&mutation, admitted),
             Err(StoreError::Overloaded { .. }) => {
-                self.apply_when_there_is_room(mutation.to_vec(), durable, who);
+                self.apply_when_there_is_room(mutation.to_owned(), who);
                 return None;
             }
             Err(error) => Err(error),
@@ -100,14 +100,8 @@ impl Coordinator {
     }
 
     /// As [`Coordinator::apply_own`], telling the result in any case.
-    pub(crate) fn apply_and_tell(
-        &self,
-        token: Token,
-        mutation: &[u8],
-        durable: bool,
-        who: Acknowledge,
-    ) {
-        if let Some((who, result)) = self.apply_own(token, mutation, durable, who) {
+    pub(crate) fn apply_and_tell(&self, mutation: ReplicaMutation<&[u8]>, who: Acknowledge) {
+        if let Some((who, result)) = self.apply_own(mutation, who) {
             self.tell(who, result);
         }
     }
@@ -165,9 +159,9 @@ impl Coordinator {
         }
     }
 
-    fn apply_elsewhere(&self, token: Token, mutation: Vec<u8>, durable: bool, who: Acknowledge) {
-        let (this, owner) = (self.clone(), self.owner(token));
-        let (began, bytes) = (self.inner.rt.now(), mutation.len());
+    fn apply_elsewhere(&self, mutation: ReplicaMutation, who: Acknowledge) {
+        let (this, owner) = (self.clone(), self.owner(mutation.token));
+        let (began, bytes) = (self.inner.rt.now(), mutation.bytes.len());
         let backlog = match (&who, self.inner.cluster.get()) {
             (Acknowledge::Write { .. }, Some(cluster)) => {
                 let own = (cluster.parts.snapshot)().local.host_id;
@@ -178,13 +172,13 @@ impl Coordinator {
         if let Some(backlog) = &backlog {
             backlog.sent(began, bytes);
         }
-        let call = |mutation: Vec<u8>| {
-            let request = ShardRequest::Apply { mutation, durable };
+        let call = |mutation: ReplicaMutation| {
+            let request = ShardRequest::Apply(mutation, Origin::Coordinator);
             self.inner.mesh.call(&self.inner.rt, owner, request)
         };
         let first = call(mutation.clone());
         let task = async move {
-            let result = this.applied_elsewhere(first, owner, (mutation, durable)).await;
+            let result = this.applied_elsewhere(first, owner, mutation).await;
             if let Some(backlog) = backlog {
                 let now = this.inner.rt.now();
                 backlog.answered(now, now.since(began), bytes);
@@ -200,14 +194,14 @@ impl Coordinator {
         &self,
         first: impl Future<Output = Result<ShardReply, MeshError>>,
         owner: ShardId,
-        (mutation, durable): (Vec<u8>, bool),
+        mutation: ReplicaMutation,
     ) -> Result<(), StoreError> {
         let rt = &self.inner.rt;
         let until = rt.now() + self.write_timeout();
         let mut answer = first.await;
         while matches!(answer, Err(MeshError::Full)) && rt.now() < until {
             rt.sleep(QUEUE_PAUSE).await;
-            let request = ShardRequest::Apply { mutation: mutation.clone(), durable };
+            let request = ShardRequest::Apply(mutation.clone(), Origin::Coordinator);
             answer = self.inner.mesh.call(rt, owner, request).await;
         }
         match answer {
@@ -217,11 +211,12 @@ impl Coordinator {
         }
     }
 
-    fn apply_when_there_is_room(&self, mutation: Vec<u8>, durable: bool, who: Acknowledge) {
+    fn apply_when_there_is_room(&self, mutation: ReplicaMutation, who: Acknowledge) {
         let this = self.clone();
         let task = async move {
-            let result = match this.inner.store.wait_for_room().await {
-                Ok(()) => match this.apply_local(&mutation, durable) {
+            let replica = &this.inner.replica;
+            let result = match replica.wait_for_room().await {
+                Ok(admitted) => match replica.apply(&mutation, admitted) {
                     Ok(()) => this.inner.store.commit().await,
                     Err(error) => Err(error),
                 },

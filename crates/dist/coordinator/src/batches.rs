@@ -31,12 +31,13 @@ use request::WriteType;
 use rt::Group;
 use rt::sync::{Notify, Semaphore};
 use schema::Schema;
-use stdx::{Instant, TimestampMicros, Token, Uuid, WallMicros};
+use stdx::{Instant, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 use crate::batch_handover::keeps_batches;
 use crate::batch_log::{BatchTable, Entries, Entry, Fate, patience};
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
+use crate::replica::{Origin, ReplicaMutation};
 use crate::writing::Purpose;
 use crate::{Coordinator, ShardRequest};
 
@@ -244,7 +245,9 @@ impl Coordinator {
         let entry = table.entry(&id, written_at, mutations.iter().copied(), next_id);
         let mut batch =
             LoggedBatch { coordinator: self.clone(), table, id, written_at, is_settled: false };
-        let written = self.apply(codec::token_of(&id), entry, true).await;
+        let written = self
+            .apply(ReplicaMutation::durable(codec::token_of(&id), entry), Origin::BatchLog)
+            .await;
         self.inner.batches.logged_total.inc();
         match written {
             Ok(()) => Ok(batch),
@@ -290,11 +293,12 @@ impl Coordinator {
         let at = TimestampMicros(self.inner.rt.wall().0.max(written_at.0));
         let deletion = table.deletion(id, at);
         let token = codec::token_of(id);
+        let deletion = ReplicaMutation::durable(token, deletion);
         if self.is_local(token) {
             // An error (the node stops, the log failed) leaves the entry to the next start.
-            let _ = self.apply_local(&deletion, true);
+            let _ = self.inner.replica.admit_and_apply(&deletion, Origin::BatchDone);
         } else {
-            let request = ShardRequest::Apply { mutation: deletion, durable: true };
+            let request = ShardRequest::Apply(deletion, Origin::BatchDone);
             drop(self.inner.mesh.call(&self.inner.rt, self.owner(token), request));
         }
     }
@@ -454,11 +458,13 @@ impl Coordinator {
                     }
                     continue;
                 };
-                if is_of_several_nodes(snapshot, mutation) {
-                    replicated.push((token, mutation.clone(), durable));
+                let bytes = mutation.clone();
+                let mutation = ReplicaMutation { token, bytes, durable };
+                if is_of_several_nodes(snapshot, &mutation.bytes) {
+                    replicated.push(mutation);
                     continue;
                 }
-                match self.apply_patiently(token, mutation, durable).await {
+                match self.apply_patiently(&mutation).await {
                     Ok(()) => report.mutations += 1,
                     Err(StoreError::UnknownTable(_)) => report.obsolete += 1,
                     Err(StoreError::MutationTooLarge { .. } | StoreError::Unwritable { .. }) => {
@@ -486,7 +492,7 @@ impl Coordinator {
     /// written.
     async fn replay_on_replicas(
         &self,
-        mutations: Vec<(Token, Vec<u8>, bool)>,
+        mutations: Vec<ReplicaMutation>,
         written_at: TimestampMicros,
         report: &mut BatchReplay,
     ) -> bool {
@@ -527,15 +533,10 @@ impl Coordinator {
     }
 
     /// Applies a mutation, waiting for room if need be.
-    async fn apply_patiently(
-        &self,
-        token: Token,
-        mutation: &[u8],
-        durable: bool,
-    ) -> Result<(), StoreError> {
+    async fn apply_patiently(&self, mutation: &ReplicaMutation) -> Result<(), StoreError> {
         let mut attempts = 0;
         loop {
-            let result = self.apply(token, mutation.to_vec(), durable).await;
+            let result = self.apply(mutation.clone(), Origin::BatchReplay).await;
             let no_room =
                 matches!(result, Err(StoreError::Overloaded { .. } | StoreError::QueueFull));
             attempts += 1;

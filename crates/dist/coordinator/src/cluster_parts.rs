@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::replica::ReplicaMutation;
 use cluster::{ClusterSnapshot, Consistency};
 use messaging::Messaging;
 use request::{RequestError, WindowSettings, WriteType};
-use stdx::{Epoch, HostId, Instant, TableId, Token, Uuid, WallMicros};
+use stdx::{Epoch, HostId, Instant, TableId, Uuid, WallMicros};
 use store::StoreError;
 
 /// Waits until this node has applied an epoch, at most until an instant; says whether it has.
@@ -112,8 +113,8 @@ pub struct ReplicatedWrite {
     pub consistency: Consistency,
     /// What errors call it.
     pub write_type: WriteType,
-    /// Encoded mutations with their tokens; false: the keyspace has `durable_writes = false`.
-    pub mutations: Vec<(Token, Vec<u8>, bool)>,
+    /// What is written.
+    pub mutations: Vec<ReplicaMutation>,
     /// All of them are applied in the end, or none.
     pub logged: bool,
     /// A new time UUID; used when logged.

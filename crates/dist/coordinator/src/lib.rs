@@ -31,6 +31,7 @@ mod peer_traces;
 mod read;
 mod read_trace;
 pub mod reading;
+pub mod replica;
 mod request_trace;
 mod scan_page;
 mod scan_serve;
@@ -50,6 +51,7 @@ use std::sync::Arc;
 use cluster::shard_of_token;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{FoldState, MutationRef, RowFilter};
+use replica::Replica;
 use rt::{Mesh, MeshError, Reply, Rt};
 use stdx::{ShardId, Token};
 use store::{ReadStats, RowSink, Store, StoreError};
@@ -64,6 +66,7 @@ pub use page::PackedPage;
 pub use peer_traces::{TraceSink, TracedEvent};
 pub use read::{FoldError, FoldOrder, FoldSink, Folded, ShardFilter, ShardWork};
 pub use read_trace::ReadTrace;
+pub use replica::{Origin, ReplicaMutation};
 pub use request_trace::RequestTrace;
 pub use scan_serve::ScanPlanner;
 pub use serial::{
@@ -74,16 +77,10 @@ pub use serial::{
 /// What one shard asks another.
 #[derive(Debug)]
 pub enum ShardRequest {
-    /// Apply one encoded mutation and make it as durable as configured.
-    Apply {
-        /// The mutation's bytes.
-        mutation: Vec<u8>,
-        /// False: the keyspace has `durable_writes = false`.
-        durable: bool,
-    },
-    /// Apply several encoded mutations, each with whether its keyspace wants it in the commit log, and
-    /// make them as durable as configured.
-    ApplyAll(Vec<(Vec<u8>, bool)>),
+    /// Apply one mutation and make it as durable as configured.
+    Apply(ReplicaMutation, Origin),
+    /// Apply several mutations and make them as durable as configured.
+    ApplyAll(Vec<ReplicaMutation>, Origin),
     /// Read one page.
     Read {
         /// What to read; its partitions are restricted by the owner to its own.
@@ -172,6 +169,7 @@ pub struct Coordinator {
 struct Inner {
     rt: Rt,
     store: Store,
+    replica: Replica,
     mesh: Arc<ShardMesh>,
     gate: rt::Gate,
     batches: batches::Batches,
@@ -202,6 +200,7 @@ impl Coordinator {
         let cluster = OnceCell::new();
         let inner = Rc::new(Inner {
             rt: rt.clone(),
+            replica: Replica::new(store.clone()),
             store,
             mesh: mesh.clone(),
             gate,
@@ -268,17 +267,10 @@ impl Coordinator {
         self.inner.rt.shard_count() == 1 || self.owner(token) == self.inner.rt.shard()
     }
 
-    /// Applies an encoded mutation whose token this shard owns. Synchronous; the answer may be sent
-    /// only after [`Coordinator::commit`].
-    ///
-    /// # Errors
-    /// As [`Store::apply`].
+    /// The door to this shard's data for writes.
     #[inline]
-    pub fn apply_local(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
-        let Some(view) = MutationRef::open(mutation) else {
-            stdx::invariant::broken(format_args!("mutation made by this node does not open"))
-        };
-        self.inner.store.apply(&view, durable)
+    pub fn replica(&self) -> &Replica {
+        &self.inner.replica
     }
 
     /// Why no replica would apply a mutation; `None` when they would.
@@ -289,23 +281,17 @@ impl Coordinator {
         }
     }
 
-    /// Applies an encoded mutation wherever it belongs and waits until it may be acknowledged.
+    /// Applies a mutation on the shard that owns it and waits until it may be acknowledged.
     ///
     /// # Errors
     /// As [`Store::apply`] and [`Store::commit`]; `Overloaded` when the owner's queue is full.
-    pub async fn apply(
-        &self,
-        token: Token,
-        mutation: Vec<u8>,
-        durable: bool,
-    ) -> Result<(), StoreError> {
-        if self.is_local(token) {
-            self.admit(&mutation)?;
-            self.apply_local(&mutation, durable)?;
+    pub async fn apply(&self, mutation: ReplicaMutation, origin: Origin) -> Result<(), StoreError> {
+        if self.is_local(mutation.token) {
+            self.inner.replica.admit_and_apply(&mutation, origin)?;
             return self.inner.store.commit().await;
         }
-        let request = ShardRequest::Apply { mutation, durable };
-        let owner = self.owner(token);
+        let owner = self.owner(mutation.token);
+        let request = ShardRequest::Apply(mutation, origin);
         match self.inner.mesh.call(&self.inner.rt, owner, request).await {
             Ok(ShardReply::Applied(result)) => result,
             Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
@@ -313,17 +299,18 @@ impl Coordinator {
         }
     }
 
-    /// Applies encoded mutations that all belong to another shard, in one message to it, and waits until
-    /// they may be acknowledged. One that cannot be applied does not keep the others out.
+    /// Applies mutations that all belong to another shard, in one message to it, and waits until they may
+    /// be acknowledged. One that cannot be applied does not keep the others out.
     ///
     /// # Errors
     /// As [`Coordinator::apply`], of the first that fails.
     pub async fn apply_at(
         &self,
         owner: ShardId,
-        mutations: Vec<(Vec<u8>, bool)>,
+        mutations: Vec<ReplicaMutation>,
+        origin: Origin,
     ) -> Result<(), StoreError> {
-        let request = ShardRequest::ApplyAll(mutations);
+        let request = ShardRequest::ApplyAll(mutations, origin);
         match self.inner.mesh.call(&self.inner.rt, owner, request).await {
             Ok(ShardReply::Applied(result)) => result,
             Ok(other) => stdx::invariant::broken(format_args!("apply answered by {other:?}")),
@@ -350,11 +337,11 @@ impl Coordinator {
         let this = self.clone();
         let task = async move {
             let answer = match request {
-                ShardRequest::Apply { mutation, durable } => {
-                    ShardReply::Applied(this.serve_apply(&mutation, durable).await)
+                ShardRequest::Apply(mutation, origin) => {
+                    ShardReply::Applied(this.serve_apply(&mutation, origin).await)
                 }
-                ShardRequest::ApplyAll(mutations) => {
-                    ShardReply::Applied(this.serve_apply_all(&mutations).await)
+                ShardRequest::ApplyAll(mutations, origin) => {
+                    ShardReply::Applied(this.serve_apply_all(&mutations, origin).await)
                 }
                 ShardRequest::Read { command, further, limit, work, state } => {
                     let read = (&*command, further.as_slice());
@@ -382,25 +369,24 @@ impl Coordinator {
         let _ = self.inner.gate.spawn(&self.inner.rt, rt::Group::Statement, "shard-request", task);
     }
 
-    /// Whether there is room for a mutation; the node's own tables have a reserve.
-    fn admit(&self, mutation: &[u8]) -> Result<(), StoreError> {
-        match MutationRef::open(mutation) {
-            Some(opened) => self.inner.store.admit_write_of(opened.table),
-            None => self.inner.store.admit_write(),
-        }
-    }
-
-    async fn serve_apply(&self, mutation: &[u8], durable: bool) -> Result<(), StoreError> {
-        self.admit(mutation)?;
-        self.apply_local(mutation, durable)?;
+    async fn serve_apply(
+        &self,
+        mutation: &ReplicaMutation,
+        origin: Origin,
+    ) -> Result<(), StoreError> {
+        self.inner.replica.admit_and_apply(mutation, origin)?;
         self.inner.store.commit().await
     }
 
-    async fn serve_apply_all(&self, mutations: &[(Vec<u8>, bool)]) -> Result<(), StoreError> {
-        self.inner.store.admit_write()?;
+    async fn serve_apply_all(
+        &self,
+        mutations: &[ReplicaMutation],
+        origin: Origin,
+    ) -> Result<(), StoreError> {
+        let admitted = self.inner.replica.admit(origin, None)?;
         let mut outcome = Ok(());
-        for (mutation, durable) in mutations {
-            let applied = self.apply_local(mutation, *durable);
+        for mutation in mutations {
+            let applied = self.inner.replica.apply(mutation, admitted);
             outcome = outcome.and(applied);
             self.inner.rt.yield_if_due().await;
         }

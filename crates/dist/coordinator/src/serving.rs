@@ -14,7 +14,7 @@ use internode::{ErrorReply, ForwardAck, Hint, Mutation, MutationFlags, MutationF
 use messaging::{Request, Responder};
 use request::{RequestError, WriteType};
 use schema::Table;
-use stdx::{Epoch, HostId, TableId, Token, Uuid, WallMicros};
+use stdx::{Epoch, HostId, TableId, Uuid, WallMicros};
 
 use crate::Coordinator;
 use crate::applying::Acknowledge;
@@ -27,6 +27,7 @@ use crate::counting::CounterWrite;
 use crate::counting::wire::Message as Incoming;
 use crate::failing::error_reply;
 use crate::peer_traces::PeerTrace;
+use crate::replica::ReplicaMutation;
 use crate::request_trace::RequestTrace;
 use crate::writing::Purpose;
 
@@ -45,11 +46,7 @@ struct Message<'a> {
 }
 
 /// A mutation that was checked.
-struct Checked<'a> {
-    token: Token,
-    bytes: Cow<'a, [u8]>,
-    durable: bool,
-}
+type Checked<'a> = ReplicaMutation<Cow<'a, [u8]>>;
 
 /// What a message makes this node do.
 enum Work<'a> {
@@ -176,14 +173,14 @@ impl Coordinator {
     fn serve_message(&self, cluster: &Rc<Cluster>, message: Message<'_>, responder: Responder) {
         let snapshot = (cluster.parts.snapshot)();
         match self.work_of(cluster, &snapshot, message) {
-            Ok(Work::Apply(Checked { token, bytes, durable })) => {
+            Ok(Work::Apply(mutation)) => {
                 cluster.counters.replica_mutations.inc();
-                self.apply_and_tell(token, &bytes, durable, Acknowledge::Peer(responder));
+                self.apply_and_tell(mutation.as_slice(), Acknowledge::Peer(responder));
             }
-            Ok(Work::Forward(Checked { token, bytes, durable }, forward)) => {
+            Ok(Work::Forward(mutation, forward)) => {
                 cluster.counters.replica_mutations.inc();
                 let who = self.pass_on(&forward, message.trace, responder);
-                self.apply_and_tell(token, &bytes, durable, Acknowledge::Forward(who));
+                self.apply_and_tell(mutation.as_slice(), Acknowledge::Forward(who));
             }
             Ok(Work::Count(checked, consistency)) => {
                 let trace = message.trace.and_then(|id| {
@@ -318,7 +315,7 @@ impl Coordinator {
         let entry = table.entry(id.as_bytes(), written_at, mutations.into_iter(), &mut next_id);
         self.inner.batches.note_stored(*id.as_bytes(), self.inner.rt.now());
         let (token, bytes) = (codec::token_of(id.as_bytes()), Cow::Owned(entry));
-        Ok(Work::Apply(Checked { token, bytes, durable: true }))
+        Ok(Work::Apply(ReplicaMutation::durable(token, bytes)))
     }
 
     fn count_for_peer(
@@ -332,9 +329,7 @@ impl Coordinator {
         let write = CounterWrite {
             snapshot,
             consistency,
-            token: checked.token,
-            mutation: checked.bytes.into_owned(),
-            durable: checked.durable,
+            mutation: checked.to_owned(),
             deadline: responder.deadline(),
         };
         let task = async move {
@@ -380,7 +375,7 @@ impl Coordinator {
             snapshot,
             consistency,
             write_type: WriteType::Simple,
-            mutations: vec![(checked.token, checked.bytes.into_owned(), checked.durable)],
+            mutations: vec![checked.to_owned()],
             logged: false,
             batch_id: Uuid::nil(),
             deadline: responder.deadline().min(self.inner.rt.now() + time),
@@ -455,7 +450,7 @@ fn check<'s, 'a>(
     }
     let durable = is_durable(snapshot, table);
     let token = codec::token_of(opened.key);
-    Ok((table, Checked { token, bytes: Cow::Borrowed(bytes), durable }))
+    Ok((table, ReplicaMutation { token, bytes: Cow::Borrowed(bytes), durable }))
 }
 
 /// Whether the sender of a mutation knew other places in the ring than this node does: whom it

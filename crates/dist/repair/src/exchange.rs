@@ -15,6 +15,7 @@ use crate::error::RepairError;
 use crate::job::Job;
 use crate::mesh::Order;
 use crate::repair::Inner;
+use coordinator::{Origin, ReplicaMutation};
 
 /// Work that is polled together with others.
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, RepairError>> + 'a>>;
@@ -149,7 +150,10 @@ impl Inner {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
         };
         let token = codec::token_of(opened.key);
-        let Some(host) = to else { return self.apply(job, token, mutation, durable).await };
+        let Some(host) = to else {
+            let mutation = ReplicaMutation { token, bytes: mutation, durable };
+            return self.apply(job, mutation).await;
+        };
         let mut payload = Vec::with_capacity(mutation.len() + 1);
         Mutation { flags: MutationFlags::READ_REPAIR, bytes: mutation }.encode(&mut payload);
         self.ask(job, (host, Some(token)), Verb::Mutation, &payload).await.map(|_| ())
@@ -183,16 +187,10 @@ impl Inner {
         self.on_shard(owner, Order::Apply { session, mutation }).await.map(|_| ())
     }
 
-    async fn apply(
-        &self,
-        job: &Job,
-        token: Token,
-        mutation: &[u8],
-        durable: bool,
-    ) -> Result<(), RepairError> {
+    async fn apply(&self, job: &Job, mutation: ReplicaMutation<&[u8]>) -> Result<(), RepairError> {
         let mut pause = self.settings.retry_pause;
         for _ in 1..self.settings.attempts {
-            match self.coordinator.apply(token, mutation.to_vec(), durable).await {
+            match self.coordinator.apply(mutation.to_owned(), Origin::Repair).await {
                 Ok(()) => return Ok(()),
                 Err(StoreError::Overloaded { .. } | StoreError::QueueFull) => {}
                 Err(error) => return Err(error.into()),
@@ -200,6 +198,6 @@ impl Inner {
             self.unless_ended(job, self.rt.sleep(pause)).await?;
             pause *= 2;
         }
-        Ok(self.coordinator.apply(token, mutation.to_vec(), durable).await?)
+        Ok(self.coordinator.apply(mutation.to_owned(), Origin::Repair).await?)
     }
 }

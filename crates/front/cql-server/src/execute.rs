@@ -44,7 +44,7 @@ use write::modify;
 pub(crate) use once::with_calls_evaluated;
 pub(crate) use prepare::{prepare_here, prepared_here, spread};
 pub(crate) use write::join_all;
-pub(crate) use write::{Modification, OwnedWrite, Statement, WriteOrder, bind, carry_out};
+pub(crate) use write::{Modification, Statement, WriteOrder, bind, carry_out};
 
 /// How far a request got at once.
 pub(crate) enum Step {

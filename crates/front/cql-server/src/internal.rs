@@ -9,6 +9,7 @@ use crate::settings::Timeout;
 use crate::trace::{self, Trace};
 use cluster::ClusterSnapshot;
 use coordinator::ReplicatedWrite;
+use coordinator::{Origin, ReplicaMutation};
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
 use schema::Table;
@@ -110,7 +111,10 @@ async fn write(
     for row in rows {
         let at = server.next_timestamp(server.rt.wall());
         let token = codec::token_of(&row.key);
-        server.coordinator.apply(token, encode_row(table, row, at, ttl), true).await?;
+        server
+            .coordinator
+            .apply(ReplicaMutation::durable(token, encode_row(table, row, at, ttl)), Origin::System)
+            .await?;
     }
     Ok(())
 }
@@ -193,8 +197,7 @@ async fn write_replicas(
     let ttl = TtlSeconds(server.settings.trace_ttl_seconds);
     let mutations = rows.iter().map(|row| {
         let at = server.next_timestamp(server.rt.wall());
-        let mutation = encode_row(table, row, at, ttl);
-        (codec::token_of(&row.key), mutation, true)
+        ReplicaMutation::durable(codec::token_of(&row.key), encode_row(table, row, at, ttl))
     });
     let write = ReplicatedWrite {
         snapshot: snapshot.clone(),
@@ -235,7 +238,10 @@ pub(crate) fn forget_prepared(server: &Rc<Server>, evicted: Vec<PreparedId>) {
         for id in evicted {
             let at = this.next_timestamp(this.rt.wall());
             let deletion = encode_deletion(table, &id, at);
-            let applied = this.coordinator.apply(codec::token_of(&id), deletion, true).await;
+            let applied = this
+                .coordinator
+                .apply(ReplicaMutation::durable(codec::token_of(&id), deletion), Origin::System)
+                .await;
             if let Err(error) = applied {
                 tracing::debug!(%error, "an evicted statement stays stored");
                 return;

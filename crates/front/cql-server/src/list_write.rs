@@ -5,7 +5,7 @@
 //! business ([`cql_plan::modify`]).
 
 use crate::execute::{
-    Allowed, Cx, Modification, OwnedWrite, Statement, Step, WriteOrder, bind, carry_out, finish,
+    Allowed, Cx, Modification, Statement, Step, WriteOrder, bind, carry_out, finish,
 };
 use crate::failure::{Failure, Result};
 use crate::prepared::Compiled;
@@ -14,6 +14,7 @@ use crate::server::Server;
 use crate::session::Ticket;
 use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
+use coordinator::ReplicaMutation;
 use coordinator::{ReplicatedRead, SelectLimits};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ListRead, PlanError};
@@ -225,7 +226,7 @@ impl ListWrite {
         server: &Server,
         options: &ExecuteOptions<'_>,
         found: &FoundLists,
-    ) -> Result<(Vec<OwnedWrite>, WriteOrder)> {
+    ) -> Result<(Vec<ReplicaMutation>, WriteOrder)> {
         let values: Vec<Vec<BoundValue<'_>>> =
             self.statements.iter().map(|(_, values)| values.borrow()).collect();
         let compiled = self.statements.iter().map(|(compiled, _)| compiled);
@@ -235,7 +236,8 @@ impl ListWrite {
         let bound = bind(server, (&statements, self.batch), options, found, &mut encoded)?;
         let own = |m: &cql_plan::BoundMutation| {
             let bytes = encoded.get(m.range.clone()).unwrap_or_default();
-            (m.token, bytes.to_vec(), self.allowed.durable)
+            let bytes = bytes.to_vec();
+            ReplicaMutation { token: m.token, bytes, durable: self.allowed.durable }
         };
         let mut warnings = self.warnings.clone();
         warnings.extend(bound.warnings);

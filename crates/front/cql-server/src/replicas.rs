@@ -13,12 +13,13 @@ use crate::failure::{Failure, Result, level};
 use crate::server::Server;
 use crate::session::Ticket;
 use cluster::ClusterSnapshot;
+use coordinator::ReplicaMutation;
 use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite, ShardFilter};
 use cql_wire::{Consistency, WriteType};
 use data::command::ReadCommand;
 use std::rc::Rc;
 use std::sync::Arc;
-use stdx::{Instant, Token, Uuid};
+use stdx::{Instant, Uuid};
 use store::{ReadStats, RowSink};
 
 /// The level that a read is carried out at.
@@ -70,15 +71,14 @@ pub(crate) struct WriteTerms<'w> {
     pub(crate) deadline: Instant,
 }
 
-/// Has mutations (token, bytes, whether they are logged in the commit log) applied by their
-/// replicas, whichever nodes these are.
+/// Has mutations applied by their replicas, whichever nodes these are.
 ///
 /// # Errors
 /// What to tell the client.
 pub(crate) async fn write(
     server: &Rc<Server>,
     ticket: &Ticket,
-    mutations: Vec<(Token, Vec<u8>, bool)>,
+    mutations: Vec<ReplicaMutation>,
     terms: &WriteTerms<'_>,
 ) -> Result<()> {
     let &WriteTerms { consistency, write_type, snapshot, deadline } = terms;

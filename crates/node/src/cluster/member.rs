@@ -28,6 +28,7 @@ use crate::cluster::leaving::Orders;
 use crate::cluster::repair_rows::RepairRows;
 use crate::cluster::truncation::Truncations;
 use crate::cluster::{network, seeds};
+use coordinator::{Origin, ReplicaMutation};
 
 /// Between two rounds of gossip, as in Cassandra.
 const ROUND: Duration = Duration::from_secs(1);
@@ -316,15 +317,16 @@ impl ClusterShard {
         self.hints.set_redistribute(Rc::new(move |missed| {
             let (coordinator, snapshot) = (coordinator.clone(), membership.snapshot());
             let deadline = rt.now() + coordinator.write_timeout();
+            let mutation = ReplicaMutation::durable(missed.token, missed.mutation);
             Box::pin(async move {
                 if !coordinator.is_replicated(&snapshot, missed.table) {
-                    return coordinator.apply(missed.token, missed.mutation, true).await.is_ok();
+                    return coordinator.apply(mutation, Origin::Hint).await.is_ok();
                 }
                 let write = ReplicatedWrite {
                     snapshot,
                     consistency: Consistency::Any,
                     write_type: WriteType::Simple,
-                    mutations: vec![(missed.token, missed.mutation, true)],
+                    mutations: vec![mutation],
                     logged: false,
                     batch_id: Uuid::nil(),
                     deadline,

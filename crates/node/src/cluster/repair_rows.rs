@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use cluster::Consistency;
 use coordinator::{Coordinator, ReplicatedWrite};
+use coordinator::{Origin, ReplicaMutation};
 use cql_plan::plan::UuidSource;
 use cql_server::{Content, RowWrite, encode_row};
 use data::clustering::push_component;
@@ -58,8 +59,9 @@ impl RepairRecords for RepairRows {
         let Some(table) = snapshot.schema.table(keyspace, name) else { return };
         let at = self.rt.wall().0.max(self.last.get().saturating_add(1));
         self.last.set(at);
-        let mutation = encode_row(table, &row, TimestampMicros(at), ttl);
-        let (token, id) = (codec::token_of(&row.key), table.id);
+        let bytes = encode_row(table, &row, TimestampMicros(at), ttl);
+        let mutation = ReplicaMutation::durable(codec::token_of(&row.key), bytes);
+        let id = table.id;
         let (data, deadline) = (self.coordinator.clone(), self.rt.now() + PATIENCE);
         let task = async move {
             let written = if data.is_replicated(&snapshot, id) {
@@ -67,14 +69,14 @@ impl RepairRecords for RepairRows {
                     snapshot,
                     consistency: Consistency::Any,
                     write_type: WriteType::Simple,
-                    mutations: vec![(token, mutation, true)],
+                    mutations: vec![mutation],
                     logged: false,
                     batch_id: Uuid::nil(),
                     deadline,
                 };
                 data.write_replicated(write).await.map_err(|error| error.to_string())
             } else {
-                data.apply(token, mutation, true).await.map_err(|error| error.to_string())
+                data.apply(mutation, Origin::System).await.map_err(|error| error.to_string())
             };
             if let Err(error) = written {
                 tracing::debug!(error, "a row of the history of repairs is missing");

@@ -37,6 +37,7 @@ use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
 use crate::failing::replica_error;
 use crate::peer_traces::EVENTS_MAX;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::request_trace::RequestTrace;
 use crate::topology::{ReplicaList, Topology};
 use crate::writing::Purpose;
@@ -134,12 +135,8 @@ pub struct CounterWrite {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Of the statement.
     pub consistency: Consistency,
-    /// Of the partition.
-    pub token: Token,
-    /// The encoded mutation: its live cells are increments ([`data::counter::update`]).
-    pub mutation: Vec<u8>,
-    /// False: the keyspace has `durable_writes = false`.
-    pub durable: bool,
+    /// Its live cells are increments ([`data::counter::update`]).
+    pub mutation: ReplicaMutation,
     /// When the client is answered at the latest.
     pub deadline: Instant,
 }
@@ -230,7 +227,7 @@ impl Coordinator {
         write: CounterWrite,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
-        let Some(table) = MutationRef::open(&write.mutation).map(|m| m.table) else {
+        let Some(table) = MutationRef::open(&write.mutation.bytes).map(|m| m.table) else {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
         };
         match self.cluster() {
@@ -291,7 +288,7 @@ impl Coordinator {
         self.inner.counting.sent.inc();
         let outgoing = Outgoing {
             host: leader,
-            shard: cluster.shard_of(leader, write.token),
+            shard: cluster.shard_of(leader, write.mutation.token),
             verb: Verb::CounterMutation,
             deadline: write.deadline,
             trace: trace.map(RequestTrace::id),
@@ -299,7 +296,8 @@ impl Coordinator {
         if let Some(trace) = trace {
             trace.note(|| format!("Enqueuing counter update to {}", cluster.shown(leader)));
         }
-        let message = wire::Message { consistency: write.consistency, mutation: &write.mutation };
+        let message =
+            wire::Message { consistency: write.consistency, mutation: &write.mutation.bytes };
         let mut bytes = 0;
         let asked = cluster.parts.messaging.request(&outgoing, |out| {
             let before = out.len();
@@ -324,7 +322,7 @@ impl Coordinator {
         is_replicated: bool,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
-        let owner = self.owner(write.token);
+        let owner = self.owner(write.mutation.token);
         let lead = Lead { write, is_replicated, trace: trace.as_ref().map(|trace| trace.id()) };
         if owner == self.inner.rt.shard() {
             return self.lead_here(lead, trace).await;
@@ -382,7 +380,7 @@ impl Coordinator {
     ) -> Result<(), ReplicatedError> {
         let Lead { mut write, is_replicated, .. } = lead;
         let counting = &self.inner.counting;
-        let Some(increments) = MutationRef::open(&write.mutation) else {
+        let Some(increments) = MutationRef::open(&write.mutation.bytes) else {
             stdx::invariant::broken(format_args!("mutation made by this node does not open"))
         };
         let facts = self.inner.reading.facts(&write.snapshot, increments.table);
@@ -395,7 +393,7 @@ impl Coordinator {
         });
         if is_replicated {
             // Before its turn, which others wait for.
-            let place = (&*write.snapshot, increments.table, write.token);
+            let place = (&*write.snapshot, increments.table, write.mutation.token);
             self.room_for(place, write.deadline).await;
         }
         let shard = self.inner.rt.shard();
@@ -441,13 +439,17 @@ impl Coordinator {
             }
         };
         // Nothing waits from here until the result is applied.
-        store.admit_write()?;
+        let admitted = self.inner.replica.admit(Origin::Client, None)?;
         let id = self.writer_of(&write.snapshot, increments.table);
         let leading = Leading { id, now_micros: rt.wall().0, emptied_at };
-        let result = led::result(&increments, &current, comparator, leading);
+        let result = ReplicaMutation {
+            token: write.mutation.token,
+            bytes: led::result(&increments, &current, comparator, leading),
+            durable: write.mutation.durable,
+        };
         counting.led.inc();
         let counts = counts.filter(|counts| store.are_counts_current(counts));
-        let applied = counts.as_ref().map(|_| result.clone());
+        let applied = counts.as_ref().map(|_| result.bytes.clone());
         let keep = || {
             let applied = counts.as_ref().zip(applied.as_deref());
             led::keep(store, applied, (&current, comparator), leading);
@@ -457,7 +459,7 @@ impl Coordinator {
                 trace.note(|| "Appending to commitlog".to_owned());
                 trace.note(|| format!("Adding to {table} memtable"));
             }
-            self.apply_local(&result, write.durable)?;
+            self.inner.replica.apply(&result, admitted)?;
             keep();
             drop(turn);
             return Ok(store.commit().await?);
@@ -466,7 +468,7 @@ impl Coordinator {
             snapshot: write.snapshot,
             consistency: write.consistency,
             write_type: WriteType::Counter,
-            mutations: vec![(write.token, result, write.durable)],
+            mutations: vec![result],
             logged: false,
             batch_id: Uuid::nil(),
             deadline: write.deadline,
@@ -521,7 +523,7 @@ fn leader_of(
         .topology(&write.snapshot, table)
         .ok_or_else(|| ReplicatedError::unknown_table(table))?;
     let mut replicas = ReplicaList::new();
-    cluster.replicas(&topology, write.token, &mut replicas);
+    cluster.replicas(&topology, write.mutation.token, &mut replicas);
     cluster.rank(&topology, &mut replicas);
     let may = |r: &&ReplicaInfo| {
         r.alive

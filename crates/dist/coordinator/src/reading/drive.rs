@@ -32,6 +32,7 @@ use super::{
 };
 use crate::cluster_parts::ReplicatedRead;
 use crate::failing::replica_error;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::{Coordinator, ReadTrace};
 
 /// Whether the sink wants more.
@@ -589,7 +590,8 @@ impl<'a, S: RowSink> Reader<'a, S> {
             Box::pin(async move {
                 for mutation in mutations {
                     let Some(token) = token_of(&mutation) else { continue };
-                    let applied = this.apply(token, mutation, durable).await;
+                    let mutation = ReplicaMutation { token, bytes: mutation, durable };
+                    let applied = this.apply(mutation, Origin::ReadRepair).await;
                     applied.map_err(|error| store_failure(&this, error))?;
                 }
                 Ok(Answer::Repaired)

@@ -12,7 +12,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use data::MutationRef;
 use paxos::acceptor::{Admission, Input, Output, Record, Reply, ReplyTo, Request, Token};
 use paxos::wire::Electorate;
 use paxos::{Acceptor, AcceptorState, Ballot};
@@ -24,6 +23,7 @@ use super::plan::electorate;
 use super::row::{Cells, Partition, PaxosTable, Payload};
 use super::{ACCEPTORS_MAX, SKEW_MAX};
 use crate::reading::ReplicaQuery;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
 /// A request to an acceptor, for the shard that owns its partition.
@@ -485,14 +485,15 @@ impl Coordinator {
         {
             let written = commit.origin.timestamp().0;
             if ask.truncated_at.is_none_or(|at| written > at.0) {
-                self.apply_local(mutation, ask.durable)?;
+                let token = ask.partition.token();
+                let bytes: &[u8] = mutation;
+                let mutation = ReplicaMutation { token, bytes, durable: ask.durable };
+                self.inner.replica.admit_and_apply(&mutation, Origin::Paxos)?;
             }
         }
-        let mutation = ask.table.mutation(&ask.partition, &record.to_update(), now.seconds());
-        let Some(view) = MutationRef::open(&mutation) else {
-            stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
-        };
-        self.inner.store.apply(&view, is_logged)
+        let bytes = ask.table.mutation(&ask.partition, &record.to_update(), now.seconds());
+        let row = ReplicaMutation { token: ask.partition.token(), bytes, durable: is_logged };
+        self.inner.replica.admit_and_apply(&row, Origin::Paxos)
     }
 
     fn prune_later(&self, partition: &Partition, token: Token) {

@@ -20,7 +20,6 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use codec::SmallForm;
-use data::MutationRef;
 use paxos::Ballot;
 use rt::sync::Semaphore;
 use rt::{Fs, Rt};
@@ -30,6 +29,7 @@ use store::StoreError;
 use super::floor::at;
 use super::kept::Kept;
 use super::row::Partition;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::{Coordinator, ShardReply, ShardRequest, mesh_error};
 
 const FILE: Kept<2> = Kept {
@@ -220,10 +220,8 @@ impl Coordinator {
         let now = self.inner.rt.wall().seconds();
         for record in records {
             let mutation = table.mutation(partition, &record.to_update(), now);
-            let Some(view) = MutationRef::open(&mutation) else {
-                stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
-            };
-            self.inner.store.apply(&view, true)?;
+            let mutation = ReplicaMutation::durable(partition.token(), mutation);
+            self.inner.replica.admit_and_apply(&mutation, Origin::Paxos)?;
         }
         acceptors.are_written(partition);
         Ok(())

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use cluster::{ClusterSnapshot, Consistency, TokenRange};
 use data::command::{Partitions, ReadCommand};
-use data::{MutationBuilder, MutationRef, RowRef};
+use data::{MutationBuilder, RowRef};
 use paxos::{AcceptorState, Ballot, Scope};
 use rt::sync::Notify;
 use stdx::{IoError, TimestampMicros, Token, WallMicros};
@@ -28,6 +28,7 @@ use super::handover::Reach;
 use super::row::{Partition, PaxosTable, Payload};
 use super::{CasOperation, CasOrder, CasRefused};
 use crate::Coordinator;
+use crate::replica::{Origin, ReplicaMutation};
 
 /// Ballots so far behind a replica's clock are refused.
 const FLOOR_AGE: Duration = Duration::from_secs(12 * 3600);
@@ -207,11 +208,8 @@ impl Coordinator {
         // Newer cells, of a round that came meanwhile, stay.
         let mutation =
             table.deletion(partition, state.promised.timestamp(), self.inner.rt.wall().seconds());
-        let Some(view) = MutationRef::open(&mutation) else {
-            stdx::invariant::broken(format_args!("a row of system.paxos does not open"))
-        };
-        self.inner.store.admit_write()?;
-        self.inner.store.apply(&view, true)
+        let mutation = ReplicaMutation::durable(partition.token(), mutation);
+        self.inner.replica.admit_and_apply(&mutation, Origin::PaxosCleanup)
     }
 
     /// Whether this node is the replica that proposes for a partition.

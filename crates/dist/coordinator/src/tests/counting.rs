@@ -18,6 +18,7 @@ use store::{Flow, RowSink, SyncMode};
 
 use super::nodes::{CounterIds, Nodes, Options, Shard, TIMEOUT, millis};
 use super::table::{COUNTERS, VALUE, read_all};
+use crate::replica::ReplicaMutation;
 use crate::{CounterWrite, ReplicatedError, ReplicatedRead, SelectLimits};
 
 /// Partitions; few, so that their increments meet.
@@ -42,9 +43,7 @@ pub(super) fn order(shard: &Shard, level: Consistency, pk: i32, by: i64) -> Coun
     CounterWrite {
         snapshot: shard.snapshot(),
         consistency: level,
-        token,
-        mutation,
-        durable: true,
+        mutation: ReplicaMutation::durable(token, mutation),
         deadline: shard.rt.now() + TIMEOUT,
     }
 }
@@ -423,7 +422,8 @@ fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
     let count = |by| {
         nodes.run_on(nodes.shard(1, 0), move |shard| async move {
             let (token, mutation) = add(1, by, shard.rt.wall().0 - 60_000_000);
-            let write = CounterWrite { token, mutation, ..order(&shard, All, 1, by) };
+            let mutation = ReplicaMutation::durable(token, mutation);
+            let write = CounterWrite { mutation, ..order(&shard, All, 1, by) };
             shard.coordinator.count(write, None).await.unwrap();
         });
     };
@@ -502,7 +502,8 @@ fn what_leaders_keep_is_what_reads_find() {
                 1 => store.flush(None).await.unwrap(),
                 _ => {
                     let (token, mutation) = add(pk, 1, at);
-                    let write = CounterWrite { token, mutation, ..order(&shard, One, pk, 1) };
+                    let mutation = ReplicaMutation::durable(token, mutation);
+                    let write = CounterWrite { mutation, ..order(&shard, One, pk, 1) };
                     shard.coordinator.count(write, None).await.unwrap();
                 }
             }

@@ -299,7 +299,7 @@ fn rows_lie_on_the_replicas_of_their_token_and_on_those_that_will_be() {
         let replication = snapshot.replication_of_table(super::table::TABLE).unwrap();
         let placements = snapshot.placements(&replication);
         for pk in 0..60 {
-            let replicas = placements.replicas(insert(pk, "", 1).0);
+            let replicas = placements.replicas(insert(pk, "", 1).token);
             pending += replicas.pending_len();
             for n in 1..=3 {
                 let is_there = rows[usize::from(n) - 1].contains_key(&pk);
@@ -311,7 +311,7 @@ fn rows_lie_on_the_replicas_of_their_token_and_on_those_that_will_be() {
         // A quorum of the natural ones is both; the pending one comes on top.
         nodes.connect(1);
         nodes.cut(1, 3);
-        let is_pending = |pk: &i32| placements.replicas(insert(*pk, "", 1).0).pending_len() > 0;
+        let is_pending = |pk: &i32| placements.replicas(insert(*pk, "", 1).token).pending_len() > 0;
         let pk = (60..).find(is_pending).unwrap();
         assert_eq!(request(nodes.write(1, Quorum, pk, "x")), timeout(Quorum, 2, 3));
         let pk = (60..).find(|pk| !is_pending(pk)).unwrap();
@@ -339,7 +339,7 @@ fn placements_are_made_anew_when_members_change_and_not_for_every_epoch() {
     nodes.remove_member(1, 3);
     let after = topology(&shard).unwrap();
     assert!(!Rc::ptr_eq(&first, &after));
-    assert_eq!(after.placements.replicas(insert(1, "", 1).0).len(), 2);
+    assert_eq!(after.placements.replicas(insert(1, "", 1).token).len(), 2);
     nodes.remove_member(1, 2);
     assert!(!shard.coordinator.is_replicated(&shard.snapshot(), super::table::TABLE));
 }

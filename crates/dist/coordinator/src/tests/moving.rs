@@ -14,6 +14,7 @@ use super::nodes::{Nodes, Options};
 use super::serving::{ask, hint};
 use super::table::{TABLE, insert, simple};
 use crate::batch_wire;
+use crate::replica::ReplicaMutation;
 
 /// What a node knows from now on.
 fn learn(nodes: &Nodes, n: u8, snapshot: &ClusterSnapshot) {
@@ -30,7 +31,7 @@ fn replicas(snapshot: &ClusterSnapshot, token: Token) -> Vec<u8> {
 }
 
 fn send_hint(nodes: &Nodes, to: u8, target: u8, pk: i32, created_at: WallMicros) {
-    let (token, bytes, _) = insert(pk, "x", 1_000);
+    let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
     let shards = nodes.all_shards(to).len() as u16;
     let payload = hint(host(target), created_at, 864_000, &bytes);
     ask(nodes, to, shard_of_token(token, shards).0, Verb::Hint, payload).unwrap();
@@ -46,7 +47,7 @@ fn a_hint_for_a_node_that_gave_the_range_away_goes_to_who_has_it() {
     let snapshot = nodes.shard(1, 0).snapshot();
     let rows: Vec<BTreeMap<i32, String>> = (1..=3).map(|n| nodes.rows(n)).collect();
     for pk in 0..20 {
-        let owner = replicas(&snapshot, insert(pk, "x", 1).0)[0];
+        let owner = replicas(&snapshot, insert(pk, "x", 1).token)[0];
         assert!(rows[usize::from(owner) - 1].contains_key(&pk), "{pk} is not on n{owner}");
     }
 }
@@ -71,7 +72,7 @@ fn a_hint_reaches_who_takes_its_range_over() {
     let nodes = Nodes::start(&options);
     let now = nodes.shard(1, 0).rt.wall();
     for pk in 0..30 {
-        let owner = replicas(&nodes.shard(1, 0).snapshot(), insert(pk, "x", 1).0)[0];
+        let owner = replicas(&nodes.shard(1, 0).snapshot(), insert(pk, "x", 1).token)[0];
         if owner == 3 {
             send_hint(&nodes, 3, 3, pk, now);
         }
@@ -79,7 +80,7 @@ fn a_hint_reaches_who_takes_its_range_over() {
     let (old, new) = (nodes.rows(3), nodes.rows(2));
     let snapshot = nodes.shard(1, 0).snapshot();
     let placements = snapshot.placements(&snapshot.replication_of_table(TABLE).unwrap());
-    let is_moving = |pk: i32| placements.replicas(insert(pk, "x", 1).0).pending_len() > 0;
+    let is_moving = |pk: i32| placements.replicas(insert(pk, "x", 1).token).pending_len() > 0;
     let moving: BTreeMap<i32, String> =
         old.iter().filter(|(pk, _)| is_moving(**pk)).map(|(k, v)| (*k, v.clone())).collect();
     assert!(old.len() > moving.len() && !moving.is_empty(), "{old:?}");
@@ -112,7 +113,7 @@ fn what_a_coordinator_with_older_metadata_acknowledges_is_where_it_is_read() {
     assert!(acknowledged.len() > 10, "{acknowledged:?}");
     let rows: BTreeMap<u8, BTreeMap<i32, String>> = (1..=4).map(|n| (n, nodes.rows(n))).collect();
     for pk in acknowledged {
-        let owners = replicas(&now, insert(pk, "x", 1).0);
+        let owners = replicas(&now, insert(pk, "x", 1).token);
         let on = owners.iter().filter(|n| rows[n].contains_key(&pk)).count();
         assert!(on >= 2, "{pk} is on {on} of {owners:?}");
     }
@@ -144,7 +145,7 @@ fn a_write_that_was_to_be_passed_on_by_older_metadata_reaches_all_who_have_it() 
 fn what_was_read_or_logged_before_a_truncation_does_not_come_back_behind_it() {
     let nodes = Nodes::start(&Options::new(7));
     let write = |pk: i32, flags| {
-        let (token, bytes, _) = insert(pk, "x", 1_000);
+        let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
         let mut out = Vec::new();
         Mutation { flags, bytes: &bytes }.encode(&mut out);
         ask(&nodes, 3, shard_of_token(token, 3).0, Verb::Mutation, out)
@@ -166,7 +167,7 @@ fn what_was_read_or_logged_before_a_truncation_does_not_come_back_behind_it() {
 fn a_log_that_a_node_could_not_replay_is_not_stored_there() {
     let nodes = Nodes::start(&Options::new(6));
     let store = |table: [u8; 16]| {
-        let (_, mut bytes, _) = insert(1, "x", 1_000);
+        let mut bytes = insert(1, "x", 1_000).bytes;
         bytes[1..17].copy_from_slice(&table);
         let mut out = Vec::new();
         let mutations = [bytes.as_slice()].into_iter();

@@ -20,6 +20,7 @@ use stdx::{Epoch, HostId, Instant, ShardId, TableId, Token, Uuid, WallMicros};
 use store::SyncMode;
 
 use super::table::{self, Collect};
+use crate::replica::ReplicaMutation;
 use crate::{
     ClusterParts, Coordinator, HintSink, ReplicatedError, ReplicatedWrite, ReplicationSettings,
     ShardMesh,
@@ -56,7 +57,7 @@ impl Shard {
     pub(super) fn order(
         &self,
         consistency: Consistency,
-        mutations: Vec<(Token, Vec<u8>, bool)>,
+        mutations: Vec<ReplicaMutation>,
     ) -> ReplicatedWrite {
         ReplicatedWrite {
             snapshot: self.snapshot(),
@@ -402,7 +403,9 @@ impl Nodes {
             self.run_on(shard, |shard| async move {
                 let key = data::MutationRef::open(&mutation).expect("a mutation").key;
                 let token = codec::token_of(key);
-                shard.coordinator.apply(token, mutation, true).await.expect("it is applied");
+                let mutation = ReplicaMutation::durable(token, mutation);
+                let applied = shard.coordinator.apply(mutation, crate::Origin::Hint).await;
+                applied.expect("it is applied");
             });
         }
     }

@@ -11,6 +11,7 @@ use stdx::{HostId, ShardId, TableId, Uuid, WallMicros};
 use super::nodes::{Nodes, Options, Shard, millis};
 use super::table::{TABLE, insert, simple};
 use crate::ReplicatedError;
+use crate::replica::ReplicaMutation;
 
 /// Asks a node from node 1; `shard` of that node.
 pub(super) fn ask(
@@ -50,7 +51,7 @@ pub(super) fn hint(
 fn a_mutation_is_applied_whichever_shard_it_came_to() {
     let nodes = Nodes::start(&Options::new(1));
     for pk in 0..30 {
-        let (_, bytes, _) = insert(pk, "x", 1_000);
+        let bytes = insert(pk, "x", 1_000).bytes;
         ask(&nodes, 3, (pk % 3) as u16, Verb::Mutation, mutation(&bytes)).unwrap();
     }
     assert_eq!((nodes.rows(3).len(), nodes.rows(1).len()), (30, 0));
@@ -60,7 +61,7 @@ fn a_mutation_is_applied_whichever_shard_it_came_to() {
 #[test]
 fn bytes_that_are_no_mutation_of_the_table_are_refused() {
     let nodes = Nodes::start(&Options::new(2));
-    let (_, good, _) = insert(1, "x", 1_000);
+    let good = insert(1, "x", 1_000).bytes;
     let refused = |payload: Vec<u8>| match ask(&nodes, 3, 0, Verb::Mutation, payload) {
         Err(MessagingError::Remote(reply)) => reply,
         other => panic!("{other:?}"),
@@ -124,7 +125,7 @@ fn hints_are_applied_unless_they_are_too_old() {
     let now = nodes.shard(1, 0).rt.wall();
     let before = |seconds: i64| WallMicros(now.0 - seconds * 1_000_000);
     let send = |pk: i32, created_at, grace| {
-        let (_, bytes, _) = insert(pk, "x", 1_000);
+        let bytes = insert(pk, "x", 1_000).bytes;
         ask(&nodes, 3, 0, Verb::Hint, hint(host(3), created_at, grace, &bytes)).unwrap();
     };
     send(1, before(50), 100);
@@ -145,7 +146,7 @@ fn a_hint_for_a_node_that_has_left_goes_to_who_has_its_range() {
     let nodes = Nodes::start(&Options { replication: simple("1"), ..Options::new(5) });
     let now = nodes.shard(1, 0).rt.wall();
     for pk in 0..20 {
-        let (token, bytes, _) = insert(pk, "x", 1_000);
+        let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
         let shard = shard_of_token(token, 2).0;
         ask(&nodes, 2, shard, Verb::Hint, hint(host(9), now, 1000, &bytes)).unwrap();
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::replica::ReplicaMutation;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
 use schema::{
@@ -122,7 +123,7 @@ pub(super) fn simple(factor: &'static str) -> Vec<(&'static str, &'static str)> 
 }
 
 /// INSERT of one row.
-pub(super) fn insert(pk: i32, value: &str, at: i64) -> (Token, Vec<u8>, bool) {
+pub(super) fn insert(pk: i32, value: &str, at: i64) -> ReplicaMutation {
     let at = TimestampMicros(at);
     let mut row = Vec::new();
     let mut builder = RowBuilder::new(&mut row, Liveness::new(at), DeletionTime::LIVE, at);
@@ -133,7 +134,7 @@ pub(super) fn insert(pk: i32, value: &str, at: i64) -> (Token, Vec<u8>, bool) {
     let mut mutation = MutationBuilder::new(&mut out, TABLE, 1, &key);
     mutation.rows([([].as_slice(), RowRef::trusted(&row))].into_iter());
     mutation.finish();
-    (codec::token_of(&key), out, true)
+    ReplicaMutation::durable(codec::token_of(&key), out)
 }
 
 pub(super) fn read_all(table: TableId) -> ReadCommand {

@@ -10,6 +10,7 @@ use stdx::Uuid;
 use super::counting::order;
 use super::nodes::{CounterIds, Nodes, Options, TIMEOUT};
 use super::table::{Collect, TABLE, insert, read_all};
+use crate::replica::Origin;
 use crate::{ReadTrace, ReplicatedRead, RequestTrace, SelectLimits};
 
 type Written = Rc<RefCell<Vec<(u8, Uuid, Vec<String>)>>>;
@@ -117,8 +118,8 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
     let nodes = Nodes::start(&Options::new(1));
     nodes.write(1, All, 5, "old").unwrap();
     nodes.run_on(nodes.any_shard(2), |shard| async move {
-        let (token, newer, durable) = insert(5, "newer", i64::MAX / 2);
-        shard.coordinator.apply(token, newer, durable).await.unwrap();
+        let newer = insert(5, "newer", i64::MAX / 2);
+        shard.coordinator.apply(newer, Origin::Client).await.unwrap();
     });
     let read = |shard: super::nodes::Shard| async move {
         let command = ReadCommand {
@@ -157,8 +158,8 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
     assert_eq!(said.iter().filter(|text| **text == mismatch).count(), 1, "{said:?}");
     // What the own node lacks is written there too.
     nodes.run_on(nodes.any_shard(2), |shard| async move {
-        let (token, newest, durable) = insert(5, "newest", i64::MAX / 2 + 1);
-        shard.coordinator.apply(token, newest, durable).await.unwrap();
+        let newest = insert(5, "newest", i64::MAX / 2 + 1);
+        shard.coordinator.apply(newest, Origin::Client).await.unwrap();
     });
     let said = nodes.run_on(nodes.any_shard(1), read);
     let own = format!("Sending read-repair-mutation to /{}", nodes.addresses()[0]);

@@ -19,6 +19,7 @@ use crate::batch_log::BatchTable;
 use crate::batch_wire::{self, BatchRemove};
 use crate::cluster_state::Cluster;
 use crate::failing::{of_reply, of_store, replica_error};
+use crate::replica::ReplicaMutation;
 use crate::request_trace::RequestTrace;
 use crate::tokens::{Sent, log_token, mutation_token};
 
@@ -135,14 +136,14 @@ impl Coordinator {
     ) {
         match output {
             WriteOutput::ApplyLocal { target } => {
-                let Some((token, mutation, durable)) = running.mutation(index) else { return };
+                let Some(mutation) = running.mutation(index) else { return };
                 if let Some(trace) = &running.trace {
-                    self.note_own_write(mutation, |text| trace.note(|| text));
+                    self.note_own_write(&mutation.bytes, |text| trace.note(|| text));
                 }
                 let who = Acknowledge::Write { write: write.clone(), index, target };
                 let done = match running.purpose {
                     Purpose::Counted => self.commit_own(who),
-                    _ => self.apply_own(*token, mutation, *durable, who),
+                    _ => self.apply_own(mutation.as_slice(), who),
                 };
                 if let Some((_, result)) = done {
                     events.push(Event::Mutation(index, applied(target, &result)));
@@ -169,7 +170,7 @@ impl Coordinator {
 
     fn store_hint(&self, cluster: &Cluster, running: &Running, index: u16, to: Target) -> bool {
         let replica = running.request(index).and_then(|r| r.plan().replicas.get(to));
-        let (Some(replica), Some((_, mutation, _))) = (replica, running.mutation(index)) else {
+        let (Some(replica), Some(mutation)) = (replica, running.mutation(index)) else {
             return false;
         };
         // A hint is as old as its write.
@@ -181,7 +182,7 @@ impl Coordinator {
                 WallMicros(self.inner.rt.wall().0.saturating_sub(age))
             }
         };
-        let is_stored = cluster.parts.hints.store(replica.host, mutation, written_at);
+        let is_stored = cluster.parts.hints.store(replica.host, &mutation.bytes, written_at);
         if is_stored {
             cluster.counters.hints.inc();
         }
@@ -200,7 +201,7 @@ impl Coordinator {
         let Some(host) = request.log_host(to) else { return };
         self.inner.batches.note_logged();
         let token = codec::token_of(log.id.as_bytes());
-        let mutations = running.mutations.iter().map(|(_, bytes, _)| bytes.as_slice());
+        let mutations = running.mutations.iter().map(|m| m.bytes.as_slice());
         if host == log.snapshot.local.host_id {
             let Some(table) = BatchTable::of(&log.snapshot.schema) else {
                 events.push(Event::LogFailed(to, ReplicaError::IncompatibleSchema));
@@ -210,7 +211,8 @@ impl Coordinator {
             let entry = table.entry(log.id.as_bytes(), log.written_at, mutations, &mut next_id);
             self.inner.batches.note_stored(*log.id.as_bytes(), self.inner.rt.now());
             let who = Acknowledge::Log { write: write.clone(), place: to };
-            if let Some((_, result)) = self.apply_own(token, &entry, true, who) {
+            if let Some((_, result)) = self.apply_own(ReplicaMutation::durable(token, &entry), who)
+            {
                 events.push(logged(to, &result));
             }
             return;
@@ -413,14 +415,15 @@ fn send(
     forward: SmallVec<[Target; 4]>,
 ) -> Result<(), MessagingError> {
     let plan = running.request(index).map(|r| r.plan());
-    let (Some(plan), Some((key, bytes, _))) = (plan, running.mutation(index)) else {
+    let (Some(plan), Some(written)) = (plan, running.mutation(index)) else {
         return Err(MessagingError::Malformed);
     };
+    let bytes = &written.bytes;
     let Some(replica) = plan.replicas.get(to) else { return Err(MessagingError::Malformed) };
     let mutation = Mutation { flags: running.purpose.flags(), bytes };
     let outgoing = Outgoing {
         host: replica.host,
-        shard: cluster.shard_of(replica.host, *key),
+        shard: cluster.shard_of(replica.host, written.token),
         verb: if forward.is_empty() { Verb::Mutation } else { Verb::MutationForward },
         deadline: running.deadline,
         trace: running.trace.as_ref().map(|trace| trace.id()),
@@ -442,7 +445,7 @@ fn send(
         let targets = forward
             .iter()
             .filter_map(|t| plan.replicas.get(*t))
-            .map(|r| ForwardTarget { host: r.host, shard: cluster.shard_of(r.host, *key) })
+            .map(|r| ForwardTarget { host: r.host, shard: cluster.shard_of(r.host, written.token) })
             .collect();
         let message = MutationForward { targets, mutation };
         let encode = |out: &mut Vec<u8>| measure(out, &|out| message.encode(out));

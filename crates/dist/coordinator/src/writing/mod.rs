@@ -33,6 +33,7 @@ pub(crate) use slots::Writes;
 use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
+use crate::replica::{Origin, ReplicaMutation};
 use crate::request_trace::RequestTrace;
 use crate::topology::ReplicaList;
 use backpressure::{Place, Places};
@@ -97,7 +98,7 @@ struct Running {
     name: SlotName,
     machine: Machine,
     /// Emptied when finished.
-    mutations: Vec<(Token, Vec<u8>, bool)>,
+    mutations: Vec<ReplicaMutation>,
     bytes: usize,
     consistency: Consistency,
     write_type: WriteType,
@@ -138,7 +139,7 @@ impl Running {
         }
     }
 
-    fn mutation(&self, index: u16) -> Option<&(Token, Vec<u8>, bool)> {
+    fn mutation(&self, index: u16) -> Option<&ReplicaMutation> {
         self.mutations.get(usize::from(index))
     }
 }
@@ -313,14 +314,14 @@ impl Coordinator {
     /// The shards that get something of a write, but for this one.
     fn places_of(&self, cluster: &Cluster, machine: &Machine, order: &ReplicatedWrite) -> Places {
         let mut places = Places::new();
-        for (index, (token, ..)) in (0_u16..).zip(&order.mutations) {
+        for (index, mutation) in (0_u16..).zip(&order.mutations) {
             let plan = match machine {
                 Machine::One(request) => Some(request.plan()),
                 Machine::Batch(request) => request.mutation(index).map(WriteRequest::plan),
             };
             let Some(plan) = plan else { continue };
             let replicas = plan.replicas.iter().map(|(_, replica)| replica);
-            for place in self.places_of_replicas(cluster, replicas, *token) {
+            for place in self.places_of_replicas(cluster, replicas, mutation.token) {
                 if !places.contains(&place) {
                     places.push(place);
                 }
@@ -351,20 +352,21 @@ impl Coordinator {
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<Rc<Write>, ReplicatedError> {
         let Some(cluster) = self.inner.cluster.get() else { return Err(no_cluster()) };
-        for (_, bytes, _) in &order.mutations {
+        for mutation in &order.mutations {
             // Replicas would refuse it, each for itself.
-            if let Some(mutation) = data::MutationRef::open(bytes) {
+            if let Some(mutation) = data::MutationRef::open(&mutation.bytes) {
                 self.inner.store.check(&mutation)?;
             }
         }
-        let bytes = order.mutations.iter().map(|(_, bytes, _)| bytes.len() + OVERHEAD_BYTES).sum();
+        let bytes = order.mutations.iter().map(|m| m.bytes.len() + OVERHEAD_BYTES).sum();
         self.make_room(cluster, bytes)?;
         if purpose == Purpose::Counted {
             if let Machine::One(request) = &machine {
                 request.plan().check()?;
             }
-            for (_, mutation, durable) in &order.mutations {
-                self.apply_local(mutation, *durable)?;
+            let admitted = self.inner.replica.admit(Origin::Counter, None)?;
+            for mutation in &order.mutations {
+                self.inner.replica.apply(mutation, admitted)?;
             }
         }
         let now = self.inner.rt.now();

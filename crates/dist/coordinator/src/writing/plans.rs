@@ -10,6 +10,7 @@ use super::Machine;
 use crate::Coordinator;
 use crate::cluster_parts::{ReplicatedError, ReplicatedWrite};
 use crate::cluster_state::Cluster;
+use crate::replica::ReplicaMutation;
 use crate::topology::ReplicaList;
 use cluster::{ClusterSnapshot, Consistency, MemberState};
 use data::MutationRef;
@@ -21,12 +22,12 @@ impl Coordinator {
         order: &ReplicatedWrite,
     ) -> Result<Machine, ReplicatedError> {
         let random = self.inner.rt.random_u64();
-        if let ([(token, mutation, _)], false) = (&order.mutations[..], order.logged) {
-            let plan = plan_of(cluster, order, *token, mutation)?;
+        if let ([mutation], false) = (&order.mutations[..], order.logged) {
+            let plan = plan_of(cluster, order, mutation)?;
             return Ok(Machine::One(WriteRequest::new(plan, order.deadline, random)));
         }
         let mutations = order.mutations.iter();
-        let plans = mutations.map(|(token, bytes, _)| plan_of(cluster, order, *token, bytes));
+        let plans = mutations.map(|mutation| plan_of(cluster, order, mutation));
         let log = order.logged.then(|| {
             let takes_hints = order.consistency == Consistency::Any;
             log_nodes(&order.snapshot, |host| self.is_alive(host), takes_hints, random)
@@ -44,10 +45,10 @@ fn invalid(error: impl std::fmt::Display) -> ReplicatedError {
 fn plan_of(
     cluster: &Cluster,
     order: &ReplicatedWrite,
-    token: Token,
-    mutation: &[u8],
+    mutation: &ReplicaMutation,
 ) -> Result<WritePlan, ReplicatedError> {
-    let Some(opened) = MutationRef::open(mutation) else {
+    let token = mutation.token;
+    let Some(opened) = MutationRef::open(&mutation.bytes) else {
         stdx::invariant::broken(format_args!("mutation made by this node does not open"))
     };
     let topology = cluster

@@ -11,6 +11,7 @@ use crate::session::Ticket;
 use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
 use coordinator::CounterWrite;
+use coordinator::ReplicaMutation;
 use cql_plan::FoundLists;
 use cql_wire::WriteType;
 use std::rc::Rc;
@@ -32,8 +33,8 @@ pub(super) fn run(
     let bound = bind(cx.server, statements, &request.options, &found, &mut encoded)?;
     warnings.extend(bound.warnings);
     let writes = bound.mutations.iter().map(|m| {
-        let bytes = encoded.get(m.range.clone()).unwrap_or_default();
-        (m.token, bytes.to_vec(), request.allowed.durable)
+        let bytes = encoded.get(m.range.clone()).unwrap_or_default().to_vec();
+        ReplicaMutation { token: m.token, bytes, durable: request.allowed.durable }
     });
     let writes = writes.collect();
     let order = WriteOrder {
@@ -59,7 +60,7 @@ pub(super) fn run(
 async fn carry_out(
     server: &Rc<Server>,
     ticket: &Ticket,
-    writes: Vec<super::OwnedWrite>,
+    writes: Vec<ReplicaMutation>,
     order: &WriteOrder,
 ) -> Result<()> {
     let usual = server.timeouts.get(Timeout::CounterWrite);
@@ -70,13 +71,11 @@ async fn carry_out(
     };
     ticket.note(|| "Determining replicas for mutation".to_owned());
     let asked = (order.consistency, order.write_type);
-    let leading = writes.into_iter().map(|(token, mutation, durable)| {
+    let leading = writes.into_iter().map(|mutation| {
         let write = CounterWrite {
             snapshot: snapshot.clone(),
             consistency: level(order.consistency),
-            token,
             mutation,
-            durable,
             deadline,
         };
         server.coordinator.count(write, ticket.request_trace())

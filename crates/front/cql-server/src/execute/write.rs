@@ -21,6 +21,7 @@ use crate::server::Server;
 use crate::session::Ticket;
 use crate::settings::Timeout;
 use cluster::ClusterSnapshot;
+use coordinator::{Origin, ReplicaMutation};
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{FoundLists, ModifyPlan, bind_batch_found};
 use cql_syntax::ast;
@@ -32,11 +33,10 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{ShardId, Token};
+use stdx::ShardId;
 use store::StoreError;
 
 /// What a shard gets of a batch: mutations, and whether each goes into the commit log.
-type OfShard = Vec<(Vec<u8>, bool)>;
 
 /// A statement and its values.
 pub(crate) type Statement<'s> = (&'s Rc<Compiled>, &'s [BoundValue<'s>]);
@@ -55,18 +55,7 @@ pub(crate) struct Modification<'m> {
     pub(crate) has_timestamp: bool,
 }
 
-/// One encoded mutation to apply.
-#[derive(Clone, Copy)]
-struct Write<'b> {
-    token: Token,
-    bytes: &'b [u8],
-    durable: bool,
-}
-
-type Writes<'b> = SmallVec<[Write<'b>; 1]>;
-
-/// A mutation that outlives its request: token, bytes, whether it is logged in the commit log.
-pub(crate) type OwnedWrite = (Token, Vec<u8>, bool);
+type Writes<'b> = SmallVec<[ReplicaMutation<&'b [u8]>; 1]>;
 
 /// How writes are carried out and answered.
 pub(crate) struct WriteOrder {
@@ -134,7 +123,7 @@ fn modify_evaluated(request: &Modification<'_>, cx: &Cx<'_>) -> Result<Step> {
     let writes: Writes<'_> = bound
         .mutations
         .iter()
-        .map(|m| Write {
+        .map(|m| ReplicaMutation {
             token: m.token,
             bytes: encoded.get(m.range.clone()).unwrap_or_default(),
             durable: request.allowed.durable,
@@ -225,7 +214,7 @@ fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
 }
 
 /// Applies mutations: at once when this shard owns them all, else as a future.
-fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
+fn write(writes: &[ReplicaMutation<&[u8]>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
     let coordinator = &cx.server.coordinator;
     let at_once = order.write_type != WriteType::Batch
         && order.snapshot.is_none()
@@ -236,12 +225,11 @@ fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
             let id = cx.server.log_failure("write", error);
             Failure::write(error, order.consistency, order.write_type, id)
         };
-        match coordinator.store().admit_write() {
-            Ok(()) => {
+        match coordinator.replica().admit(Origin::Client, None) {
+            Ok(admitted) => {
                 for write in writes {
-                    coordinator
-                        .apply_local(write.bytes, write.durable)
-                        .map_err(|error| failed(&error))?;
+                    let applied = coordinator.replica().apply(write, admitted);
+                    applied.map_err(|error| failed(&error))?;
                 }
                 let ticket = cx.ticket.clone();
                 let WriteOrder { consistency, write_type, warnings, .. } = order;
@@ -260,8 +248,7 @@ fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
             Err(error) => return Err(failed(&error)),
         }
     }
-    let owned: Vec<OwnedWrite> =
-        writes.iter().map(|w| (w.token, w.bytes.to_vec(), w.durable)).collect();
+    let owned: Vec<ReplicaMutation> = writes.iter().map(ReplicaMutation::to_owned).collect();
     let (server, session) = (cx.server.clone(), cx.session.clone());
     let ticket = cx.ticket.clone();
     Ok(Step::Waits(Box::pin(async move {
@@ -283,7 +270,7 @@ fn write(writes: &[Write<'_>], order: WriteOrder, cx: &Cx<'_>) -> Result<Step> {
 pub(crate) async fn carry_out(
     server: &Rc<Server>,
     ticket: &Ticket,
-    writes: Vec<OwnedWrite>,
+    writes: Vec<ReplicaMutation>,
     order: &WriteOrder,
 ) -> Result<()> {
     let usual = server.timeouts.get(Timeout::Write);
@@ -333,13 +320,13 @@ pub(crate) async fn carry_out(
 async fn apply_logged(
     server: &Rc<Server>,
     ticket: &Ticket,
-    writes: Vec<OwnedWrite>,
+    writes: Vec<ReplicaMutation>,
     stage: &Cell<WriteType>,
 ) -> std::result::Result<(), StoreError> {
     stage.set(WriteType::BatchLog);
     let coordinator = &server.coordinator;
     coordinator.store().wait_for_room().await?;
-    let mutations: Vec<&[u8]> = writes.iter().map(|(_, bytes, _)| bytes.as_slice()).collect();
+    let mutations: Vec<&[u8]> = writes.iter().map(|w| w.bytes.as_slice()).collect();
     let (schema, mut next_id) = (server.schema(), || server.next_time_uuid());
     let batch = coordinator.log_batch(&schema, &mutations, &mut next_id).await?;
     stage.set(WriteType::Batch);
@@ -361,36 +348,38 @@ fn table_of(server: &Server, mutation: &[u8]) -> String {
 async fn apply_all(
     server: &Rc<Server>,
     ticket: &Ticket,
-    writes: Vec<OwnedWrite>,
+    writes: Vec<ReplicaMutation>,
 ) -> std::result::Result<(), StoreError> {
     let coordinator = &server.coordinator;
-    let mut elsewhere: SmallVec<[(ShardId, OfShard); 1]> = SmallVec::new();
-    let mut any_local = false;
-    if writes.iter().any(|(token, ..)| coordinator.is_local(*token)) {
-        if let Err(StoreError::Overloaded { .. }) = coordinator.store().admit_write() {
-            coordinator.store().wait_for_room().await?;
-        }
-        coordinator.store().admit_write()?;
+    let mut elsewhere: SmallVec<[(ShardId, Vec<ReplicaMutation>); 1]> = SmallVec::new();
+    let replica = coordinator.replica();
+    let mut admitted = None;
+    if writes.iter().any(|w| coordinator.is_local(w.token)) {
+        admitted = Some(match replica.admit(Origin::Client, None) {
+            Err(StoreError::Overloaded { .. }) => replica.wait_for_room().await?,
+            admitted => admitted?,
+        });
     }
-    for (token, bytes, durable) in writes {
-        if coordinator.is_local(token) {
+    for write in writes {
+        if let (true, Some(admitted)) = (coordinator.is_local(write.token), admitted) {
             ticket.note(|| "Appending to commitlog".to_owned());
-            coordinator.apply_local(&bytes, durable)?;
-            ticket.note(|| format!("Adding to {} memtable", table_of(server, &bytes)));
-            any_local = true;
+            replica.apply(&write, admitted)?;
+            ticket.note(|| format!("Adding to {} memtable", table_of(server, &write.bytes)));
         } else {
-            let owner = coordinator.owner(token);
+            let owner = coordinator.owner(write.token);
             ticket.note(|| format!("Sending mutation to shard {}", owner.0));
             match elsewhere.iter_mut().find(|(shard, _)| *shard == owner) {
-                Some((_, mutations)) => mutations.push((bytes, durable)),
-                None => elsewhere.push((owner, vec![(bytes, durable)])),
+                Some((_, mutations)) => mutations.push(write),
+                None => elsewhere.push((owner, vec![write])),
             }
         }
     }
-    let local = async { if any_local { coordinator.commit().await } else { Ok(()) } };
+    let local = async { if admitted.is_some() { coordinator.commit().await } else { Ok(()) } };
     // One message for each shard, however many mutations it gets.
-    let remote =
-        elsewhere.into_iter().map(|(owner, all)| coordinator.apply_at(owner, all)).collect();
+    let remote = elsewhere
+        .into_iter()
+        .map(|(owner, all)| coordinator.apply_at(owner, all, Origin::Client))
+        .collect();
     let remote = async {
         for result in join_all(remote).await {
             result?;

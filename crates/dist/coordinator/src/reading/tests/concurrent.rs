@@ -53,7 +53,7 @@ async fn writer(node: Node, pk: i32, facts: Shared) {
             snapshot: node.snapshot.clone(),
             consistency: Consistency::Quorum,
             write_type: WriteType::Simple,
-            mutations: vec![(codec::token_of(&key(pk)), mutation, true)],
+            mutations: vec![crate::ReplicaMutation::durable(codec::token_of(&key(pk)), mutation)],
             logged: false,
             batch_id: Uuid::from_u128(0),
             deadline: node.rt.now() + Duration::from_millis(500),

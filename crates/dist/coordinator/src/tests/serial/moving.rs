@@ -49,7 +49,7 @@ fn moving(nodes: &Nodes) -> Vec<i32> {
     let snapshot = nodes.shard(1, 0).snapshot();
     let placements = snapshot.placements(&snapshot.replication_of_table(TABLE).unwrap());
     let is_moving = |pk: &i32| {
-        let replicas = placements.replicas(insert(*pk, "x", 1).0);
+        let replicas = placements.replicas(insert(*pk, "x", 1).token);
         replicas.pending_len() > 0 && replicas.natural().all(|m| m.host_id == host(3))
     };
     (0..60).filter(is_moving).collect()
@@ -134,7 +134,7 @@ fn unfinished_rounds_of_a_range_are_finished_by_who_knows_of_them() {
             shard.coordinator.finish_rounds_at(host(at), range, PATIENCE).await.unwrap()
         })
     };
-    let other = insert(9, "x", 1).0;
+    let other = insert(9, "x", 1).token;
     let nothing = TokenRange { start: stdx::Token(other.0 - 1), end: other };
     assert_eq!(finish(1, nothing), Finished::default());
     let both = Finished { found: 2, failed: 0 };
