@@ -33,13 +33,17 @@ impl<B: AsRef<[u8]>> ReplicaMutation<B> {
 
     /// The same, borrowed.
     pub fn as_slice(&self) -> ReplicaMutation<&[u8]> {
-        ReplicaMutation { token: self.token, bytes: self.bytes.as_ref(), durable: self.durable }
+        self.with_bytes(self.bytes.as_ref())
+    }
+
+    /// Another mutation of the same partition.
+    pub fn with_bytes<C>(&self, bytes: C) -> ReplicaMutation<C> {
+        ReplicaMutation { token: self.token, bytes, durable: self.durable }
     }
 
     /// The same with bytes of its own.
     pub fn to_owned(&self) -> ReplicaMutation {
-        let bytes = self.bytes.as_ref().to_vec();
-        ReplicaMutation { token: self.token, bytes, durable: self.durable }
+        self.with_bytes(self.bytes.as_ref().to_vec())
     }
 
     /// The table that it is of; `None`: the bytes are no mutation.

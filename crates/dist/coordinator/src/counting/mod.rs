@@ -397,8 +397,8 @@ impl Coordinator {
             self.room_for(place, write.deadline).await;
         }
         let shard = self.inner.rt.shard();
-        let noting = trace.as_deref().zip(table.as_deref());
-        let noting = noting.map(|(trace, table)| Noting { trace, table, shard });
+        let traced = trace.as_deref().zip(table.as_deref());
+        let noting = traced.map(|(trace, table)| Noting { trace, table, shard });
         if let Some(noting) = &noting {
             noting.trace.note(|| "Acquiring counter locks".to_owned());
         }
@@ -411,8 +411,7 @@ impl Coordinator {
             }
         };
         let late = || ReplicatedError::Overloaded("a counter update waited too long".to_owned());
-        let rt = &self.inner.rt;
-        let waiting = counting.stage.wait();
+        let (rt, waiting) = (&self.inner.rt, counting.stage.wait());
         let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
         drop(waiting);
         let _running = counting.stage.run();
@@ -442,11 +441,8 @@ impl Coordinator {
         let admitted = self.inner.replica.admit(Origin::Client, None)?;
         let id = self.writer_of(&write.snapshot, increments.table);
         let leading = Leading { id, now_micros: rt.wall().0, emptied_at };
-        let result = ReplicaMutation {
-            token: write.mutation.token,
-            bytes: led::result(&increments, &current, comparator, leading),
-            durable: write.mutation.durable,
-        };
+        let result = led::result(&increments, &current, comparator, leading);
+        let result = write.mutation.with_bytes(result);
         counting.led.inc();
         let counts = counts.filter(|counts| store.are_counts_current(counts));
         let applied = counts.as_ref().map(|_| result.bytes.clone());
