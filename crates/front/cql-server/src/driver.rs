@@ -60,9 +60,7 @@ async fn run(server: &Rc<Server>, connection: &mut Connection, conn: &Conn) -> R
             Event::Read(Ok(read)) => {
                 server.counters.bytes_received.add(read as u64);
                 connection.feed_buffer(&mut received);
-                if connection.overfills() {
-                    return Err(lost(conn, "read", "no memory for a frame of this size"));
-                }
+                connection.refuse_overfilling();
             }
             Event::Read(Err(error)) => return Err(error),
             Event::Write => {
