@@ -159,6 +159,11 @@ impl Connection {
         core.server.counters.memory.set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
+    /// Whether the beginning of a frame has arrived whose rest the client still has to send.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        self.wants_input() && (!self.input.is_empty() || self.decoder.is_within_frame())
+    }
+
     /// Refuses the frame that is incomplete where the memory for requests is used up: its bytes are skipped as
     /// they come, and OVERLOADED is answered on its stream. What cannot be refused yet takes no more than a
     /// segment and one read. Served is, as in [`Server::refuses`], what is larger than all the memory but alone.
