@@ -280,7 +280,8 @@ settings! {
         supported cold rpc_keepalive: bool = true;
     }
     "CQL clients" {
-        /// Longest frame that is accepted; a longer one costs its connection.
+        /// Longest frame that is accepted, before and after decompression. A longer one is refused and its
+        /// connection goes on.
         supported cold native_transport_max_frame_size: DataSize = DataSize(16 << 20), 65_536 to 2 * GIB - 1;
         /// Most client connections; -1 is no limit.
         supported hot native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;

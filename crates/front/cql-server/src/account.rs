@@ -59,6 +59,11 @@ impl Account {
         self.used.get().saturating_add(bytes) <= self.max - self.max / 4
     }
 
+    /// Whether others than a holder of so many bytes leave no room.
+    pub(crate) fn is_full_beside(&self, own: usize) -> bool {
+        self.used.get().saturating_sub(own) > self.max - self.max / 4
+    }
+
     /// Whether a request that is expected to need much finds no room, before it begins.
     pub(crate) fn is_full(&self) -> bool {
         !self.has_room(0)
@@ -113,6 +118,12 @@ impl Charge {
             self.account.remove(before);
             self.account.add(bytes);
         }
+    }
+
+    /// What is held.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
     }
 
     /// Whether an answer may have so many bytes. A refusal is final.

@@ -159,11 +159,24 @@ impl Connection {
         core.server.counters.memory.set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
-    /// Whether it has so much of a frame that is not complete, beside so much of others, that it
-    /// cannot be waited for.
-    pub(crate) fn overfills(&self) -> bool {
+    /// Whether the beginning of a frame has arrived whose rest the client still has to send.
+    pub(crate) fn awaits_rest(&self) -> bool {
+        self.wants_input() && (!self.input.is_empty() || self.decoder.is_within_frame())
+    }
+
+    /// Refuses the frame that is incomplete where the memory for requests is used up: its bytes are skipped as
+    /// they come, and OVERLOADED is answered on its stream. What cannot be refused yet takes no more than a
+    /// segment and one read. Served is, as in [`Server::refuses`], what is larger than all the memory but alone.
+    pub(crate) fn refuse_overfilling(&mut self) {
+        let account = &self.core.server.account;
         let held = self.input.len() + self.decoder.held_bytes();
-        held > PARTIAL_BYTES_FREE && !self.core.server.account.admits(0, true)
+        if held <= PARTIAL_BYTES_FREE || account.admits(0, true) {
+            return;
+        }
+        let of_others = account.used().saturating_sub(self.core.held_bytes.bytes());
+        if of_others > account.max() / 8 && self.decoder.refuse_partial(&self.input) {
+            self.core.server.counters.overloaded.inc();
+        }
     }
 
     /// Nothing will happen any more: all answers are out, close the socket.
@@ -271,6 +284,7 @@ impl Connection {
                 self.core.segmented = version.has_segments();
             }
         }
+        self.decoder.release_large();
         let used = received.len() - rest.len();
         self.input = received;
         if self.core.closing || used >= self.input.len() {
@@ -581,7 +595,7 @@ impl Core {
             Some("the requests of this connection that wait take too many bytes".to_owned())
         } else {
             let is_alone = waiting == 0 && self.frames.is_empty();
-            self.server.refuses(bytes, is_alone)
+            self.server.refuses(bytes, is_alone, self.held_bytes.bytes())
         };
         match refused {
             Some(cause) => {

@@ -28,6 +28,7 @@ pub(crate) struct Counters {
     pub(crate) tombstone_pages: telemetry::Counter,
     /// Connections that were closed as their clients did not read.
     pub(crate) stalled: telemetry::Counter,
+    pub(crate) acknowledged: telemetry::Counter,
     pub(crate) connections: telemetry::Gauge,
     pub(crate) waiting: telemetry::Gauge,
     /// What the shard's account has.
@@ -106,6 +107,10 @@ impl Counters {
             tombstone_pages: counter(
                 "cql_tombstone_pages_total",
                 "pages that ended behind tombstones",
+            ),
+            acknowledged: counter(
+                "cql_early_acknowledgements_total",
+                "received bytes acknowledged at once because the rest of a request was missing",
             ),
             stalled: counter(
                 "cql_connections_stalled_total",

@@ -175,7 +175,7 @@ async fn serve(
     statement: &ForwardedStatement,
 ) -> std::result::Result<Vec<u8>, ForwardRefused> {
     let bytes = statement.payload.len();
-    if server.refuses(bytes, false).is_some() {
+    if server.refuses(bytes, false, 0).is_some() {
         server.counters.overloaded.inc();
         return Err(ForwardRefused::Overloaded);
     }

@@ -493,14 +493,15 @@ impl Server {
         self.uuids.time_uuid(self.rt.wall())
     }
 
-    /// Why the shard cannot let another request of so many bytes wait.
-    pub(crate) fn refuses(&self, bytes: usize, is_alone: bool) -> Option<String> {
+    /// Why the shard cannot let another request of so many bytes wait, whose connection holds `own` bytes.
+    pub(crate) fn refuses(&self, bytes: usize, is_alone: bool, own: usize) -> Option<String> {
         let waiting = self.waiting.get();
         if waiting >= self.settings.requests_per_shard_max {
             return Some(format!("{waiting} requests of this shard wait already"));
         }
         // A request that is larger than all the memory for requests is served when there is no other.
-        if (waiting > 0 || self.account.is_full()) && !self.account.admits(bytes, is_alone) {
+        let has_others = waiting > 0 || self.account.is_full_beside(own);
+        if has_others && !self.account.admits(bytes, is_alone) {
             return Some("requests and their answers take too many bytes".to_owned());
         }
         None

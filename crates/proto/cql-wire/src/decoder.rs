@@ -5,7 +5,8 @@
 //! must be: decompressed bodies, and frames that are spread over segments. It decides for each error whether the
 //! connection can go on.
 //!
-//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are passed over as they come.
+//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are passed over as they come. The same
+//! becomes of a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
 
 use crate::constants::Opcode;
 use crate::error::{FrameError, WireError};
@@ -18,8 +19,10 @@ use crate::version::ProtocolVersion;
 use codec::compression::lz4;
 use std::ops::Range;
 
-/// Capacity above which buffers for decompressed and collected frames are given back after use.
+/// Capacity above which buffers for decompressed and collected frames are given back before the next one.
 const KEEP_CAPACITY_MAX: usize = 1 << 20;
+/// The same while no frame is being taken.
+const IDLE_CAPACITY_MAX: usize = 64 << 10;
 
 /// Who is decoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +91,8 @@ enum Place<'i> {
 type Step<'i> = Result<Option<(FrameHeader, Place<'i>)>, FrameError>;
 
 impl FrameDecoder {
-    /// For a new connection. `frame_bytes_max` bounds a whole frame with its header, before and after decompression
-    /// (`native_transport_max_frame_size`, 16 MiB by default).
+    /// For a new connection. `frame_bytes_max` (`native_transport_max_frame_size`, 16 MiB by default) bounds a plain
+    /// frame with its header, and the body of a frame that came in segments or compressed, as in Cassandra.
     pub fn new(side: Side, frame_bytes_max: usize) -> FrameDecoder {
         FrameDecoder {
             side,
@@ -134,6 +137,50 @@ impl FrameDecoder {
     /// Memory of a frame that is not complete.
     pub fn held_bytes(&self) -> usize {
         self.scratch.capacity().saturating_add(self.large.capacity())
+    }
+
+    /// Whether a part of a frame arrived that is neither in the input nor handed out: of a large frame in segments, or
+    /// of one that is skipped.
+    pub fn is_within_frame(&self) -> bool {
+        self.discard.is_some()
+            || matches!(self.large_state, Large::Collecting(..) | Large::Discarding(..))
+    }
+
+    /// Skips the rest of the frame that is incomplete and reports `NoMemory` on its stream when its end was reached.
+    /// `input` is what `next` left when it returned `None`. False: it does not show yet which frame this is, or
+    /// the frame is skipped already.
+    pub fn refuse_partial(&mut self, input: &[u8]) -> bool {
+        if self.segmented {
+            let Large::Collecting(length, header) = self.large_state else { return false };
+            let left = length.saturating_sub(self.large.len());
+            let error =
+                self.on_stream(header.stream, WireError::NoMemory { length: length as u64 });
+            self.large_state = Large::Discarding(left as u64, error);
+            self.large = Vec::new();
+            return true;
+        }
+        let Some(bytes) = input.first_chunk::<HEADER_LEN>().filter(|_| self.discard.is_none())
+        else {
+            return false;
+        };
+        let raw = RawHeader::parse(bytes);
+        let length = u64::from(raw.length).saturating_add(HEADER_LEN as u64);
+        if length <= input.len() as u64 || self.check_header(&raw).is_err() {
+            return false;
+        }
+        self.discard = Some((length, self.on_stream(raw.stream, WireError::NoMemory { length })));
+        true
+    }
+
+    /// Gives the memory of a large frame back that was handed out. Called when `next` has nothing more to hand out.
+    pub fn release_large(&mut self) {
+        if matches!(self.large_state, Large::Done) {
+            self.large_state = Large::None;
+            clear(&mut self.large, IDLE_CAPACITY_MAX);
+        }
+        if matches!(self.payload, Payload::None | Payload::Input(_)) {
+            clear(&mut self.scratch, IDLE_CAPACITY_MAX);
+        }
     }
 
     /// The next frame, or `None` when `input` does not hold a whole one; `input` is moved behind what was used.
@@ -206,9 +253,8 @@ impl FrameDecoder {
         match self.compression {
             // Without an agreed compression the flag is ignored, as Cassandra does.
             Some(compression) if header.has(flags::COMPRESSED) => {
-                clear(&mut self.scratch);
-                let max = self.frame_bytes_max.saturating_sub(HEADER_LEN);
-                decompress_body(compression, body, max, &mut self.scratch)
+                clear(&mut self.scratch, KEEP_CAPACITY_MAX);
+                decompress_body(compression, body, self.frame_bytes_max, &mut self.scratch)
                     .map_err(|error| self.on_stream(header.stream, error))?;
                 Ok(Some((header, Place::Scratch(0..self.scratch.len()))))
             }
@@ -220,7 +266,7 @@ impl FrameDecoder {
         loop {
             if matches!(self.large_state, Large::Done) {
                 self.large_state = Large::None;
-                clear(&mut self.large);
+                clear(&mut self.large, KEEP_CAPACITY_MAX);
             }
             match self.payload {
                 Payload::Input(0) => {
@@ -280,10 +326,8 @@ impl FrameDecoder {
         }
         let header = match self.check_header(&raw) {
             Err(error) if error.fatal => return Err(error),
-            Ok(_) if length > self.frame_bytes_max => {
-                let error =
-                    WireError::TooBig { length: length as u64, max: self.frame_bytes_max as u64 };
-                Err(self.on_stream(raw.stream, error))
+            Ok(_) if body > self.frame_bytes_max => {
+                Err(self.on_stream(raw.stream, self.too_big(body)))
             }
             header => header,
         };
@@ -317,7 +361,7 @@ impl FrameDecoder {
         };
         verify_payload(payload, *trailer).map_err(|error| self.fatal(0, error))?;
         if let Some(length) = header.uncompressed_len {
-            clear(&mut self.scratch);
+            clear(&mut self.scratch, KEEP_CAPACITY_MAX);
             lz4::decompress(payload, length, &mut self.scratch)
                 .map_err(|error| self.fatal(0, error.into()))?;
         }
@@ -359,13 +403,13 @@ impl FrameDecoder {
                 );
             };
             let raw = RawHeader::parse(bytes);
-            let length = self.body_len(&raw)?.saturating_add(HEADER_LEN);
+            let body = self.body_len(&raw)?;
+            let length = body.saturating_add(HEADER_LEN);
             let header =
                 self.check_header(&raw).map_err(|error| FrameError { fatal: true, ..error })?;
-            self.large_state = if length > self.frame_bytes_max {
-                let error =
-                    WireError::TooBig { length: length as u64, max: self.frame_bytes_max as u64 };
-                Large::Discarding(length as u64, self.on_stream(raw.stream, error))
+            self.large_state = if body > self.frame_bytes_max {
+                let error = self.on_stream(raw.stream, self.too_big(body));
+                Large::Discarding(length as u64, error)
             } else {
                 Large::Collecting(length, header)
             };
@@ -427,6 +471,11 @@ impl FrameDecoder {
     }
 
     #[cold]
+    fn too_big(&self, body: usize) -> WireError {
+        WireError::MessageTooBig { length: body as u64, max: self.frame_bytes_max as u64 }
+    }
+
+    #[cold]
     fn on_stream(&self, stream: i16, error: WireError) -> FrameError {
         let reply_version = self.locked.unwrap_or(ProtocolVersion::CURRENT).number();
         FrameError { stream, reply_version, fatal: false, error }
@@ -459,9 +508,9 @@ fn unsupported(version: u8, stream: i16) -> FrameError {
     }
 }
 
-/// Empties a buffer, and gives its memory back when one large frame made it grow.
-fn clear(buffer: &mut Vec<u8>) {
-    if buffer.capacity() > KEEP_CAPACITY_MAX {
+/// Empties a buffer, and gives its memory back when one large frame made it grow above `keep` bytes.
+fn clear(buffer: &mut Vec<u8>, keep: usize) {
+    if buffer.capacity() > keep {
         *buffer = Vec::new();
     } else {
         buffer.clear();

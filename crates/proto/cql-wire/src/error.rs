@@ -1,6 +1,7 @@
 //! What can be wrong with bytes from the other side, in Cassandra's words where it has them.
 
 use crate::constants::{ErrorCode, Opcode};
+use crate::startup::Compression;
 use crate::version::ProtocolVersion;
 use codec::DecodeError;
 use codec::writer::LengthError;
@@ -71,6 +72,42 @@ pub enum WireError {
     TooBig {
         /// Bytes of the frame with its header.
         length: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A message whose body is above the limit, in segments or after decompression; it was skipped, so the
+    /// connection goes on.
+    #[error("CQL Message of size {length} bytes exceeds allowed maximum of {max} bytes")]
+    MessageTooBig {
+        /// Bytes of the body, uncompressed.
+        length: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// A request that arrived in part and finds no memory for the rest; it was skipped, so the connection
+    /// goes on.
+    #[error(
+        "Request breached limit on requests in flight: there is no memory for a request of {length} bytes. \
+         Server is currently in an overloaded state and cannot accept more requests."
+    )]
+    NoMemory {
+        /// Bytes of the frame with its header.
+        length: u64,
+    },
+    /// A compressed body that does not begin with its length.
+    #[error("Provided frame does not appear to be {} compressed", compression.display_name())]
+    NotCompressed {
+        /// The connection's compression.
+        compression: Compression,
+    },
+    /// A compressed body that declares a negative length.
+    #[error(
+        "Invalid uncompressed frame length {length}; it must be non-negative and no greater than \
+         native_transport_max_frame_size ({max} bytes)"
+    )]
+    BadUncompressedLength {
+        /// The length.
+        length: i32,
         /// The limit.
         max: u64,
     },
@@ -238,7 +275,8 @@ impl WireError {
     /// Code of the ERROR message that answers it.
     pub fn code(&self) -> ErrorCode {
         match self {
-            WireError::TooBig { .. } => ErrorCode::Invalid,
+            WireError::TooBig { .. } | WireError::MessageTooBig { .. } => ErrorCode::Invalid,
+            WireError::NoMemory { .. } => ErrorCode::Overloaded,
             WireError::TooLong(_) | WireError::NeedsVersion { .. } => ErrorCode::ServerError,
             _ => ErrorCode::ProtocolError,
         }

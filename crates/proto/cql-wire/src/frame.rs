@@ -9,6 +9,7 @@ use crate::error::{Result, WireError};
 use crate::primitive::{put_string_list, string_list};
 use crate::startup::Compression;
 use crate::version::ProtocolVersion;
+use codec::CompressionError;
 use codec::compression::{lz4, snappy};
 use codec::writer::LengthError;
 use codec::{Reader, Writer};
@@ -277,18 +278,42 @@ pub(crate) fn compress_body(
     Ok(())
 }
 
-/// Inverse of [`compress_body`], with a cap on the output.
+/// Appends the decompressed `body` of a v3 or v4 frame. A body that declares more than `max` bytes is refused before
+/// anything is decompressed.
+///
+/// # Errors
+/// `MessageTooBig`: the sender can go on with a smaller one. `NotCompressed`, `BadUncompressedLength`, `Compression`:
+/// the sender does not compress as the protocol says.
 pub(crate) fn decompress_body(
     compression: Compression,
     body: &[u8],
     max: usize,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    match compression {
-        Compression::Lz4 => lz4::decompress_with_len_be(body, max, out)?,
-        Compression::Snappy => snappy::decompress(body, max, out)?,
+    let done = match compression {
+        Compression::Lz4 => lz4::decompress_with_len_be(body, max, out),
+        Compression::Snappy => snappy::decompress(body, max, out),
     };
-    Ok(())
+    let (error, max) = match done {
+        Ok(_) => return Ok(()),
+        Err(error) => (error, max as u64),
+    };
+    Err(match (compression, error) {
+        (_, CompressionError::OutputTooLong { announced, .. })
+            if announced > max && announced <= i32::MAX as u64 =>
+        {
+            WireError::MessageTooBig { length: announced, max }
+        }
+        (Compression::Lz4, _) if body.len() < 4 => WireError::NotCompressed { compression },
+        (Compression::Lz4, CompressionError::OutputTooLong { announced, .. })
+            if announced > max =>
+        {
+            let length = u32::try_from(announced).unwrap_or(u32::MAX).cast_signed();
+            WireError::BadUncompressedLength { length, max }
+        }
+        (Compression::Lz4, error) => error.into(),
+        (Compression::Snappy, _) => WireError::NotCompressed { compression },
+    })
 }
 
 pub(crate) fn patchable_len(length: usize) -> Result<u32> {

@@ -40,6 +40,14 @@ impl Compression {
             Compression::Snappy => "snappy",
         }
     }
+
+    /// The name in messages.
+    pub(crate) const fn display_name(self) -> &'static str {
+        match self {
+            Compression::Lz4 => "LZ4",
+            Compression::Snappy => "Snappy",
+        }
+    }
 }
 
 /// What a client asked for, checked.

@@ -82,6 +82,18 @@ impl Remote {
     }
 
     pub(super) async fn ask(&mut self, request: &Request<'_>) -> Option<Got> {
+        let bytes = self.encode_request(request);
+        self.conn.write_all(&bytes).await.ok()?;
+        self.receive().await
+    }
+
+    /// The bytes of a QUERY, for [`Remote::write`].
+    pub(super) fn encode(&self, query: &str) -> Vec<u8> {
+        let parameters = QueryParameters::new(Consistency::One);
+        self.encode_request(&Request::Query { query, parameters })
+    }
+
+    fn encode_request(&self, request: &Request<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         let options = RequestOptions { stream: 1, ..Default::default() };
         encode_request(request, self.client.negotiated, &options, &mut out).unwrap();
@@ -89,8 +101,12 @@ impl Remote {
             let frames = std::mem::take(&mut out);
             pack_segments(&frames, false, &mut out);
         }
-        self.conn.write_all(&out).await.ok()?;
-        self.receive().await
+        out
+    }
+
+    /// Writes some bytes of a request.
+    pub(super) async fn write(&self, bytes: &[u8]) {
+        self.conn.write_all(bytes).await.unwrap();
     }
 
     /// The next frame; `None` when the connection ended.

@@ -119,6 +119,103 @@ fn a_frame_above_the_limit_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_request_above_the_limit_after_decompression_is_refused_and_the_others_go_on() {
+    run(|rt| async move {
+        let settings = ServerSettings { frame_bytes_max: 1000, ..settings() };
+        let server = node(&rt, settings, &Meshes::new(1)).await;
+        for (version, compression) in
+            [(V3, "lz4"), (V3, "snappy"), (V4, "lz4"), (V4, "snappy"), (V5, "lz4")]
+        {
+            let mut client = Client::new(&server, version);
+            assert_eq!(client.startup(&[("COMPRESSION", compression)]).await.body, Body::Ready);
+            let parameters = QueryParameters::new(Consistency::One);
+            let query = "SELECT key FROM system.local";
+            let long = format!("{query} -- {}", "x".repeat(1000));
+            for (stream, query) in [(4, query), (5, long.as_str()), (6, query)] {
+                client.send(stream, &Request::Query { query, parameters });
+            }
+            let mut streams = Vec::new();
+            for _ in 0..3 {
+                let got = client.receive().await;
+                streams.push(got.stream);
+                if got.stream != 5 {
+                    got.rows();
+                    continue;
+                }
+                let (code, message) = got.error();
+                assert_eq!(code, ErrorCode::Invalid);
+                let body = long.len() + if version == V5 { 4 + 2 + 4 } else { 4 + 2 + 1 };
+                let text = format!(
+                    "CQL Message of size {body} bytes exceeds allowed maximum of 1000 bytes"
+                );
+                assert_eq!(message, text);
+            }
+            streams.sort_unstable();
+            assert_eq!(streams, [4, 5, 6], "{version} {compression}");
+            client.must(query).await;
+        }
+    });
+}
+
+#[test]
+fn a_request_that_finds_no_memory_is_refused_before_it_is_complete() {
+    run(|rt| async move {
+        let settings = ServerSettings { request_bytes_max: 400 << 10, ..settings() };
+        let server = node(&rt, settings, &Meshes::new(1)).await;
+        for version in [V4, V5] {
+            let mut client = Client::ready(&server, version).await;
+            let parameters = QueryParameters::new(Consistency::One);
+            let query = format!("SELECT key FROM system.local -- {}", "x".repeat(900 << 10));
+            let options = RequestOptions { stream: 9, ..RequestOptions::default() };
+            let bytes = client.encode(&options, &Request::Query { query: &query, parameters });
+            // As the driver does.
+            let mut received = Vec::new();
+            let mut feed = |connection: &mut Connection, part: &[u8]| {
+                received.extend_from_slice(part);
+                connection.feed_buffer(&mut received);
+                connection.refuse_overfilling();
+            };
+            // Alone: served although it is larger than all the memory for requests.
+            for part in bytes.chunks(64 << 10) {
+                feed(&mut client.connection, part);
+                client.connection.hold(0);
+                let answer = turn(&mut client.connection).await;
+                client.received.extend(answer);
+                client.connection.hold(0);
+            }
+            let got = client.receive().await;
+            assert_eq!(got.stream, 9);
+            got.rows();
+            client.must("SELECT key FROM system.local").await;
+            client.connection.hold(0);
+            assert_eq!(server.inner().account.used(), 0);
+            // Beside others.
+            let others = crate::account::Charge::new(&server.inner().account);
+            others.set(300 << 10);
+            let mut most = 0;
+            let mut answers = Vec::new();
+            for part in bytes.chunks(64 << 10) {
+                feed(&mut client.connection, part);
+                client.connection.hold(0);
+                answers.extend(turn(&mut client.connection).await);
+                client.connection.hold(0);
+                most = most.max(server.inner().account.used() - (300 << 10));
+            }
+            assert!(most < 600 << 10, "{most} bytes");
+            client.received.extend(answers);
+            let got = client.receive().await;
+            assert_eq!(got.stream, 9);
+            let (code, message) = got.error();
+            assert_eq!(code, ErrorCode::Overloaded, "{message}");
+            assert!(message.contains("there is no memory for a request of "), "{message}");
+            client.must("SELECT key FROM system.local").await;
+            others.set(0);
+            client.must(&query).await;
+        }
+    });
+}
+
+#[test]
 fn more_requests_than_allowed_get_overloaded() {
     run(|rt| async move {
         let settings = ServerSettings { requests_per_connection_max: 3, ..settings() };
@@ -201,7 +298,7 @@ fn a_client_that_goes_away_in_the_middle_leaves_nothing_behind() {
         drop(client);
         assert_eq!(server.connection_count(), 0);
         assert_eq!(
-            server.inner().refuses(usize::MAX, false),
+            server.inner().refuses(usize::MAX, false, 0),
             None,
             "no request is counted any more"
         );

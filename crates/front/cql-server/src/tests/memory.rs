@@ -5,9 +5,9 @@ use super::*;
 use rt::sim::SimNode;
 use rt::{Conn, NodeSpec};
 
-const PORT: u16 = 9042;
+pub(super) const PORT: u16 = 9042;
 
-fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
+pub(super) fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
     let meshes = Meshes::new(shards);
     let spec = NodeSpec { name: "n1".to_owned(), shards, work_dir: "/n1".to_owned() };
     let address = SocketAddr::new(world.ip("n1"), PORT);
@@ -28,7 +28,7 @@ fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
     )
 }
 
-fn number(node: &SimNode, name: &str) -> i64 {
+pub(super) fn number(node: &SimNode, name: &str) -> i64 {
     match node.telemetry().find(name).map(|metric| metric.value.clone()) {
         Some(telemetry::Value::Gauge(n)) => n,
         Some(telemetry::Value::Counter(n)) => i64::try_from(n).unwrap(),

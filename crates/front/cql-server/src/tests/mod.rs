@@ -1,6 +1,7 @@
 //! Connections without sockets over a store in the simulator, and with sockets between simulated
 //! machines.
 
+mod acknowledgements;
 mod aggregations;
 mod cidr;
 mod cluster_of_shards;

@@ -102,40 +102,159 @@ fn a_flipped_bit_in_a_segment_never_yields_a_frame() {
 #[test]
 fn a_frame_at_the_limit_is_taken_and_one_byte_more_is_refused_on_its_stream() {
     for (version, compression) in streams() {
-        // Below and above what one segment holds. 13 bytes are header and length of the token.
+        // Below and above what one segment holds. The token has a length of 4 bytes before it, the frame a header.
         for size in [1000, 200_000] {
             let (bytes, bodies) =
                 client_frames(Negotiated::plain(version), compression, &[size, 3]);
-            let mut decoder = started(version, compression, size + 13);
+            let of_body = version.has_segments() || compression.is_some();
+            let length = size + if of_body { 4 } else { 13 };
+            let mut decoder = started(version, compression, length);
             let mut input = &bytes[..];
             assert_eq!(decoder.next(&mut input).unwrap().unwrap().body, bodies[0]);
             assert_eq!(decoder.next(&mut input).unwrap().unwrap().body, bodies[1]);
 
-            let mut decoder = started(version, compression, size + 12);
+            let mut decoder = started(version, compression, length - 1);
             let mut input = &bytes[..];
             let error = decoder.next(&mut input).unwrap_err();
             assert_eq!(
                 (error.stream, error.fatal, error.reply_version),
                 (0, false, version.number())
             );
-            match error.error {
-                WireError::TooBig { .. } => {
-                    assert_eq!(error.error.code(), ErrorCode::Invalid);
-                    let text = format!(
-                        "Request is too big: length {} exceeds maximum allowed length {}.",
-                        size + 13,
-                        size + 12
-                    );
-                    assert_eq!(error.to_string(), text);
-                }
-                other => assert!(matches!(other, WireError::Compression(_)), "{other}"),
-            }
+            assert_eq!(error.error.code(), ErrorCode::Invalid);
+            let max = length - 1;
+            let text = if of_body {
+                format!("CQL Message of size {length} bytes exceeds allowed maximum of {max} bytes")
+            } else {
+                format!("Request is too big: length {length} exceeds maximum allowed length {max}.")
+            };
+            assert_eq!(error.to_string(), text, "{version} {compression:?}");
             assert_eq!(
                 decoder.next(&mut input).unwrap().unwrap().body,
                 bodies[1],
                 "the connection goes on"
             );
         }
+    }
+}
+
+#[test]
+fn a_compressed_body_that_is_none_is_answered_and_skipped() {
+    use Compression::{Lz4, Snappy};
+    let good = [4u8, 0, 0, 5, 5, 0, 0, 0, 0];
+    let lz4 = "Provided frame does not appear to be LZ4 compressed";
+    let snappy = "Provided frame does not appear to be Snappy compressed";
+    let negative = format!(
+        "Invalid uncompressed frame length -2; it must be non-negative and no greater than \
+         native_transport_max_frame_size ({MAX} bytes)"
+    );
+    for (compression, body, text) in [
+        (Lz4, &[][..], lz4),
+        (Lz4, &[0, 0, 0], lz4),
+        (Lz4, &[0xff, 0xff, 0xff, 0xfe, 0x10, 7], &negative),
+        // Two literals: more than declared, fewer, and cut short.
+        (Lz4, &[0, 0, 0, 1, 0x20, 7, 7], "lz4 block of 3 compressed bytes is damaged"),
+        (Lz4, &[0, 0, 0, 3, 0x20, 7, 7], "lz4 block has 2 bytes instead of 3"),
+        (Lz4, &[0, 0, 0, 2, 0x20, 7], "lz4 block of 2 compressed bytes is damaged"),
+        (
+            Lz4,
+            &[0, 1, 0, 0, 0x20, 7, 7],
+            "lz4 block of 65536 bytes is larger than the limit of 765",
+        ),
+        (Snappy, &[], snappy),
+        (Snappy, &[1, 4, 7, 7], snappy),
+        (Snappy, &[3, 4, 7, 7], snappy),
+        (Snappy, &[0xff; 20], snappy),
+        (Snappy, &[0xff, 0xff, 0xff, 0xff, 0x0f, 4, 7, 7], snappy),
+    ] {
+        let length = body.len() as u8;
+        let bytes = [&[4, 1, 0, 9, 5, 0, 0, 0, length], body, &good].concat();
+        let mut decoder = started(ProtocolVersion::V4, Some(compression), MAX);
+        let mut input = &bytes[..];
+        let error = decoder.next(&mut input).unwrap_err();
+        assert_eq!((error.to_string().as_str(), error.stream, error.fatal), (text, 9, false));
+        assert_eq!(error.error.code(), ErrorCode::ProtocolError);
+        assert_eq!(decoder.next(&mut input).unwrap().unwrap().header.stream, 5);
+    }
+    // What declares too much is refused before anything is decompressed.
+    for (compression, body) in [
+        (Lz4, &[0x7f, 0xff, 0xff, 0xff, 0x10, 7][..]),
+        (Snappy, &[0xff, 0xff, 0xff, 0xff, 0x07, 0, 7]),
+    ] {
+        let bytes = [&[4, 1, 0, 9, 5, 0, 0, 0, body.len() as u8], body].concat();
+        let mut decoder = started(ProtocolVersion::V4, Some(compression), MAX);
+        let error = decoder.next(&mut &bytes[..]).unwrap_err();
+        assert_eq!(
+            error.error,
+            WireError::MessageTooBig { length: i32::MAX as u64, max: MAX as u64 }
+        );
+        assert_eq!((error.stream, error.fatal, decoder.held_bytes()), (9, false, 0));
+    }
+}
+
+#[test]
+fn an_incomplete_frame_that_is_refused_is_skipped_and_answered_at_its_end() {
+    for (version, compression) in streams() {
+        let large = 1_000_000;
+        // Does not shrink.
+        let (bytes, bodies) = {
+            let mut state = 7u32;
+            let token: Vec<u8> = (0..large)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 24) as u8
+                })
+                .collect();
+            let request = Request::AuthResponse(Some(&token));
+            let options = RequestOptions { stream: 3, compression, ..RequestOptions::default() };
+            let mut plain = Vec::new();
+            let negotiated = Negotiated::plain(version);
+            encode_request(&request, negotiated, &options, &mut plain).unwrap();
+            let mut bytes = plain;
+            if version.has_segments() {
+                let mut segments = Vec::new();
+                pack_segments(&bytes, compression.is_some(), &mut segments);
+                bytes = segments;
+            }
+            let (more, bodies) = client_frames(negotiated, compression, &[3]);
+            bytes.extend(more);
+            (bytes, bodies)
+        };
+        let mut decoder = started(version, compression, MAX);
+        let mut input = &bytes[..500_000];
+        assert!(!decoder.is_within_frame());
+        assert_eq!(decoder.next(&mut input), Ok(None));
+        assert_eq!(decoder.is_within_frame(), version.has_segments());
+        let from = 500_000 - input.len();
+        assert!(decoder.refuse_partial(input), "{version} {compression:?}");
+        assert!(decoder.is_within_frame() && decoder.held_bytes() < 300_000);
+        assert!(!decoder.refuse_partial(input), "it is refused already");
+        let mut input = &bytes[from..];
+        let error = decoder.next(&mut input).unwrap_err();
+        assert_eq!((error.stream, error.fatal), (3, false));
+        assert_eq!(error.error.code(), ErrorCode::Overloaded);
+        assert!(error.to_string().contains("there is no memory for a request of 100"), "{error}");
+        assert_eq!(decoder.next(&mut input).unwrap().unwrap().body, bodies[0]);
+        assert!(!decoder.is_within_frame());
+    }
+    // A header that is cut short says nothing.
+    let mut decoder = started(ProtocolVersion::V4, None, MAX);
+    assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0]));
+    assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0, 0]), "it is complete");
+    assert!(decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0, 1]));
+}
+
+#[test]
+fn the_memory_of_a_large_frame_is_given_back() {
+    for (version, compression) in
+        streams().into_iter().filter(|(v, c)| v.has_segments() || c.is_some())
+    {
+        let (bytes, bodies) = client_frames(Negotiated::plain(version), compression, &[3_000_000]);
+        let mut decoder = started(version, compression, MAX);
+        let mut input = &bytes[..];
+        assert!(decoder.next(&mut input).unwrap().unwrap().body == bodies[0]);
+        assert!(decoder.held_bytes() >= 3_000_000);
+        decoder.release_large();
+        assert!(decoder.held_bytes() <= 64 << 10, "{version} {compression:?}");
     }
 }
 
