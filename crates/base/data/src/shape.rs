@@ -31,6 +31,8 @@ pub struct TableShape {
     filters: bool,
     /// Its cells are counters, all of them.
     counters: bool,
+    /// The shape with which cells of hidden columns are kept; `None`: no column is hidden.
+    stored: Option<Box<TableShape>>,
 }
 
 /// The order of cell paths of a multi-cell type. Source: Cassandra `CollectionType.nameComparator`,
@@ -50,6 +52,12 @@ fn path_comparator(column: &Column) -> Option<Comparator> {
 impl TableShape {
     /// Compiles a table version.
     pub fn for_table(table: &Table) -> TableShape {
+        let stored = table.with_hidden(|_| true);
+        let stored = stored.map(|stored| Box::new(TableShape::compile(&stored)));
+        TableShape { stored, ..TableShape::compile(table) }
+    }
+
+    fn compile(table: &Table) -> TableShape {
         let unknown = ShapeColumn { known: false, dropped_at: TimestampMicros::NONE, path: None };
         let mut columns = vec![unknown; usize::from(table.next_column_id)];
         let mut filters = !table.dropped.is_empty();
@@ -77,7 +85,27 @@ impl TableShape {
             columns,
             filters,
             counters: table.is_counter(),
+            stored: None,
         }
+    }
+
+    /// The shape for what is kept: memtables, files and what is sent to other replicas keep cells of dropped columns
+    /// that are newer than the drop, as the column may be added again. The shape itself is for what clients see.
+    #[inline]
+    pub fn stored(&self) -> &TableShape {
+        self.stored.as_deref().unwrap_or(self)
+    }
+
+    /// Whether a column is hidden: it was dropped and not added again.
+    #[inline]
+    pub fn hides(&self) -> bool {
+        self.stored.is_some()
+    }
+
+    /// Whether a cell of this column is hidden: it is kept, but not seen.
+    pub fn is_hidden(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
+        let stored = self.stored.as_deref();
+        self.visible_after(id).is_none() && stored.is_some_and(|s| s.is_visible(id, timestamp))
     }
 
     /// The table.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stdx::{ColumnId, FixedMap, TableId, TimestampMicros, Uuid};
 use types::{CqlType, UdtType};
 
+use crate::encode::sort_key;
 use crate::functions::{UserAggregate, UserFunction};
 
 /// Everything that exists, at one epoch. Shared as `Arc<Schema>`; never edited in place.
@@ -205,6 +206,31 @@ impl Table {
         self.columns.iter().find(|c| c.id == id)
     }
 
+    /// Columns that were dropped and not added again. Their cells that are newer than the drop are hidden, not
+    /// gone: they are shown again once the column is added again. A counter column cannot be.
+    pub fn hidden(&self) -> impl Iterator<Item = &DroppedColumn> {
+        let may_return = !self.is_counter();
+        let is_hidden =
+            move |d: &&DroppedColumn| may_return && self.column(&d.column.name).is_none();
+        self.dropped.values().filter(is_hidden)
+    }
+
+    /// The table with hidden columns as columns of it, as files are written that keep their cells; `None` when
+    /// `keep` chooses none.
+    pub fn with_hidden(&self, keep: impl Fn(&DroppedColumn) -> bool) -> Option<Table> {
+        let kept: Vec<Column> =
+            self.hidden().filter(|d| keep(d)).map(|d| d.column.clone()).collect();
+        if kept.is_empty() {
+            return None;
+        }
+        let mut table = self.clone();
+        let statics = kept.iter().filter(|c| c.kind == ColumnKind::Static).count();
+        table.static_count = table.static_count.saturating_add(statics);
+        table.columns.extend(kept);
+        table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+        Some(table)
+    }
+
     /// The mask of a column.
     pub fn mask_of(&self, column: &Column) -> Option<&ColumnMask> {
         self.masks.get(&column.id)
@@ -279,7 +305,7 @@ impl ColumnMask {
     }
 }
 
-/// A column that was dropped: its cells older than the drop are invisible.
+/// A column that was dropped: its cells older than the drop are gone, newer ones are hidden until it is added again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DroppedColumn {
     /// The column as it was.

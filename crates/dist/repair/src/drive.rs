@@ -711,7 +711,7 @@ impl<'a> Part<'a> {
                     self.inner.ask(self.job, (*host, Some(token)), Verb::RepairRows, payload);
                 let page = page.await?;
                 let address = self.inner.address(*host);
-                match ReplicaPage::parse(&page, &self.shape, false) {
+                match ReplicaPage::parse(&page, self.shape.stored(), false) {
                     Ok(_) => Ok(page),
                     Err(e) => Err(RepairError::Malformed { address, error: e.to_string() }),
                 }
@@ -730,7 +730,8 @@ impl<'a> Part<'a> {
         };
         let sources: Vec<(Target, PageChain<'_>)> =
             (0..).map(Target).zip(pages.iter().map(|page| PageChain::new(opened(page)))).collect();
-        match reconcile(&self.shape, &command, &sources) {
+        // Cells of hidden columns are repaired too.
+        match reconcile(self.shape.stored(), &command, &sources) {
             Ok(merged) => Ok(merged),
             Err(error) => stdx::invariant::broken(format_args!("pages that were checked: {error}")),
         }

@@ -670,7 +670,7 @@ impl Store {
             Reason::Upgrade | Reason::Relocation => MergeMode::All,
             _ => purge,
         };
-        let (shown, shape) = ((mode, owned), &version.shape);
+        let (shown, shape) = ((mode, owned), version.shape.stored());
         let by = match never {
             true => None,
             false => garbage::shadow_by(plan, options),

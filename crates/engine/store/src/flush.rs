@@ -361,10 +361,11 @@ impl Store {
     ) -> Result<(Option<Written>, Vec<Refused>), StoreError> {
         let version = table.version();
         let options = self.flush_options(table, memtable, generation, held)?;
+        let kept = self.table_to_flush(&version, memtable).await?;
         let fs = self.inner.rt.fs();
         let mut refused = Vec::new();
         loop {
-            let mut writer = SstableWriter::create(&fs, directory, &version.table, options.clone())
+            let mut writer = SstableWriter::create(&fs, directory, &kept, options.clone())
                 .await
                 .map_err(map_error)?;
             let what = (&version.shape, memtable, refused.as_slice());
@@ -417,8 +418,8 @@ impl Store {
         let slices = Arc::new(Slices::all());
         let scan =
             MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
-        // A merge of one source: it drops what ALTER TABLE dropped.
-        let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
+        // A merge of one source: it removes what ALTER TABLE dropped.
+        let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
         let (mut items, mut is_refused) = (0, false);
         loop {

@@ -27,6 +27,7 @@ use stdx::{TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::{TableFile, encode_record, map_error, record_path, remove_if_there, toc_path};
+use crate::hidden;
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableVersion, TableView};
 use crate::whole::{Coming, Syncing};
@@ -177,7 +178,8 @@ impl Ingest {
     async fn take_page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
         self.check_alive()?;
         let version = self.version.clone();
-        let shape = &*version.shape;
+        // Cells of hidden columns come too.
+        let shape = version.shape.stored();
         let page = ReplicaPage::parse(bytes, shape, false)
             .map_err(|error| StoreError::Invalid(error.to_string()))?;
         if page.has_cut_partitions() {
@@ -571,7 +573,9 @@ impl Ingest {
         )?;
         let options = WriterOptions { held: true, ..options };
         let fs = self.store.inner.rt.fs();
-        match SstableWriter::create(&fs, &self.directory, &self.version.table, options).await {
+        // Which of the hidden columns have cells is not known before they come.
+        let kept = hidden::table_with_all(&self.version.table);
+        match SstableWriter::create(&fs, &self.directory, &kept, options).await {
             Ok(writer) => self.open = Some((writer, in_flight)),
             Err(error) => {
                 self.table.orphans.borrow_mut().push(in_flight);

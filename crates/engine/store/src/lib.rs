@@ -10,7 +10,7 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `unflushable`, `files`, `slots`,
+//! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `hidden`, `unflushable`, `files`, `slots`,
 //! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `again`, `background`.
 
 mod again;
@@ -32,6 +32,7 @@ mod flush;
 mod found;
 pub mod fuzz;
 mod garbage;
+mod hidden;
 mod import;
 mod ingest;
 mod large;

@@ -6,11 +6,13 @@
 //! not removed while the record may be there.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use codec::KeyHash;
 use compact_plan::Cut;
 use compact_plan::cluster_key::SHARED_LEVEL;
 use data::Item;
+use schema::Table;
 use sst_format::{RawRow, RowCopier};
 use sstable::{
     Chunk, CopiedRows, CopyUntil, ROWS_BLOCK, SstableReader, SstableWriter, WriterOptions,
@@ -20,6 +22,7 @@ use stdx::{Generation, Token};
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
 use crate::flush::Sieve;
+use crate::hidden;
 use crate::sorted::{Slot, Sorted};
 use crate::store::Store;
 use crate::table::{InFlight, TableState, TableVersion};
@@ -29,6 +32,8 @@ pub(crate) struct Outputs<'s> {
     store: &'s Store,
     table: Rc<TableState>,
     version: Rc<TableVersion>,
+    /// The columns that are written.
+    kept: Arc<Table>,
     /// What the merge reads.
     inputs: &'s [Rc<TableFile>],
     cut: Cut,
@@ -65,10 +70,12 @@ impl<'s> Outputs<'s> {
         inputs: &'s [Rc<TableFile>],
         cut: Cut,
     ) -> Option<Outputs<'s>> {
+        let version = table.version();
         let mut outputs = Outputs {
             store,
             table: table.clone(),
-            version: table.version(),
+            kept: hidden::table_to_merge(&version.table, inputs),
+            version,
             inputs,
             cut,
             passed: 0,
@@ -148,7 +155,7 @@ impl<'s> Outputs<'s> {
         }
         let directory = self.store.directory_of(&self.version.table);
         let fs = self.store.inner.rt.fs();
-        let writer = SstableWriter::create(&fs, &directory, &self.version.table, options);
+        let writer = SstableWriter::create(&fs, &directory, &self.kept, options);
         let mut writer = writer.await.map_err(map_error)?;
         writer.set_warm(self.is_warm);
         self.cached_as = self.store.inner.cache.next_file();

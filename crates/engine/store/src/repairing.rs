@@ -269,9 +269,9 @@ impl Store {
         options.set_pending_repair(Some(session));
         let fs = self.inner.rt.fs();
         let write = async {
-            let mut writer = SstableWriter::create(&fs, &directory, &version.table, options)
-                .await
-                .map_err(map_error)?;
+            let kept = self.table_to_flush(&version, memtable).await?;
+            let mut writer =
+                SstableWriter::create(&fs, &directory, &kept, options).await.map_err(map_error)?;
             match self.write_scan((&version.shape, memtable, &[]), &mut writer, None).await {
                 Ok(()) => {}
                 Err(error) => {
@@ -496,7 +496,7 @@ impl Store {
         let shown = (MergeMode::All, Some(part));
         let mut counts = MergeCounts::default();
         let progress = (progress, &mut counts);
-        self.merge_into(&version.shape, &[file], shown, outputs, progress).await?;
+        self.merge_into(version.shape.stored(), &[file], shown, outputs, progress).await?;
         outputs.finish().await
     }
 

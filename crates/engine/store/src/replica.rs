@@ -197,7 +197,7 @@ impl Store {
         };
         let shape = table.shape();
         let view = table.view_for(scope)?;
-        let mut filling = Filling::new(&shape, command, limits, true);
+        let mut filling = Filling::new(shape.stored(), command, limits, true);
         self.fill(&shape, &view, job, &mut filling).await?;
         Ok(filling.finish())
     }
@@ -269,7 +269,7 @@ impl Store {
         };
         let limits = PageLimits { bytes: stream.bytes, ..PageLimits::default() };
         let shape = table.shape();
-        let mut filling = Filling::new(&shape, &command, limits, true);
+        let mut filling = Filling::new(shape.stored(), &command, limits, true);
         for range in stream.ranges {
             command.partitions = Partitions::Range(range);
             let job = Job {
@@ -400,7 +400,12 @@ impl Store {
                 timestamp_below: Box::new(|_, _| TimestampMicros(i64::MAX)),
             },
         };
-        let mut merge = Box::new(MergeCursor::new(shape, mode, job.command.reversed, sources));
+        // Other replicas get cells of hidden columns too.
+        let seen = match job.kind {
+            Kind::Read => shape,
+            Kind::Stream | Kind::Repair => shape.stored(),
+        };
+        let mut merge = Box::new(MergeCursor::new(seen, mode, job.command.reversed, sources));
         if job.purge_before.is_some() {
             merge.tell_of_passed(PASSED_MAX.min(job.limits.tombstones));
         }

@@ -18,6 +18,7 @@ use stdx::{Generation, TableId, Token};
 use crate::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::files::{TableFile, map_error};
+use crate::hidden;
 use crate::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::table::{InFlight, TableState};
@@ -297,7 +298,8 @@ impl Store {
         options.repaired_at = stats.repaired_at;
         options.run = meta.run();
         let fs = self.inner.rt.fs();
-        let new = (&*version.table, options);
+        let kept = hidden::table_to_merge(&version.table, std::slice::from_ref(file));
+        let new = (&*kept, options);
         let report = scrub_open(&fs, &file.reader, new, how, host).await.map_err(map_error)?;
         match report.given_up {
             true if self.inner.stopping.get() => Err(StoreError::Stopping),

@@ -554,6 +554,8 @@ impl TableState {
         if !Arc::ptr_eq(&self.version.borrow().table, table) {
             *self.version.borrow_mut() = TableVersion::new(table.clone(), self.overrides.get());
             let view = self.view();
+            view.memtables().for_each(|memtable| memtable.note_altered());
+            self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
             let (active, flushing) = (view.active.clone(), view.flushing.clone());
             // What is cached was merged for the shape of before.
             self.set_view(TableView::new(active, flushing, view.files.clone()));

@@ -219,7 +219,7 @@ impl Store {
         let (range, slices) = (KeyRange::all(), Arc::new(Slices::all()));
         let shape = &version.shape;
         let scan = MemtableScan::new(memtable.clone(), shape.clone(), &range, slices, false);
-        let mut merge = MergeCursor::new(shape, MergeMode::All, false, [scan]);
+        let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
         let (mut parts, mut refused) = (Parts::default(), Vec::new());
         while merge.advance()? == Advance::Item {
             let item = merge.item();

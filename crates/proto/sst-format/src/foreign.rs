@@ -155,6 +155,34 @@ mod tests {
     }
 
     #[test]
+    fn a_dropped_column_is_read_when_its_type_can_be_written_again() {
+        let id = |of_file: CqlType, dropped: CqlType, again: Option<CqlType>| {
+            let file = header(CqlType::Int, (CqlType::Text, true), of_file);
+            let mut table = table(dropped);
+            let column = table.columns.pop().unwrap();
+            let dropped_at = stdx::TimestampMicros(5);
+            let dropped = schema::DroppedColumn { column: column.clone(), dropped_at };
+            table.dropped.insert(column.name.clone(), dropped);
+            table.columns.extend(again.map(|ty| Column { ty, id: ColumnId(3), ..column }));
+            let schema = file.read_schema(&table, crate::Version::Nb).unwrap();
+            let read = schema.regulars.columns.first().unwrap();
+            assert_eq!(read.dropped_at, dropped_at);
+            read.id
+        };
+        let set = |frozen| CqlType::set(CqlType::Int, frozen);
+        for again in [None, Some(CqlType::Text), Some(CqlType::Blob)] {
+            let expect = Some(ColumnId(if again.is_some() { 3 } else { 2 }));
+            assert_eq!(id(CqlType::Text, CqlType::Text, again.clone()), expect, "{again:?}");
+            // Of an import, say, or from before a release that refuses other types.
+            assert_eq!(id(set(false), CqlType::Text, again.clone()), None, "{again:?}");
+        }
+        assert_eq!(id(CqlType::Int, CqlType::Text, None), None);
+        assert_eq!(id(CqlType::Int, CqlType::Text, Some(CqlType::Text)), None);
+        assert_eq!(id(set(false), set(false), None), Some(ColumnId(2)));
+        assert_eq!(id(CqlType::Counter, CqlType::Counter, None), None, "it cannot be added again");
+    }
+
+    #[test]
     fn a_key_of_one_composite_column_is_told_from_one_of_several_columns() {
         let composite = |count: usize| {
             let types = std::iter::repeat_n((CqlType::Int, false), count).collect();

@@ -259,22 +259,33 @@ impl SerializationHeader {
             let mut out = Vec::with_capacity(columns.len());
             for column in columns {
                 let dropped = table.dropped.get(column.name.as_str());
-                let current = table.column(&column.name).filter(|c| match c.kind {
+                let is_of_kind = |c: &&schema::Column| match c.kind {
                     ColumnKind::Static => is_static,
                     ColumnKind::Regular => !is_static,
                     _ => false,
-                });
+                };
+                let current = table.column(&column.name).filter(is_of_kind);
                 // Other versions have other columns in system tables, which mean nothing here.
                 let is_system = is_system_keyspace(&table.keyspace);
                 if current.is_none() && dropped.is_none() && !is_system {
                     return Err(FormatError::UnknownColumn { column: column.name.clone() });
                 }
                 // Nor do those that have the name, but another type: such values could be read by the
-                // file's type and not be written by the table's.
-                let current = current.filter(|c| !is_system || reads(&c.ty, &column.ty));
+                // file's type and not be written by the table's. The same of a column that was dropped and is
+                // there again.
+                let may_differ = is_system || dropped.is_some();
+                let current = current.filter(|c| !may_differ || reads(&c.ty, &column.ty));
+                // Cells of a hidden column are read too: what is written of the file keeps them.
+                let mut hidden = table.hidden().map(|d| &d.column);
+                let hidden = || {
+                    let found = hidden.find(|c| *c.name == *column.name).filter(is_of_kind);
+                    // They are written by the type that the column had.
+                    found.filter(|c| reads(&c.ty, &column.ty))
+                };
                 // A column that became another kind of cell is read by the file's shape and then
                 // dropped: its cells cannot be shown.
                 let id = current
+                    .or_else(hidden)
                     .filter(|c| c.ty.is_multi_cell() == column.ty.is_multi_cell())
                     .map(|c| c.id);
                 let dropped_at = dropped.map_or(TimestampMicros::NONE, |d| d.dropped_at);
@@ -344,7 +355,7 @@ fn cell_length(ty: &CqlType) -> Option<usize> {
 /// One column for reading.
 #[derive(Clone, Debug)]
 pub struct ReadColumn {
-    /// Its id in the table; `None` for one that is dropped.
+    /// Its id in the table, also of one that was dropped; `None`: its cells can never be shown.
     pub id: Option<ColumnId>,
     /// Many cells.
     pub complex: bool,

@@ -52,6 +52,8 @@ pub(crate) struct Memtable {
     replayed: Cell<bool>,
     /// Memory of partitions that an earlier flush could not write, see [`crate::unflushable`].
     refused: Cell<usize>,
+    /// May have cells of columns that were dropped and not added again.
+    hiding: Cell<bool>,
 }
 
 impl Memtable {
@@ -66,6 +68,7 @@ impl Memtable {
             first_position: Cell::new(None),
             replayed: Cell::new(false),
             refused: Cell::new(0),
+            hiding: Cell::new(false),
         }
     }
 
@@ -112,6 +115,16 @@ impl Memtable {
         self.refused.set(self.refused.get().saturating_add(bytes));
     }
 
+    /// Whether it may have cells of hidden columns.
+    pub(crate) fn may_hide(&self) -> bool {
+        self.hiding.get()
+    }
+
+    /// A column may have been dropped since something was written to it.
+    pub(crate) fn note_altered(&self) {
+        self.hiding.set(self.hiding.get() || !self.is_empty());
+    }
+
     /// Accounted memory.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.get()
@@ -147,6 +160,10 @@ impl Memtable {
         if self.first_position.get().is_none() {
             self.first_position.set(position);
         }
+        if shape.hides() && !self.hiding.get() && has_hidden(shape, mutation) {
+            self.hiding.set(true);
+        }
+        let shape = shape.stored();
         self.mutations.set(self.mutations.get() + 1);
         let mut map = self.map.borrow_mut();
         let mut more = 0;
@@ -247,6 +264,7 @@ impl Memtable {
         count: usize,
         out: &mut VecDeque<Partition>,
     ) {
+        let shape = shape.stored();
         let mut map = self.map.borrow_mut();
         let from = match start {
             RingBound::Token { token, after: false } => Bound::Included(token.0),
@@ -305,6 +323,13 @@ impl Leftovers {
 
 fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
     key < bound.as_slice() || (after && key == bound.as_slice())
+}
+
+/// Whether a mutation has cells of hidden columns.
+#[cold]
+fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
+    let is_hidden = |row: RowRef<'_>| crate::hidden::cells(shape, row).next().is_some();
+    mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
 }
 
 /// `oldest` becomes the smallest timestamp so far.

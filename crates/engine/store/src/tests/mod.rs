@@ -19,6 +19,7 @@ mod faults;
 mod file_sets;
 mod found;
 mod garbage;
+mod hidden;
 mod import;
 mod incremental;
 mod ingest;
