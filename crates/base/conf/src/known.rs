@@ -56,7 +56,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("corrupted_tombstone_strategy", "disabled"),
     ("cql_start_time", "REQUEST"),
     ("crypto_provider", "DefaultCryptoProvider"),
-    ("default_compaction", ""),
     ("default_secondary_index", "NAME"),
     ("default_secondary_index_enabled", "true"),
     ("denylist_consistency_level", "QUORUM"),

@@ -12,6 +12,7 @@ use core::time::Duration;
 use stdx::Token;
 
 use crate::commitlog::{CommitLogCompression, RestorePoint};
+use crate::parameterized::ParameterizedClass;
 use crate::value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
     CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
@@ -527,6 +528,9 @@ settings! {
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
         /// Whether DROP and TRUNCATE take a snapshot first.
         supported hot auto_snapshot: bool = true;
+        /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`; tables of the
+        /// built-in keyspaces too. Size-tiered when it is not set.
+        supported cold default_compaction: Option<ParameterizedClass> = None;
         /// Whether each compaction takes a snapshot first.
         supported cold snapshot_before_compaction: bool = false;
         /// Whether each flushed SSTable is linked into `backups` of its table.
