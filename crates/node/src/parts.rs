@@ -101,6 +101,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.auto_snapshot = options.auto_snapshot;
     store.snapshot_before_compaction = options.snapshot_before_compaction;
     store.incremental_backups = options.incremental_backups;
+    store.snapshot_links_per_second = options.snapshot_links_per_second;
     store.sstable_version = sstable_version(options);
     store.flush_compression = match options.flush_compression {
         FlushCompression::None => store::FlushCompression::None,

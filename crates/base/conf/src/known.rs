@@ -195,7 +195,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("skip_paxos_repair_on_topology_change", "false"),
     ("skip_paxos_repair_on_topology_change_keyspaces", ""),
     ("skip_stream_disk_space_check", "false"),
-    ("snapshot_links_per_second", "0"),
     ("snapshot_on_duplicate_row_detection", "false"),
     ("snapshot_on_repaired_data_mismatch", "false"),
     ("ssl_storage_port", "7001"),
