@@ -7,10 +7,14 @@ mod auth_caches;
 mod cidr;
 mod cluster;
 mod names;
+mod query_logs;
+mod refused;
 mod repair;
+mod repaired_set;
 mod sampling;
 mod settings;
 mod snapshots;
+mod token_metadata;
 mod upkeep;
 mod verbs;
 
@@ -22,7 +26,8 @@ use admin::nodetool::{self as layout, HostStyle, TableFilter, TableStatsOptions}
 
 use crate::exit;
 use crate::http::{Api, HttpError};
-use verbs::{GLOBAL, VERBS, Verb, refused, verb};
+use refused::{REFUSED, refused};
+use verbs::{GLOBAL, VERBS, Verb, verb};
 
 /// Wrong usage, or no connection.
 const BAD_USE: u8 = 1;
@@ -302,12 +307,16 @@ fn run(line: &Line) -> Result<String, Failure> {
         "repair" => repair::run(line),
         "repair_admin" => repair::admin(line),
         "autorepairstatus" => repair::auto_status(line),
+        "getautorepairconfig" => repair::auto_config(line),
         "setautorepairconfig" => repair::set_auto(line),
+        "sstablerepairedset" => repaired_set::run(line),
+        "checktokenmetadata" => Ok(token_metadata::mismatches(&node(api)?, &cluster::report(api)?)),
         _ => {
             match upkeep::run(line)
                 .or_else(|| sampling::run(line))
                 .or_else(|| auth_caches::run(line))
                 .or_else(|| cidr::run(line))
+                .or_else(|| query_logs::run(line))
                 .or_else(|| settings::run(line))
             {
                 Some(done) => done,
@@ -471,6 +480,12 @@ fn help(name: Option<&str>) -> String {
         );
         for verb in VERBS {
             out.push_str(&format!("    {:<34}{}\n", verb.name, verb.help));
+        }
+        out.push_str(
+            "\nOf Cassandra's commands these are refused; 'nodetool help <command>' says why:\n",
+        );
+        for (name, _) in REFUSED {
+            out.push_str(&format!("    {name}\n"));
         }
         out.push_str(
             "\nSee 'nodetool help <command>' for more information on a specific command.\n",
@@ -648,11 +663,18 @@ mod tests {
             };
             let line = parse(&format!("{} {arguments}", verb.name)).unwrap();
             match run(&Line { api: nobody.clone(), ..line }) {
-                Ok(_) => assert_eq!(verb.name, "help"),
+                // The second one says which of two options it wants.
+                Ok(_) => assert!(["help", "sstablerepairedset"].contains(&verb.name)),
                 Err(Failure::Connect(_)) => {}
                 // They want one of two options, or a number that 7 is not.
                 Err(Failure::BadUse(_)) => {
-                    let of_their_own = ["abortbootstrap", "clearsnapshot", "settraceprobability"];
+                    let of_their_own = [
+                        "abortbootstrap",
+                        "clearsnapshot",
+                        "getauthcacheconfig",
+                        "setauthcacheconfig",
+                        "settraceprobability",
+                    ];
                     assert!(of_their_own.contains(&verb.name));
                 }
                 Err(other) => panic!("{}: {other:?}", verb.name),

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::model::{
-    AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport,
-    CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
-    ParticipationReport, RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery,
-    RunningReport, SettingsReport, SnapshotReport,
+    AutoRepairConfig, AutoRepairReport, ClearRequest, ClientReport, ClusterReport,
+    CompactionReport, CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest,
+    HistoryReport, ParticipationReport, RepairCommand, RepairReport, RepairSummary,
+    RepairSummaryQuery, RunningReport, SettingsReport, SnapshotReport,
 };
 use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply, Work};
 use cluster::AuthChange;
@@ -88,6 +88,10 @@ fn failed(error: StoreError) -> ActionError {
     }
 }
 
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Actions {
     fn settings(&self) -> SettingsReport {
         let options = &self.options;
@@ -102,6 +106,9 @@ impl Actions {
             phi_convict_threshold: options.phi_convict_threshold.0,
             row_cache_save_seconds: options.row_cache_save_period.as_secs(),
             counter_cache_save_seconds: options.counter_cache_save_period.as_secs(),
+            snapshot_links_per_second: self.live.borrow().snapshot_links_per_second,
+            credentials_validity_millis: millis(self.live.borrow().credentials_validity),
+            credentials_cache_max_entries: self.live.borrow().credentials_cache_max_entries,
         }
     }
 }
@@ -416,7 +423,13 @@ impl ShardActions for Actions {
     fn auto_repair(&self, enabled: Option<bool>) -> Result<AutoRepairReport, ActionError> {
         // A node without others has nothing to repair.
         let Some(cluster) = &self.cluster else { return Ok(AutoRepairReport::default()) };
-        Ok(repairing::auto(&cluster.repair, enabled))
+        let options = &self.options;
+        let config = AutoRepairConfig {
+            window_seconds: options.auto_repair_window.as_secs(),
+            initial_delay_seconds: options.auto_repair_initial_delay.as_secs(),
+            turn_seconds: options.auto_repair_turn.as_secs(),
+        };
+        Ok(AutoRepairReport { config: Some(config), ..repairing::auto(&cluster.repair, enabled) })
     }
 
     fn repair_summary(

@@ -1,12 +1,26 @@
 //! Settings that an administrator changes while the node runs, until it stops: one arm for each, under
 //! its name in `cassandra.yaml`. Commands of nodetool that set one thing end here.
 
+use std::time::Duration;
+
 use admin::ActionError;
 
 use crate::actions::Actions;
 
 /// Largest column index of Cassandra, whose count of bytes is a positive Java `int`.
 const COLUMN_INDEX_BYTES_MAX: u64 = 2_147_483_646;
+
+/// Bounds of the settings in the configuration.
+const YEAR_MILLIS: u64 = 365 * 86_400_000;
+const CREDENTIALS_MAX: u64 = 1_000_000;
+
+fn at_most(name: &str, value: u64, max: u64) -> Result<u64, ActionError> {
+    if value > max {
+        let text = format!("{name} must be at most {max}, but was {value}");
+        return Err(ActionError::Argument(text));
+    }
+    Ok(value)
+}
 
 /// Number of replicas that a keyspace gets when it says none, within the limits on replicas; -1 is
 /// no limit.
@@ -69,6 +83,22 @@ impl Actions {
                 live.default_keyspace_rf = factor;
                 self.server.set_default_keyspace_rf(factor);
             }
+            "snapshot_links_per_second" => {
+                let links = number()?;
+                self.live.borrow_mut().snapshot_links_per_second = links;
+                self.store.set_snapshot_links_per_second(links);
+            }
+            "credentials_validity" => {
+                let validity = Duration::from_millis(at_most(name, number()?, YEAR_MILLIS)?);
+                self.live.borrow_mut().credentials_validity = validity;
+                self.server.set_credentials_validity(validity);
+            }
+            "credentials_cache_max_entries" => {
+                let entries = at_most(name, number()?, CREDENTIALS_MAX)?;
+                self.live.borrow_mut().credentials_cache_max_entries = entries;
+                let entries = usize::try_from(entries).unwrap_or(usize::MAX);
+                self.server.set_credentials_cache_max_entries(entries);
+            }
             "native_transport_allow_older_protocols" => {
                 let allowed = value.parse().map_err(|_| wrong())?;
                 self.live.borrow_mut().native_transport_allow_older_protocols = allowed;
@@ -95,6 +125,23 @@ mod tests {
         assert_eq!(error(0, -1, -1), "default_keyspace_rf cannot be less than 1");
         assert!(error(2, 3, -1).contains("minimum_replication_factor_fail_threshold (3)"));
         assert!(error(5, -1, 4).contains("maximum_replication_factor_fail_threshold (4)"));
+    }
+
+    #[test]
+    fn settings_have_the_bounds_of_the_configuration() {
+        assert_eq!(
+            at_most("credentials_cache_max_entries", 1_000_000, CREDENTIALS_MAX),
+            Ok(1_000_000)
+        );
+        assert!(at_most("credentials_cache_max_entries", 1_000_001, CREDENTIALS_MAX).is_err());
+        let settings = conf::settings();
+        for (name, max) in [
+            ("credentials_cache_max_entries", CREDENTIALS_MAX.to_string()),
+            ("credentials_validity", format!("{}d", YEAR_MILLIS / 86_400_000)),
+        ] {
+            let setting = settings.iter().find(|setting| setting.name == name).unwrap();
+            assert_eq!(setting.range.as_ref().unwrap().1, max);
+        }
     }
 
     /// The text recorded from a Cassandra 5.0.9.

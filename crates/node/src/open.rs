@@ -68,7 +68,8 @@ pub(crate) async fn open(
     fs.create_dir_all(&options.commitlog_directory()).await?;
     let known = identity::read(&fs, &work_dir).await?;
     let place = place::find(&fs, options).await?;
-    let base = cql_plan::system::system_schema();
+    let default_compaction = parts::default_compaction(options)?;
+    let base = cql_plan::system::system_schema_with(default_compaction.as_ref());
     let opened = membership::log::open(rt, &work_dir, &base).await?;
     if opened.dropped_bytes > 0 {
         tracing::warn!(

@@ -1,5 +1,6 @@
 //! From options to the settings of each part.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,6 +101,7 @@ pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> 
     store.auto_snapshot = options.auto_snapshot;
     store.snapshot_before_compaction = options.snapshot_before_compaction;
     store.incremental_backups = options.incremental_backups;
+    store.snapshot_links_per_second = options.snapshot_links_per_second;
     store.sstable_version = sstable_version(options);
     store.flush_compression = match options.flush_compression {
         FlushCompression::None => store::FlushCompression::None,
@@ -236,12 +238,29 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     };
     settings.use_statements_enabled = options.use_statements_enabled;
     settings.default_keyspace_rf = options.default_keyspace_rf;
+    settings.default_compaction = default_compaction(options)?;
     settings.guardrails = guardrails(options);
     settings.native_transport_timeout = options.native_transport_timeout;
     settings.trace_ttl_seconds =
         i32::try_from(options.trace_type_query_ttl.as_secs()).unwrap_or(i32::MAX);
     settings.keepalive = options.rpc_keepalive;
     Ok(settings)
+}
+
+/// `default_compaction` as the schema stores it.
+///
+/// # Errors
+/// What CREATE TABLE would refuse.
+pub fn default_compaction(
+    options: &Options,
+) -> Result<Option<BTreeMap<String, String>>, StartError> {
+    let Some(class) = &options.default_compaction else { return Ok(None) };
+    match cql_plan::options::default_compaction(&class.as_table_option()) {
+        Ok(map) => Ok(Some(map)),
+        Err(error) => {
+            Err(StartError::Setting(format!("\"default_compaction\": {}", error.message)))
+        }
+    }
 }
 
 /// Limits on statements.
@@ -562,6 +581,26 @@ mod tests {
             assert!(!seen.contains(&limits), "{name}");
             seen.push(limits);
         }
+    }
+
+    #[test]
+    fn a_default_compaction_that_no_table_could_have_stops_the_start() {
+        let options = |class: &str, name: &str, value: &str| Options {
+            default_compaction: Some(conf::ParameterizedClass {
+                class_name: class.to_owned(),
+                parameters: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+            }),
+            ..Options::default()
+        };
+        let map = |class, name, value| default_compaction(&options(class, name, value));
+        let unified =
+            map("UnifiedCompactionStrategy", "scaling_parameters", "T4").unwrap().unwrap();
+        assert!(unified["class"].ends_with(".UnifiedCompactionStrategy"));
+        let error = map("UnifiedCompactionStrategy", "scaling_parameters", "X").unwrap_err();
+        assert!(error.to_string().contains("\"default_compaction\""), "{error}");
+        assert!(map("NoStrategy", "a", "b").is_err());
+        assert!(map("SizeTieredCompactionStrategy", "no_option", "1").is_err());
+        assert_eq!(default_compaction(&Options::default()).unwrap(), None);
     }
 
     #[test]

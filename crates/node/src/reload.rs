@@ -120,6 +120,10 @@ fn action(name: &str, to: &Options) -> Option<ReloadAction> {
         kind: kind.to_owned(),
         millis: millis(time),
     };
+    let set = |name: &str, value: u64| ClusterCommand::SetSetting {
+        name: name.to_owned(),
+        value: value.to_string(),
+    };
     Some(ReloadAction::Command(match name {
         "read_request_timeout" => timeout("read", to.read_request_timeout),
         "range_request_timeout" => timeout("range", to.range_request_timeout),
@@ -159,6 +163,9 @@ fn action(name: &str, to: &Options) -> Option<ReloadAction> {
         "incremental_backups" => {
             ClusterCommand::SetIncrementalBackups { enabled: to.incremental_backups }
         }
+        "snapshot_links_per_second" => set(name, to.snapshot_links_per_second),
+        "credentials_validity" => set(name, millis(to.credentials_validity)),
+        "credentials_cache_max_entries" => set(name, to.credentials_cache_max_entries),
         "seeds" => ClusterCommand::ReloadSeeds {},
         "log_level" => return Some(ReloadAction::Log(to.log_level)),
         _ => return None,

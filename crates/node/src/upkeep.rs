@@ -9,8 +9,8 @@ use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
 use stdx::{TableId, Token};
 use store::{
-    DamageEvent, ImportOptions, Imported, OwnedRanges, ScrubOptions, Store, StoreError,
-    TombstoneOption, UpgradeScope, VerifyOptions,
+    DamageEvent, ImportOptions, Imported, OwnedRanges, RepairedMark, ScrubOptions, Store,
+    StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
 };
 
 use crate::actions::Actions;
@@ -170,6 +170,15 @@ impl Actions {
             }
             UpkeepAction::Force(table, keys) => {
                 store.compact_ageless(table, &keys).await.map_err(failed)?;
+            }
+            UpkeepAction::SetRepaired { tables, repaired, preview } => {
+                let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
+                let mut files = Vec::new();
+                for table in tables {
+                    let named = store.set_repaired(table, mark, preview).await;
+                    files.extend(unless_gone(named).map_err(failed)?);
+                }
+                return Ok(UpkeepReply::Marked(files));
             }
             UpkeepAction::Damaged => {
                 let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);

@@ -153,6 +153,12 @@ pub(super) fn auto_status(line: &Line) -> Result<String, Failure> {
     Ok(layout::auto_repair(&report))
 }
 
+/// `getautorepairconfig`.
+pub(super) fn auto_config(line: &Line) -> Result<String, Failure> {
+    let report: AutoRepairReport = line.api.get("/api/v1/auto_repair")?;
+    Ok(layout::auto_repair_config(&report))
+}
+
 /// `setautorepairconfig enabled true|false`.
 pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
     let enabled = match line.arguments.as_slice() {

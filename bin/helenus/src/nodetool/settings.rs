@@ -45,6 +45,8 @@ pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
             format!("Current value for column_index_size: {} KiB\n", s.column_index_bytes >> 10)
         }),
         "setcolumnindexsize" => set_column_index_size(api, &first()),
+        "getsnapshotthrottle" => settings(api).map(|s| snapshot_throttle(&s)),
+        "setsnapshotthrottle" => set_snapshot_throttle(api, &first()),
         "getdefaultrf" => settings(api).map(|s| format!("{}\n", s.default_keyspace_rf)),
         "setdefaultrf" => set_default_rf(api, &first()),
         "enableoldprotocolversions" => set(api, "native_transport_allow_older_protocols", "true"),
@@ -105,20 +107,42 @@ fn is_cut_off(error: &std::io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-fn settings(api: &Api) -> Result<SettingsReport, Failure> {
+pub(super) fn settings(api: &Api) -> Result<SettingsReport, Failure> {
     let settings = report(api)?.settings;
     settings.ok_or_else(|| Failure::Node("the node does not tell its settings".to_owned()))
 }
 
 /// Changes a setting by its name in cassandra.yaml.
-fn set(api: &Api, name: &str, value: &str) -> Result<String, Failure> {
+pub(super) fn set(api: &Api, name: &str, value: &str) -> Result<String, Failure> {
     let (name, value) = (name.to_owned(), value.to_owned());
     tell(api, &ClusterCommand::SetSetting { name, value })
 }
 
 /// A Java `int`.
-fn int(text: &str, title: &str) -> Result<i32, Failure> {
+pub(super) fn int(text: &str, title: &str) -> Result<i32, Failure> {
     text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a Integer")))
+}
+
+/// Where there is no limit Cassandra has the largest Java `long`.
+fn snapshot_throttle(settings: &SettingsReport) -> String {
+    let links = match settings.snapshot_links_per_second {
+        0 => i64::MAX as u64,
+        links => links,
+    };
+    format!("Current snapshot throttle: {links} links/s\n")
+}
+
+fn set_snapshot_throttle(api: &Api, text: &str) -> Result<String, Failure> {
+    let title = "setsnapshotthrottle";
+    let links: i64 =
+        text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a Long")))?;
+    match u64::try_from(links) {
+        Ok(links) => set(api, "snapshot_links_per_second", &links.to_string()),
+        Err(_) => {
+            let text = "Invalid throttle for snapshot_links_per_second: must be positive";
+            Err(bad(text.to_owned()))
+        }
+    }
 }
 
 fn set_column_index_size(api: &Api, text: &str) -> Result<String, Failure> {
@@ -367,6 +391,17 @@ mod tests {
         };
         let text = refused(set_column_index_size(&api, "-3"));
         assert_eq!(text, "Invalid data storage: value must be non-negative");
+        let text = refused(set_snapshot_throttle(&api, "-5"));
+        assert_eq!(text, "Invalid throttle for snapshot_links_per_second: must be positive");
+        let text = refused(set_snapshot_throttle(&api, "x"));
+        assert_eq!(text, "setsnapshotthrottle: can not convert \"x\" to a Long");
+        let throttle = |snapshot_links_per_second| {
+            let settings =
+                SettingsReport { snapshot_links_per_second, ..SettingsReport::default() };
+            snapshot_throttle(&settings)
+        };
+        assert_eq!(throttle(100), "Current snapshot throttle: 100 links/s\n");
+        assert_eq!(throttle(0), "Current snapshot throttle: 9223372036854775807 links/s\n");
         let text = refused(set_default_rf(&api, "0"));
         assert_eq!(text, "default_keyspace_rf cannot be less than 1");
         let text = refused(set_default_rf(&api, "x"));

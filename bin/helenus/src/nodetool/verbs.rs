@@ -85,6 +85,13 @@ const THROUGHPUT_FLAGS: &[Flag] = &[
     switch(&["-d", "--precise-mbit"], "Print the throughput cap in precise Mbits (double)"),
 ];
 
+/// Of commands about what is remembered of logins.
+const CACHE_NAME: Flag = valued(
+    &["--cache-name"],
+    "cache-name",
+    "Name of Auth cache (required): CredentialsCache, PermissionsCache, RolesCache or NetworkPermissionsCache",
+);
+
 const TABLES: &str = "[<keyspace> <tables>...]";
 /// Of `gettimeout`.
 const TIMEOUT_HELP: &str = "The timeout type, one of (read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, internodestreaminguser, misc (general rpc_timeout_in_ms))";
@@ -197,6 +204,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("assassinate", "Forcefully remove a dead node without re-replicating any data. Use as a last resort if you cannot removenode").needs("ip address", "<ip_address>", "IP address of the endpoint to assassinate"),
     Verb::plain("autorepairstatus", "Print what is repaired by itself, and when it was"),
     Verb::plain("bootstrap", "Monitor/manage node's bootstrap process").flags(&[switch(&["-f", "--force"], "Accepted: a bootstrap that was cut off goes on with the next start by itself")]).takes("resume", "Resume bootstrap streaming", 1),
+    Verb::plain("checktokenmetadata", "Compare the epoch of the metadata log, which has the tokens, with what live peers gossip; prints any mismatches found"),
     Verb::plain("cidrfilteringstats", "Print statistics on CIDR filtering"),
     Verb::plain("cleanup", "Triggers the immediate cleanup of keys no longer belonging to a node. By default, clean all keyspaces").flags(&[valued(&["-j", "--jobs"], "jobs", "Accepted: each shard cleans one table at a time")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("clearsnapshot", "Remove the snapshot with the given name from the given keyspaces").flags(&[
@@ -230,9 +238,11 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("damagedsstables", "List SSTables of this node that were found damaged"),
     Verb::plain("describecluster", "Print the name, snitch, partitioner and schema version of a cluster"),
     Verb::plain("describering", "Shows the token ranges info of a given keyspace").needs("keyspace", "<keyspace>", "The keyspace name"),
+    Verb::plain("disableauditlog", "Disable the audit log"),
     Verb::plain("disableautocompaction", "Disable autocompaction for the given keyspace and table").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("disablebackup", "Disable incremental backup"),
     Verb::plain("disablebinary", "Disable native transport (binary protocol)"),
+    Verb::plain("disablefullquerylog", "Disable the full query log"),
     Verb::plain("disablegossip", "Disable gossip (effectively marking the node down)"),
     Verb::plain("disablehandoff", "Disable storing hinted handoffs"),
     Verb::plain("disablehintsfordc", "Disable hints for a data center").takes("<datacenter>", "The data center to disable", 1),
@@ -249,6 +259,9 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("failuredetector", "Shows the failure detector information for the cluster"),
     Verb::plain("flush", "Flush one or more tables").takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("forcecompact", "Force a (major) compaction on a table").takes("[<keyspace> <table> <keys>]", "The keyspace, table, and a list of partition keys ignoring the gc_grace_seconds", usize::MAX),
+    Verb::plain("getauditlog", "Print whether there is an audit log"),
+    Verb::plain("getauthcacheconfig", "Get configuration of Auth cache").flags(&[CACHE_NAME]),
+    Verb::plain("getautorepairconfig", "Print autorepair configurations"),
     Verb::plain("getbatchlogreplaythrottle", "Print batchlog replay throttle in KB/s. This is reduced proportionally to the number of nodes in the cluster."),
     Verb::plain("getcidrgroupsofip", "Print CIDR groups associated with given IP").takes("<ip_address>", "Requires IP address as a string", 1),
     Verb::plain("getcolumnindexsize", "Print the granularity of the collation index of rows within a partition in KiB"),
@@ -262,11 +275,13 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("getconcurrentcompactors", "Get the number of concurrent compactors in the system."),
     Verb::plain("getdefaultrf", "Gets default keyspace replication factor."),
     Verb::plain("getendpoints", "Print the end points that owns the key").takes("<keyspace> <table> <key>", "The keyspace, the table, and the partition key for which we need to find the endpoint", usize::MAX),
+    Verb::plain("getfullquerylog", "Print whether there is a log of all queries"),
     Verb::plain("getguardrailsconfig", "Print runtime configuration of guardrails.").flags(&[valued(&["-c", "--category"], "guardrailCategory", "Category of guardrails to filter, can be one of 'values', 'thresholds', 'flags', 'others'."), switch(&["--expand"], "Expand all guardrail names so they reflect their counterparts in cassandra.yaml")]).takes("[<name>]", "Specific name of a guardrail to get configuration of.", usize::MAX),
     Verb::plain("getinterdcstreamthroughput", "Print the throughput cap for inter-datacenter streaming in rounded megabits. For precise number, please, use option -d").flags(THROUGHPUT_FLAGS),
     Verb::plain("getlogginglevels", "Get the runtime logging levels"),
     Verb::plain("getmaxhintwindow", "Print the max hint window in ms"),
     Verb::plain("getseeds", "Get the currently in use seed node IP list excluding the node IP"),
+    Verb::plain("getsnapshotthrottle", "Print the snapshot_links_per_second throttle for snapshot/clearsnapshot"),
     Verb::plain("getsstables", "Print the sstable filenames that own the key").flags(&[
             switch(&["-hf", "--hex-format"], "Specify the key in hexadecimal string format"),
             switch(&["-l", "--show-levels"], "If the table is using leveled compaction the level of each sstable will be included in the output (Default: false)"),
@@ -354,6 +369,14 @@ pub(super) const VERBS: &[Verb] = &[
             switch(&["-r", "--reinsert-overflowed-ttl"], "Rewrites rows with overflowed expiration date affected by CASSANDRA-14092 with the maximum supported expiration date of 2038-01-19T03:14:06+00:00. The rows are rewritten with the original timestamp incremented by one microsecond to override/supersede any potential tombstone that may have been generated during compaction of the affected rows."),
             switch(&["-s", "--skip-corrupted"], "Skip corrupted partitions even when scrubbing counter tables. (default false)"),
         ]).takes(TABLES, TABLES_HELP, usize::MAX),
+    Verb::plain("setauthcacheconfig", "Set configuration for Auth cache").flags(&[
+            CACHE_NAME,
+            switch(&["--disable-active-update"], "Disable active update"),
+            switch(&["--enable-active-update"], "Enable active update: refused, what is remembered is never read again"),
+            valued(&["--max-entries"], "max-entries", "Max entries, of each shard"),
+            valued(&["--update-interval"], "update-interval", "Update interval in milliseconds: refused, what is remembered is never read again"),
+            valued(&["--validity-period"], "validity-period", "Validity period in milliseconds"),
+        ]),
     Verb::plain("setautorepairconfig", "Let repairs begin by themselves, or not, until the node stops").takes("enabled true | enabled false", "What is set, and to what", 2),
     Verb::plain("setbatchlogreplaythrottle", "Set batchlog replay throttle in KB per second, or 0 to disable throttling. This will be reduced proportionally to the number of nodes in the cluster.").needs("batchlog_replay_throttle", "<value_in_kb_per_sec>", "Value in KiB per second, 0 to disable throttling"),
     Verb::plain("setcompactionshare", "Give compaction a share of the processor under load, or let it follow what compaction owes (of Helenus)").needs("compaction_share", "<share>", "1 to 1000 (statements have 1000), or auto"),
@@ -369,6 +392,7 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("setinterdcstreamthroughput", "Set throughput cap for inter-datacenter streaming, within that of all streams, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("inter_dc_stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
     Verb::plain("setlogginglevel", "Set the log level threshold for a given component or class. Will reset to the initial configuration if called with no parameters.").takes("<component|module> <level>", "The component or module to change the level for and the log level threshold to set. Will reset to initial level if omitted. Available components: bootstrap, compaction, repair, streaming, cql, ring; ROOT is everything", 2),
     Verb::plain("setmaxhintwindow", "Set the specified max hint window in ms").needs("max_hint_window", "<value_in_ms>", "Value of maxhintwindow in ms"),
+    Verb::plain("setsnapshotthrottle", "Set the snapshot_links_per_second cap for snapshot and clearsnapshot throttling").needs("setsnapshotthrottle", "<value>", "Hard links per second, 0 to disable throttling"),
     Verb::plain("setstreamthroughput", "Set throughput cap for streaming in the system, or 0 to disable throttling").flags(&[switch(&["-m", "--mib"], "Set streaming throughput in MiB/s")]).needs("stream_throughput", "<value_in_mb>", "Value in megabits, 0 to disable throttling"),
     Verb { required: "args", ..Verb::plain("settimeout", "Set the specified timeout in ms, or 0 to disable timeout").takes("<timeout_type> <timeout_in_ms>", "Timeout type followed by value in ms (0 disables socket streaming timeout)", usize::MAX) },
     Verb::plain("settraceprobability", "Sets the probability for tracing any given request to value. 0 disables, 1 enables for all requests, 0 is the default").needs("trace_probability", "<value>", "Trace probability between 0 and 1 (ex: 0.2)"),
@@ -391,6 +415,11 @@ pub(super) const VERBS: &[Verb] = &[
                  data)",
             ),
         ]).takes("[<keyspaces...>]", "List of keyspaces. By default, all keyspaces", usize::MAX),
+    Verb::plain("sstablerepairedset", "Set the repaired state of SSTables for given keyspace/tables").flags(&[
+            switch(&["--is-repaired"], "Set SSTables to repaired state."),
+            switch(&["--is-unrepaired"], "Set SSTables to unrepaired state."),
+            switch(&["--really-set"], "Really set the repaired state of SSTables. If not set, only print SSTables that would be affected."),
+        ]).takes("[<keyspace> <table...>]", "Optional keyspace followed by zero or more tables", usize::MAX),
     Verb::plain("status", "Print cluster information (state, load, IDs, ...)").flags(&[RESOLVE]).takes("[<keyspace>]", "The keyspace name", 1),
     Verb::plain("statusautocompaction", "status of autocompaction of the given keyspace and table").flags(&[switch(&["-a", "--all"], "Show auto compaction status for each keyspace/table")]).takes(TABLES, TABLES_HELP, usize::MAX),
     Verb::plain("statusbackup", "Status of incremental backup"),
@@ -435,62 +464,6 @@ pub(super) const VERBS: &[Verb] = &[
     Verb::plain("version", "Print cassandra version"),
 ];
 
-/// Commands of Cassandra 5.0 for what is not there, by reason.
-const REFUSED: [(&str, &[&str]); 12] = [
-    (
-        "there is no audit log and no log of all queries",
-        &[
-            "disableauditlog",
-            "disablefullquerylog",
-            "enableauditlog",
-            "enablefullquerylog",
-            "getauditlog",
-            "getfullquerylog",
-            "resetfullquerylog",
-        ],
-    ),
-    (
-        "there is no JMX: whoever reaches the API may give commands",
-        &["invalidatejmxpermissionscache"],
-    ),
-    (
-        "verified passwords are remembered for credentials_validity, roles and permissions not at \
-         all: a changed one counts at once; see docs/user/configuration.md",
-        &["getauthcacheconfig", "setauthcacheconfig"],
-    ),
-    (
-        "shards have no thread pools",
-        &[
-            "getconcurrency",
-            "getconcurrentviewbuilders",
-            "setconcurrency",
-            "setconcurrentviewbuilders",
-        ],
-    ),
-    ("there is no Java virtual machine", &["gcstats", "sjk"]),
-    ("the links of snapshots are not throttled", &["getsnapshotthrottle", "setsnapshotthrottle"]),
-    ("there is no TLS yet", &["reloadssl"]),
-    (
-        "the schema comes from the metadata log, the same for all nodes",
-        &["reloadlocalschema", "resetlocalschema"],
-    ),
-    (
-        "tokens come from the metadata log, the same for all nodes; gossip has none to compare them with",
-        &["checktokenmetadata"],
-    ),
-    ("autorepairstatus prints what there is to set", &["getautorepairconfig"]),
-    ("it is done while the node is stopped: helenus sstable repairedset", &["sstablerepairedset"]),
-    (
-        "there are no indexes, views and triggers yet",
-        &["rebuild_index", "reloadtriggers", "viewbuildstatus"],
-    ),
-];
-
-/// Why a command of Cassandra's is not there.
-pub(super) fn refused(name: &str) -> Option<&'static str> {
-    REFUSED.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why)
-}
-
 pub(super) fn verb(name: &str) -> Option<&'static Verb> {
     let name = match name {
         "cfstats" => "tablestats",
@@ -498,22 +471,4 @@ pub(super) fn verb(name: &str) -> Option<&'static Verb> {
         other => other,
     };
     VERBS.iter().find(|v| v.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_refused_has_one_reason_and_is_no_command() {
-        let mut seen = Vec::new();
-        for name in REFUSED.iter().flat_map(|(_, names)| *names) {
-            assert!(verb(name).is_none(), "{name}");
-            assert!(!seen.contains(&name), "{name}");
-            seen.push(name);
-        }
-        // Of all caches, only that of passwords keeps what clients' statements change.
-        let why = refused("getauthcacheconfig").unwrap();
-        assert!(why.contains("credentials_validity"), "{why}");
-    }
 }

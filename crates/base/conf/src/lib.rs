@@ -25,6 +25,7 @@ pub mod guardrails;
 pub mod known;
 pub mod load;
 pub mod options;
+pub mod parameterized;
 mod reference;
 pub mod snitch;
 pub mod spelling;
@@ -37,6 +38,7 @@ pub use load::{
     summarize,
 };
 pub use options::{Options, Setting, Status, settings};
+pub use parameterized::ParameterizedClass;
 pub use reference::reference_markdown;
 pub use value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,

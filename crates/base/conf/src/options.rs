@@ -12,6 +12,7 @@ use core::time::Duration;
 use stdx::Token;
 
 use crate::commitlog::{CommitLogCompression, RestorePoint};
+use crate::parameterized::ParameterizedClass;
 use crate::value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
     CommitLogSync, DataRate, DataSize, DiskFailurePolicy, FlushCompression, InternodeCompression,
@@ -329,9 +330,9 @@ settings! {
         /// taken over, or nobody can log in.
         supported cold skip_default_role_setup: bool = false;
         /// How long verified credentials are remembered.
-        supported cold credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
+        supported hot credentials_validity: Duration = Duration::from_secs(2), 0 to 365 * DAY_MS;
         /// How many verified credentials each shard remembers; above it all are forgotten.
-        supported cold credentials_cache_max_entries: u64 = 1000, 0 to 1_000_000;
+        supported hot credentials_cache_max_entries: u64 = 1000, 0 to 1_000_000;
         /// When remembered credentials are read again: they are not, as a change of one counts at once.
         not_needed cold credentials_update_interval: Option<Duration> = None, 0 to 365 * DAY_MS;
         /// Whether that is done by itself.
@@ -528,6 +529,12 @@ settings! {
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
         /// Whether DROP and TRUNCATE take a snapshot first.
         supported hot auto_snapshot: bool = true;
+        /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`; tables of the
+        /// built-in keyspaces too. Size-tiered when it is not set.
+        supported cold default_compaction: Option<ParameterizedClass> = None;
+        /// Hard links that snapshots of the node create or remove per second, so that many files do not hold up the
+        /// disk; 0 is no limit.
+        supported hot snapshot_links_per_second: u64 = 0, 0 to i64::MAX;
         /// Whether each compaction takes a snapshot first.
         supported cold snapshot_before_compaction: bool = false;
         /// Whether each flushed SSTable is linked into `backups` of its table.

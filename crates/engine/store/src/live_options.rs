@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use crate::link_rate::LinkRate;
 use crate::options::StoreOptions;
 use crate::store::Store;
 
@@ -12,14 +13,17 @@ pub(crate) struct LiveOptions {
     /// Keys of the row cache that are saved, and of the counter cache.
     pub(crate) row_cache_keys_to_save: Cell<usize>,
     pub(crate) counter_cache_keys_to_save: Cell<usize>,
+    /// Hard links of snapshots.
+    pub(crate) links: LinkRate,
 }
 
 impl LiveOptions {
-    pub(crate) fn new(options: &StoreOptions) -> LiveOptions {
+    pub(crate) fn new(options: &StoreOptions, shards: u16) -> LiveOptions {
         LiveOptions {
             column_index_bytes: Cell::new(options.column_index_bytes),
             row_cache_keys_to_save: Cell::new(options.row_cache_keys_to_save),
             counter_cache_keys_to_save: Cell::new(options.counter_cache_keys_to_save),
+            links: LinkRate::new(shards, options.snapshot_links_per_second),
         }
     }
 }
@@ -44,5 +48,10 @@ impl Store {
     /// How many keys of the counter cache are saved from now on; 0: none.
     pub fn set_counter_cache_keys_to_save(&self, keys: usize) {
         self.inner.live.counter_cache_keys_to_save.set(keys);
+    }
+
+    /// Changes how many hard links the snapshots of the node create or remove per second; 0 is no limit.
+    pub fn set_snapshot_links_per_second(&self, per_second: u64) {
+        self.inner.live.links.set(per_second);
     }
 }

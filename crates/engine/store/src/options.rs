@@ -112,6 +112,8 @@ pub struct StoreOptions {
     pub concurrent_compactors: u32,
     /// Bytes of rows between two entries of a partition's index in an SSTable. Default 8 KiB.
     pub column_index_bytes: u64,
+    /// Hard links that snapshots of the node create or remove per second; 0 is no limit.
+    pub snapshot_links_per_second: u64,
     /// Version of the files that are written; one of `WriterOptions::VERSIONS`. All versions are read.
     pub sstable_version: Version,
     /// How flushed files are compressed. Default as in Cassandra, `Fast`.
@@ -173,6 +175,7 @@ impl StoreOptions {
             verification_interval: Duration::from_secs(7 * 86_400),
             concurrent_compactors: 1,
             column_index_bytes: sst_format::index::COLUMN_INDEX_SIZE,
+            snapshot_links_per_second: 0,
             sstable_version: Version::Nb,
             flush_compression: FlushCompression::Fast,
             auto_snapshot: true,

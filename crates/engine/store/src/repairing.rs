@@ -401,7 +401,7 @@ impl Store {
 
     /// Writes a file anew as two: what lies in the ranges, with a new state, and the rest as it was.
     /// Pre: the caller has the table as a whole.
-    async fn split(
+    pub(crate) async fn split(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,

@@ -157,6 +157,7 @@ impl Store {
             }
             for component in meta.components() {
                 let name = meta.descriptor().file_name(*component);
+                self.await_link(false).await;
                 link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
             }
         }
@@ -323,7 +324,7 @@ impl Store {
                         continue;
                     }
                 }
-                fs.remove_dir_all(&path).await?;
+                self.remove_snapshot(&path).await?;
             }
         }
         Ok(())
@@ -344,12 +345,35 @@ impl Store {
                 let manifest = fs.read(&format!("{path}/manifest.json"), MANIFEST_BYTES_MAX).await;
                 let Ok(manifest) = manifest else { continue };
                 if text_of(&manifest, "expires_at").is_some_and(|at| is_over(&at, &now)) {
-                    fs.remove_dir_all(&path).await?;
+                    self.remove_snapshot(&path).await?;
                     removed += 1;
                 }
             }
         }
         Ok(removed)
+    }
+
+    /// Waits until the next link may be created or removed. A store that stops waits for none.
+    async fn await_link(&self, alone: bool) {
+        let inner = &self.inner;
+        if inner.stopping.get() {
+            return;
+        }
+        if let Some(at) = inner.live.links.permit(inner.rt.now(), alone) {
+            inner.rt.sleep_until(at).await;
+        }
+    }
+
+    /// Removes the directory of a snapshot, link by link when there is a limit.
+    async fn remove_snapshot(&self, path: &str) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        if self.inner.live.links.is_limited() {
+            for entry in entries(&fs, path).await?.into_iter().filter(|entry| !entry.is_dir) {
+                self.await_link(true).await;
+                fs.remove_file(&format!("{path}/{}", entry.name)).await?;
+            }
+        }
+        Ok(fs.remove_dir_all(path).await?)
     }
 
     /// What there is below the data directories, in order of table: a dropped table leaves its

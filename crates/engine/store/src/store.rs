@@ -209,7 +209,7 @@ impl Store {
             row_cache,
             counter_cache,
             stages: Stages::new(&rt.telemetry()),
-            live: LiveOptions::new(&options),
+            live: LiveOptions::new(&options, rt.shard_count()),
             saving: Semaphore::new(1),
             room: Notify::new(),
             work: Notify::new(),

@@ -22,14 +22,14 @@ pub use cluster::{
 pub use load::{LOAD_BYTES_MAX, LOAD_MUTATIONS_MAX, LoadTarget};
 pub use ownership::{Ownership, RangeReport};
 pub use repair::{
-    AutoRepairReport, AutoRepairTable, CourseReport, ParticipationReport, RepairCommand,
-    RepairDetails, RepairJobReport, RepairLineReport, RepairOrder, RepairReport,
+    AutoRepairConfig, AutoRepairReport, AutoRepairTable, CourseReport, ParticipationReport,
+    RepairCommand, RepairDetails, RepairJobReport, RepairLineReport, RepairOrder, RepairReport,
     RepairSessionReport, RepairSummary, RepairSummaryQuery, ValidationReport,
 };
 pub use sampling::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 pub use upkeep::{
     CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
-    ImportRequest, RefreshRequest, ScrubRequest, SstableReport, VerifyRequest,
+    ImportRequest, RefreshRequest, RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
 };
 
 use crate::histogram::HistogramReport;

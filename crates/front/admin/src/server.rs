@@ -434,6 +434,8 @@ POST   /api/v1/compactions  {\"command\":\"stop\",\"kind\":\"COMPACTION\",\"id\"
                             force (keyspace, table, keys)
 GET    /api/v1/compactions/settings  thresholds, and whether compactions begin by themselves
 GET    /api/v1/damaged      files that were found damaged
+POST   /api/v1/repaired     {\"keyspaces\":[\"ks\"],\"tables\":[],\"repaired\":true,\"preview\":false}: files that
+                            count as repaired, or not any more
 POST   /api/v1/import       {\"keyspace\":\"ks\",\"table\":\"t\",\"directories\":[\"/d\"]}, and keep_level,
                             keep_repaired, no_verify, no_tokens, copy
 GET    /api/v1/load         ?keyspace=ks&table=t: the table, for helenus sstable load

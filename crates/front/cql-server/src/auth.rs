@@ -5,7 +5,7 @@
 //! stored hash, which is worthless without the process's random salt.
 
 use md5::{Digest, Md5};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use stdx::{FixedMap, Instant};
@@ -56,9 +56,9 @@ pub(crate) fn incorrect(user: &str) -> String {
 /// Passwords that were verified lately.
 pub(crate) struct CredentialsCache {
     salt: [u8; 16],
-    validity: Duration,
+    validity: Cell<Duration>,
     /// Above it the cache is emptied, which costs some hashing.
-    entries_max: usize,
+    entries_max: Cell<usize>,
     entries: RefCell<FixedMap<[u8; 16], Verified>>,
 }
 
@@ -70,7 +70,25 @@ struct Verified {
 
 impl CredentialsCache {
     pub(crate) fn new(salt: [u8; 16], validity: Duration, entries_max: usize) -> CredentialsCache {
-        CredentialsCache { salt, validity, entries_max, entries: RefCell::default() }
+        CredentialsCache {
+            salt,
+            validity: Cell::new(validity),
+            entries_max: Cell::new(entries_max),
+            entries: RefCell::default(),
+        }
+    }
+
+    /// Changes for how long a password counts as verified, those that are remembered included.
+    pub(crate) fn set_validity(&self, validity: Duration) {
+        self.validity.set(validity);
+    }
+
+    /// Changes how many passwords are remembered at most.
+    pub(crate) fn set_entries_max(&self, entries_max: usize) {
+        self.entries_max.set(entries_max);
+        if self.entries.borrow().len() > entries_max {
+            self.entries.borrow_mut().clear();
+        }
     }
 
     fn key(&self, credentials: &Credentials, hash: &str) -> [u8; 16] {
@@ -90,16 +108,16 @@ impl CredentialsCache {
         let entries = self.entries.borrow();
         entries
             .get(&self.key(credentials, hash))
-            .is_some_and(|verified| now.since(verified.at) < self.validity)
+            .is_some_and(|verified| now.since(verified.at) < self.validity.get())
     }
 
     /// Remembers that it is right.
     pub(crate) fn remember(&self, credentials: &Credentials, hash: &str, now: Instant) {
         let mut entries = self.entries.borrow_mut();
-        if entries.len() >= self.entries_max {
+        if entries.len() >= self.entries_max.get() {
             entries.clear();
         }
-        if self.entries_max == 0 {
+        if self.entries_max.get() == 0 {
             return;
         }
         let verified = Verified { at: now, user: credentials.user.clone() };
@@ -109,7 +127,8 @@ impl CredentialsCache {
     /// Whose passwords need not be verified at the next login, in order.
     pub(crate) fn users(&self, now: Instant) -> BTreeSet<String> {
         let entries = self.entries.borrow();
-        let valid = entries.values().filter(|verified| now.since(verified.at) < self.validity);
+        let valid =
+            entries.values().filter(|verified| now.since(verified.at) < self.validity.get());
         valid.map(|verified| verified.user.clone()).collect()
     }
 
@@ -118,7 +137,7 @@ impl CredentialsCache {
         let mut found = false;
         self.entries.borrow_mut().retain(|_, verified| {
             let is_meant = user.is_none_or(|user| verified.user == user);
-            found |= is_meant && now.since(verified.at) < self.validity;
+            found |= is_meant && now.since(verified.at) < self.validity.get();
             !is_meant
         });
         found
@@ -159,6 +178,23 @@ mod tests {
         assert!(!cache.knows(&me, "other hash", start));
         let wrong = Credentials { password: "Secret".into(), ..me };
         assert!(!cache.knows(&wrong, "hash", start));
+    }
+
+    #[test]
+    fn what_is_changed_while_it_runs_counts_for_remembered_passwords_too() {
+        let cache = CredentialsCache::new([7; 16], Duration::from_secs(2), 1000);
+        let me = Credentials { user: "me".into(), password: "secret".into() };
+        let later = Instant(0) + Duration::from_secs(5);
+        cache.remember(&me, "hash", Instant(0));
+        assert!(!cache.knows(&me, "hash", later));
+        cache.set_validity(Duration::from_secs(10));
+        assert!(cache.knows(&me, "hash", later));
+        cache.set_entries_max(1);
+        assert!(cache.knows(&me, "hash", later));
+        cache.set_entries_max(0);
+        assert!(!cache.knows(&me, "hash", later));
+        cache.remember(&me, "hash", later);
+        assert!(!cache.knows(&me, "hash", later));
     }
 
     #[test]

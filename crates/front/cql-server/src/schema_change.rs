@@ -73,6 +73,7 @@ async fn change(
                 now: server.rt.wall(),
                 watch,
                 default_factor: server.default_keyspace_rf.get(),
+                default_compaction: server.settings.default_compaction.as_ref(),
                 drop_compact_storage: server.settings.drop_compact_storage_enabled,
                 functions: Some(&server.plan_limits.functions),
             };

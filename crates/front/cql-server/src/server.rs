@@ -336,6 +336,16 @@ impl CqlServer {
         self.inner.allow_older_protocols.set(allowed);
     }
 
+    /// For how long a verified password needs no new verification on this shard.
+    pub fn set_credentials_validity(&self, validity: Duration) {
+        self.inner.credentials.set_validity(validity);
+    }
+
+    /// How many verified passwords this shard remembers.
+    pub fn set_credentials_cache_max_entries(&self, entries: usize) {
+        self.inner.credentials.set_entries_max(entries);
+    }
+
     /// How many replicas a keyspace gets that does not say how many.
     pub fn set_default_keyspace_rf(&self, factor: u32) {
         self.inner.default_keyspace_rf.set(factor);

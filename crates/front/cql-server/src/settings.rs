@@ -1,6 +1,7 @@
 //! What the server is told at start.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -92,6 +93,8 @@ pub struct ServerSettings {
     pub use_statements_enabled: bool,
     /// Replicas of a keyspace whose statement does not say how many.
     pub default_keyspace_rf: u32,
+    /// Compaction of a table whose statement names none; `None`: size-tiered.
+    pub default_compaction: Option<BTreeMap<String, String>>,
     /// Limits on statements, as they are at first: [`crate::CqlServer::set_guardrails`].
     pub guardrails: Guardrails,
     /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
@@ -220,6 +223,7 @@ impl ServerSettings {
             user_function_limits: FunctionLimits::default(),
             use_statements_enabled: true,
             default_keyspace_rf: 1,
+            default_compaction: None,
             guardrails: Guardrails::default(),
             native_transport_timeout: Duration::from_secs(12),
             trace_ttl_seconds: 86_400,

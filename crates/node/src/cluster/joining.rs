@@ -15,6 +15,8 @@ use rt::Rt;
 use stdx::HostId;
 
 use super::identity::{self, Identity};
+use super::network::Answer;
+use super::unreachable_seeds::{SeedRefusals, is_out_of_reach, nobody_listens, out_of_reach};
 use super::{network, seeds, seeking};
 use crate::{StartError, parts};
 
@@ -51,21 +53,6 @@ pub(crate) struct Newcomer<'a> {
     pub(crate) run: u64,
     /// False: its directory has data of Cassandra's, which only a founder can take over.
     pub(crate) may_join: bool,
-}
-
-/// Whether all seeds are addresses of the machine itself, where no other machine ever answers, while
-/// this node has an address for others: `seeds` was left at its default.
-fn is_out_of_reach(own: IpAddr, others: &[SocketAddr]) -> bool {
-    !own.is_loopback() && others.iter().all(|seed| seed.ip().is_loopback())
-}
-
-fn out_of_reach(own: IpAddr, others: &[SocketAddr]) -> String {
-    let seeds: Vec<String> = others.iter().map(ToString::to_string).collect();
-    format!(
-        "\"seeds\" names only {}, where no node answers, but this node's address is {own}: set seeds to \
-         \"{own}\" to found a cluster, or to the address of a member to join one",
-        seeds.join(", ")
-    )
 }
 
 impl Newcomer<'_> {
@@ -127,6 +114,7 @@ impl Newcomer<'_> {
         let mut heard_at = begun;
         let mut remind_at = begun;
         let mut pause = PAUSE.0;
+        let mut refusals = SeedRefusals::default();
         loop {
             let answers = seeds::ask_all(rt, self.messaging, others).await;
             if seems_to_run(&answers) && rt.now() < begun + GHOST {
@@ -162,6 +150,10 @@ impl Newcomer<'_> {
             }
             if members.is_empty() && is_out_of_reach(own_ip, others) {
                 return Err(StartError::Setting(out_of_reach(own_ip, others)));
+            }
+            if refusals.are_final(&answers, rt.now()) {
+                let own = seeds::own_address(self.options)?;
+                return Err(StartError::Setting(nobody_listens(own, others)));
             }
             let mut waits_for = describe(&answers);
             for (address, answer) in members {
@@ -264,8 +256,6 @@ impl Newcomer<'_> {
     }
 }
 
-type Answer = (SocketAddr, Result<HelloAck, OpenError>);
-
 fn refusal_code(answer: &Result<HelloAck, OpenError>) -> Option<RefusalCode> {
     match answer {
         Err(OpenError::Refused { code, .. }) => Some(*code),
@@ -335,31 +325,4 @@ pub(crate) async fn check_welcome(
         break;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_on_loopback_are_out_of_reach_of_a_node_with_an_address_for_others() {
-        let seeds =
-            |all: &[&str]| all.iter().map(|s| s.parse().unwrap()).collect::<Vec<SocketAddr>>();
-        let check = |own: &str, all: &[&str], expected: bool| {
-            assert_eq!(
-                is_out_of_reach(own.parse().unwrap(), &seeds(all)),
-                expected,
-                "{own} {all:?}"
-            );
-        };
-        check("10.0.0.5", &["127.0.0.1:7000"], true);
-        check("10.0.0.5", &["127.0.0.1:7000", "[::1]:7000"], true);
-        check("10.0.0.5", &["127.0.0.1:7000", "10.0.0.6:7000"], false);
-        check("127.0.0.2", &["127.0.0.1:7000"], false);
-        let text = out_of_reach("10.0.0.5".parse().unwrap(), &seeds(&["127.0.0.1:7000"]));
-        assert!(
-            text.contains("names only 127.0.0.1:7000")
-                && text.contains("set seeds to \"10.0.0.5\"")
-        );
-    }
 }

@@ -31,3 +31,4 @@ pub(crate) mod seeking;
 #[cfg(test)]
 mod tests;
 pub(crate) mod truncation;
+mod unreachable_seeds;

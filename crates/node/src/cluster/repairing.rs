@@ -202,6 +202,7 @@ pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
         is_behind: status.pace.is_behind,
         last_error: status.last_error,
         tables: status.tables.into_iter().map(table).collect(),
+        config: None,
     }
 }
 

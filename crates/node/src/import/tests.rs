@@ -169,6 +169,7 @@ fn planned() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         });

@@ -130,11 +130,21 @@ pub(crate) struct TableProperties<'a> {
 }
 
 impl<'a> TableProperties<'a> {
+    /// Reads the properties of a table. A new one that names no compaction gets `default_compaction`, which was
+    /// validated when the node started.
+    ///
     /// # Errors
     /// A value that is none of its property's; a class that is not known.
-    pub(crate) fn read(properties: &'a [Property]) -> Result<TableProperties<'a>, PlanError> {
+    pub(crate) fn read(
+        properties: &'a [Property],
+        default_compaction: Option<&BTreeMap<String, String>>,
+    ) -> Result<TableProperties<'a>, PlanError> {
         let properties = Properties::new(properties)?;
-        let options = build(&properties, TableOptions::default())?;
+        let mut default = TableOptions::default();
+        if let Some(compaction) = default_compaction {
+            default.compaction.clone_from(compaction);
+        }
+        let options = build(&properties, default)?;
         Ok(TableProperties { properties, options })
     }
 
@@ -360,6 +370,16 @@ fn parse_compaction(map: &BTreeMap<String, String>) -> Result<CompactionOptions,
     compact_plan::parse_options(map).map_err(|error| PlanError::config(error.message))
 }
 
+/// `compaction` of new tables whose statements name none, as the schema stores it: the class with its package.
+///
+/// # Errors
+/// A class that does not exist, an option that it does not have, a value that is not allowed.
+pub fn default_compaction(
+    map: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, PlanError> {
+    parse_compaction(map).map(|options| options.map)
+}
+
 /// Checks what the compaction strategy asks of the first clustering column of a table.
 ///
 /// # Errors
@@ -373,11 +393,17 @@ pub(crate) fn check_compaction(o: &TableOptions, first: Option<&Column>) -> Resu
 
 /// What a user should be told of properties that are valid.
 pub(crate) fn warnings(properties: &[Property]) -> Vec<String> {
-    let given = Properties::new(properties).and_then(|properties| properties.map("compaction"));
     // Refused elsewhere, for what is wrong with it.
-    let Ok(Some(map)) = given else { return Vec::new() };
-    parse_compaction(&map).ok().and_then(|options| options.warning()).into_iter().collect()
+    let Ok(properties) = Properties::new(properties) else { return Vec::new() };
+    let compaction = properties.map("compaction").ok().flatten();
+    let compaction = compaction.and_then(|map| parse_compaction(&map).ok()?.warning());
+    let cdc = properties.boolean("cdc").ok().flatten() == Some(true);
+    compaction.into_iter().chain(cdc.then(|| CDC_WITHOUT_EFFECT.to_owned())).collect()
 }
+
+/// Cassandra accepts the option without a word when its `cdc_enabled` is false.
+const CDC_WITHOUT_EFFECT: &str = "cdc = true has no effect: this server does not support change data capture. The \
+                                  option is stored; no commit log segments are kept for consumers.";
 
 const COMPRESSION_PACKAGE: &str = "org.apache.cassandra.io.compress.";
 const COMPRESSION_CLASSES: &[&str] =
@@ -579,7 +605,7 @@ mod tests {
         let text = format!("CREATE TABLE t (k int PRIMARY KEY) WITH {with}");
         match cql_syntax::parse(&text).unwrap().kind {
             StatementKind::CreateTable(table) => {
-                TableProperties::read(&table.options.properties)?.of_new_table()
+                TableProperties::read(&table.options.properties, None)?.of_new_table()
             }
             other => panic!("{other:?}"),
         }
@@ -602,6 +628,52 @@ mod tests {
         let warnings = warnings(&table.options.properties);
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].contains("windows of 57600 seconds"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_table_that_names_no_compaction_gets_the_configured_one() {
+        let given = [("class", "UnifiedCompactionStrategy"), ("scaling_parameters", "T4")];
+        let map = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        };
+        let default = default_compaction(&map(&given)).unwrap();
+        // As a 5.0.9 shows it: no thresholds, the class with its package.
+        let full = "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy";
+        assert_eq!(default, map(&[("class", full), ("scaling_parameters", "T4")]));
+        let of = |with: &str| {
+            let text = format!("CREATE TABLE t (k int PRIMARY KEY) WITH {with}");
+            let StatementKind::CreateTable(table) = cql_syntax::parse(&text).unwrap().kind else {
+                panic!("{text}");
+            };
+            let read = TableProperties::read(&table.options.properties, Some(&default)).unwrap();
+            read.of_new_table().unwrap().compaction
+        };
+        assert_eq!(of("comment = 'x'"), default);
+        let named = of("compaction = {'class': 'SizeTieredCompactionStrategy'}");
+        assert_eq!(named, TableOptions::default().compaction);
+        // ALTER leaves what the table has.
+        let before = options("comment = 'x'").unwrap();
+        let after = TableProperties::read(&[], Some(&default)).unwrap().on_top_of(&before).unwrap();
+        assert_eq!(after, before);
+        let unknown = default_compaction(&map(&[("class", "NoStrategy")])).unwrap_err().message;
+        assert!(unknown.contains("Unable to find compaction strategy class"), "{unknown}");
+    }
+
+    #[test]
+    fn change_data_capture_without_effect_is_warned_of() {
+        let of = |with: &str| {
+            let text = format!("ALTER TABLE t WITH {with}");
+            let StatementKind::AlterTable(alter) = cql_syntax::parse(&text).unwrap().kind else {
+                panic!("{text}");
+            };
+            let cql_syntax::ast::AlterTableChange::With(properties) = alter.change else {
+                panic!("{text}");
+            };
+            warnings(&properties)
+        };
+        assert_eq!(of("cdc = true"), [CDC_WITHOUT_EFFECT]);
+        assert_eq!(of("cdc = 'yes' AND comment = 'x'"), [CDC_WITHOUT_EFFECT]);
+        assert!(of("cdc = false").is_empty() && of("comment = 'x'").is_empty());
     }
 
     #[test]
@@ -681,7 +753,7 @@ mod tests {
         }
         // ALTER leaves what it does not name.
         let before = options("tombstone_gc = {'mode': 'disabled'}").unwrap();
-        assert_eq!(TableProperties::read(&[]).unwrap().on_top_of(&before).unwrap(), before);
+        assert_eq!(TableProperties::read(&[], None).unwrap().on_top_of(&before).unwrap(), before);
         let shown = crate::describe::text::option_lines(&before);
         let last = "tombstone_gc = {'mode': 'disabled', 'propagation_delay_in_seconds': '3600'}";
         assert_eq!(shown.last().map(String::as_str), Some(last));

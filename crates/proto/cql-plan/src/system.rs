@@ -49,6 +49,22 @@ pub fn system_schema() -> Schema {
     Schema::from_keyspaces(keyspaces)
 }
 
+/// The same with a `default_compaction`, which also tables of the built-in keyspaces have, as in Cassandra; those
+/// that name their own compaction keep it.
+pub fn system_schema_with(default_compaction: Option<&BTreeMap<String, String>>) -> Schema {
+    let Some(compaction) = default_compaction else { return system_schema() };
+    let unset = schema::TableOptions::default().compaction;
+    let mut keyspaces = system_schema().keyspaces;
+    for keyspace in keyspaces.values_mut().filter(|k| !k.is_virtual) {
+        for table in Arc::make_mut(keyspace).tables.values_mut() {
+            if table.options.compaction == unset {
+                Arc::make_mut(table).options.compaction.clone_from(compaction);
+            }
+        }
+    }
+    Schema::from_keyspaces(keyspaces)
+}
+
 /// Whether a table is the one of the node's log records, which is not like other virtual tables: its
 /// newest partitions come first, it can be emptied, and filtering it must be asked for.
 ///
@@ -126,6 +142,21 @@ mod tests {
             id("system", "IndexInfo").as_deref(),
             Some("9f5c6374-d485-3229-9a0a-5094af9ad1e3")
         );
+        let map = BTreeMap::from([("class".to_owned(), "x".to_owned())]);
+        let with = system_schema_with(Some(&map));
+        let compaction = |k: &str, t: &str| with.table(k, t).unwrap().options.compaction.clone();
+        assert_eq!(compaction("system", "local"), map);
+        assert_eq!(compaction("system_auth", "roles"), map);
+        // These name their own, as recorded from a 5.0.9 with cassandra_latest.yaml.
+        for (keyspace, table) in [
+            ("system", "batches"),
+            ("system", "paxos"),
+            ("system_distributed", "repair_history"),
+            ("system_views", "clients"),
+        ] {
+            let own = &schema.table(keyspace, table).unwrap().options.compaction;
+            assert_eq!(compaction(keyspace, table), *own, "{keyspace}.{table}");
+        }
         assert_eq!(schema.keyspaces.len(), 7);
         assert!(schema.keyspaces.values().all(|k| !k.tables.is_empty()));
     }

@@ -5,7 +5,7 @@ use rt::sim::CrashKind;
 
 use super::everywhere::*;
 use super::*;
-use crate::{GcPolicy, OwnedRanges, ReadScope};
+use crate::{GcPolicy, OwnedRanges, ReadScope, RepairedMark};
 
 const SESSION: Uuid = Uuid::from_u128(0x5e55);
 const OTHER: Uuid = Uuid::from_u128(0x07e4);
@@ -270,4 +270,80 @@ fn reads_for_repairs_pass_by_the_cache() {
         assert_ne!(store.memory_bytes(), used);
         store.stop().await;
     });
+}
+
+#[test]
+fn marks_of_an_administrator_are_durable_and_leave_sessions_alone() {
+    use RepairedMark::{Repaired, Unrepaired};
+    run(73, |rt| async move {
+        let store = open(&rt).await;
+        let ring = ring(20);
+        for (part, value) in [(&ring[..10], "a"), (&ring[10..], "b")] {
+            for (_, pk) in part {
+                write(&store, &insert(*pk, 1, value, 100)).await.unwrap();
+            }
+            store.flush(None).await.unwrap();
+        }
+        let before = read_all(&store).await;
+        let set = async |mark, preview| store.set_repaired(TABLE, mark, preview).await.unwrap();
+        let would = set(Repaired, true).await;
+        assert_eq!((would.len(), store.repair_states(TABLE)), (2, (0, 0, 2)));
+        assert_eq!(set(Repaired, false).await, would);
+        assert_eq!(store.repair_states(TABLE), (2, 0, 0));
+        // Nothing is left to do.
+        assert!(set(Repaired, false).await.is_empty());
+        store.drain().await.unwrap();
+        store.stop().await;
+        let store = open(&rt).await;
+        assert_eq!(store.repair_states(TABLE), (2, 0, 0));
+        let set = async |mark, preview| store.set_repaired(TABLE, mark, preview).await.unwrap();
+        assert_eq!(set(Unrepaired, false).await.len(), 2);
+        assert_eq!(store.repair_states(TABLE), (0, 0, 2));
+        assert_eq!(read_all(&store).await, before);
+        // A file of a session keeps its mark.
+        let ranges = range(Token::MIN, ring[9].0);
+        let begun = store.begin_repair(TABLE, SESSION, &ranges).await.unwrap();
+        assert_eq!((begun.marked, begun.split), (1, 0));
+        assert_eq!(set(Repaired, false).await.len(), 1);
+        assert_eq!(store.repair_states(TABLE), (1, 1, 0));
+        let gone = store.set_repaired(stdx::TableId(OTHER), Repaired, false).await;
+        assert!(matches!(gone, Err(StoreError::UnknownTable(_))), "{gone:?}");
+        store.stop().await;
+    });
+}
+
+#[test]
+fn links_of_a_snapshot_are_created_and_removed_at_their_pace() {
+    run(74, |rt| async move {
+        let store = open(&rt).await;
+        write(&store, &insert(1, 1, "a", 100)).await.unwrap();
+        store.flush(None).await.unwrap();
+        let took = async |tag: &str| {
+            let start = rt.now();
+            store.snapshot(tag, None).await.unwrap();
+            rt.now().since(start)
+        };
+        let components = path_count(&store);
+        assert!(components >= 5, "{components}");
+        assert!(took("fast").await < Duration::from_secs(1));
+        store.set_snapshot_links_per_second(2);
+        // The first link waits for nothing.
+        let expected = Duration::from_millis(500) * (components - 1);
+        let slow = took("slow").await;
+        assert!(slow >= expected && slow < expected * 2, "{slow:?} {expected:?}");
+        let start = rt.now();
+        store.clear_snapshot(Some("slow"), None).await.unwrap();
+        assert!(rt.now().since(start) >= expected);
+        store.set_snapshot_links_per_second(0);
+        store.clear_snapshot(Some("fast"), None).await.unwrap();
+        assert!(store.snapshots().await.unwrap().is_empty());
+        store.stop().await;
+    });
+}
+
+/// Components of all files.
+fn path_count(store: &Store) -> u32 {
+    let view = store.table(TABLE).unwrap().view();
+    let count: usize = view.files.iter().map(|f| f.reader.meta().components().len()).sum();
+    u32::try_from(count).unwrap()
 }

@@ -8,7 +8,7 @@ use store::Descriptor;
 use super::argument;
 use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest,
-    ScrubRequest, SstableReport, VerifyRequest,
+    RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
 };
 use crate::shard::{ActionError, Selection, selected};
 
@@ -74,6 +74,8 @@ pub enum UpkeepRequest {
         /// Each behind its length, u32 little-endian.
         mutations: Vec<u8>,
     },
+    /// Mark files as repaired or not; to every shard. Answered with [`UpkeepReply::Marked`].
+    SetRepaired(RepairedRequest),
     /// To every shard.
     Compaction(CompactionCommand),
     /// Any shard can answer, with [`UpkeepReply::Settings`].
@@ -102,6 +104,8 @@ pub enum UpkeepReply {
     Files(Vec<SstableReport>),
     /// Damaged files.
     Damaged(Vec<DamagedReport>),
+    /// Prefixes of the names of files whose mark was changed, or would be.
+    Marked(Vec<String>),
 }
 
 /// The same with everything looked up: what is carried out.
@@ -171,6 +175,15 @@ pub enum UpkeepAction {
     Recompress(Vec<TableId>),
     /// See [`CompactionCommand::Force`].
     Force(TableId, Vec<Vec<u8>>),
+    /// See [`UpkeepRequest::SetRepaired`].
+    SetRepaired {
+        /// Of which tables.
+        tables: Vec<TableId>,
+        /// They are, or are not.
+        repaired: bool,
+        /// Files are only named.
+        preview: bool,
+    },
     /// See [`UpkeepRequest::Damaged`].
     Damaged,
     /// See [`UpkeepRequest::Settings`].
@@ -251,6 +264,11 @@ pub(crate) fn resolve(
             UpkeepAction::Load { table, consistency, mutations }
         }
         UpkeepRequest::Compaction(command) => compaction(command, schema)?,
+        UpkeepRequest::SetRepaired(request) => {
+            let RepairedRequest { keyspaces, tables, repaired, preview } = request;
+            let tables = selected(schema, &Selection { keyspaces, tables })?;
+            UpkeepAction::SetRepaired { tables, repaired, preview }
+        }
         UpkeepRequest::Damaged => UpkeepAction::Damaged,
         UpkeepRequest::Settings => UpkeepAction::Settings(
             stored(schema)

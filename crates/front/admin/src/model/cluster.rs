@@ -89,6 +89,15 @@ pub struct SettingsReport {
     /// The same of counters in the counter cache.
     #[serde(default)]
     pub counter_cache_save_seconds: u64,
+    /// Hard links of snapshots per second; 0 is no limit.
+    #[serde(default)]
+    pub snapshot_links_per_second: u64,
+    /// For how long a verified password is remembered.
+    #[serde(default)]
+    pub credentials_validity_millis: u64,
+    /// How many verified passwords each shard remembers.
+    #[serde(default)]
+    pub credentials_cache_max_entries: u64,
 }
 
 /// Least severe events of a part of the program that are logged.

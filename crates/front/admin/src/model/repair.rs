@@ -68,6 +68,20 @@ pub struct AutoRepairReport {
     pub last_error: Option<String>,
     /// Tables of which this node has primary ranges.
     pub tables: Vec<AutoRepairTable>,
+    /// As configured; `None`: the node stands alone and has nothing to repair.
+    #[serde(default)]
+    pub config: Option<AutoRepairConfig>,
+}
+
+/// Settings of the repairs that begin automatically, beside those that [`AutoRepairReport`] has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AutoRepairConfig {
+    /// `auto_repair_window`; 0: by `gc_grace_seconds` of each table.
+    pub window_seconds: u64,
+    /// `auto_repair_initial_delay`.
+    pub initial_delay_seconds: u64,
+    /// `auto_repair_turn`.
+    pub turn_seconds: u64,
 }
 
 /// A table of the schedule.

@@ -35,6 +35,20 @@ pub struct ImportReport {
     pub failed: Vec<String>,
 }
 
+/// Body of `POST /api/v1/repaired`: which files count as repaired. Keyspaces and tables that are empty are all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RepairedRequest {
+    /// Keyspaces.
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace.
+    pub tables: Vec<String>,
+    /// They count as repaired from now on; else not any more.
+    pub repaired: bool,
+    /// Files are only named.
+    pub preview: bool,
+}
+
 /// A file of `GET /api/v1/sstables`: those of this node that have a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SstableReport {

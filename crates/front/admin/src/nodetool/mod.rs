@@ -30,8 +30,8 @@ pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWan
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
 pub use repair::{
-    auto_repair, repair_failure, repair_line, repair_list, repair_not_needed, repair_pending,
-    repair_repaired,
+    auto_repair, auto_repair_config, repair_failure, repair_line, repair_list, repair_not_needed,
+    repair_pending, repair_repaired,
 };
 pub use sampling::{sample_jobs, samples};
 pub use settings::{

@@ -137,6 +137,25 @@ pub fn auto_repair(report: &AutoRepairReport) -> String {
     out
 }
 
+/// `nodetool getautorepairconfig`, under the names of settings that the node has.
+pub fn auto_repair_config(report: &AutoRepairReport) -> String {
+    let Some(config) = report.config else { return "Auto-repair is not enabled\n".to_owned() };
+    let mut out = "repair scheduler configuration:\n".to_owned();
+    out.push_str(&format!("\tauto_repair_turn: {}s\n", config.turn_seconds));
+    out.push_str(&format!("\tauto_repair_initial_delay: {}s\n", config.initial_delay_seconds));
+    out.push_str("configuration for repair_type: full\n");
+    out.push_str(&format!("\tenabled: {}\n", report.enabled));
+    out.push_str(&format!(
+        "\tauto_repair_window: {}\n",
+        match config.window_seconds {
+            0 => "0s (0.8 of gc_grace_seconds of each table, 8 days at most)".to_owned(),
+            seconds => format!("{seconds}s"),
+        }
+    ));
+    out.push_str(&format!("\tauto_repair_throughput: {}KiB/s\n", report.bytes_per_second / 1024));
+    out
+}
+
 /// As Java's `yyyy-MM-dd HH:mm:ss,SSS`.
 fn time_of(micros: i64) -> String {
     let millis = micros.div_euclid(1000);
@@ -195,6 +214,25 @@ mod tests {
         let report = AutoRepairReport { is_behind: true, late_parts: 3, ..report };
         let behind = "Behind: yes, 3 parts of tables are past their window, 70 KiB/s are needed\n";
         assert_eq!(auto_repair(&report), format!("{text}{behind}No replicated tables\n"));
+    }
+
+    #[test]
+    fn the_configuration_is_that_of_the_node() {
+        let report = AutoRepairReport { bytes_per_second: 8 << 20, ..AutoRepairReport::default() };
+        // A node alone has nothing to repair.
+        assert_eq!(auto_repair_config(&report), "Auto-repair is not enabled\n");
+        let config = crate::model::AutoRepairConfig {
+            window_seconds: 86_400,
+            initial_delay_seconds: 300,
+            turn_seconds: 60,
+        };
+        let report = AutoRepairReport { enabled: true, config: Some(config), ..report };
+        assert_eq!(
+            auto_repair_config(&report),
+            "repair scheduler configuration:\n\tauto_repair_turn: 60s\n\tauto_repair_initial_delay: 300s\n\
+             configuration for repair_type: full\n\tenabled: true\n\tauto_repair_window: 86400s\n\
+             \tauto_repair_throughput: 8192KiB/s\n"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, DrainRequest, ImportReport,
-    ImportRequest, RefreshRequest, SstableReport,
+    ImportRequest, RefreshRequest, RepairedRequest, SstableReport,
 };
 use crate::shard::{AdminReply, AdminRequest};
 
@@ -25,6 +25,7 @@ pub(super) fn routes() -> Router<Api> {
         .route("/api/v1/sstables", get(sstables))
         .route("/api/v1/compactions/settings", get(settings))
         .route("/api/v1/damaged", get(damaged))
+        .route("/api/v1/repaired", post(set_repaired))
 }
 
 impl Api {
@@ -105,6 +106,30 @@ pub(super) async fn compaction(
     Json(command): Json<CompactionCommand>,
 ) -> Answer<Json<DrainRequest>> {
     api.command(AdminRequest::Upkeep(UpkeepRequest::Compaction(command))).await
+}
+
+/// The files by the prefix of their names, in order.
+async fn set_repaired(
+    State(api): State<Api>,
+    Json(request): Json<RepairedRequest>,
+) -> Answer<Json<Vec<String>>> {
+    // To the end, also when the client closes the connection.
+    let task = tokio::spawn(async move {
+        let _busy = Busy::new(&api.busy);
+        let mut all = Vec::new();
+        let request = AdminRequest::Upkeep(UpkeepRequest::SetRepaired(request));
+        for reply in api.call(&request).await? {
+            if let AdminReply::Upkeep(UpkeepReply::Marked(files)) = reply {
+                all.extend(files);
+            }
+        }
+        // A file that shards share is named by each that has it.
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    });
+    let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
+    done.map(Json)
 }
 
 #[derive(Debug, Deserialize)]

@@ -24,6 +24,7 @@ fn schema_of(statements: &[&str]) -> Schema {
             now: WallMicros(clock),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         });

@@ -51,7 +51,8 @@ pub(super) fn create(
     if statement.properties.iter().any(|p| p.name.text.eq_ignore_ascii_case("id")) {
         return Err(PlanError::config("Cannot set the id of a table in CREATE TABLE LIKE"));
     }
-    let options = TableProperties::read(&statement.properties)?.on_top_of(&source.options)?;
+    let options = TableProperties::read(&statement.properties, cx.default_compaction)?
+        .on_top_of(&source.options)?;
     if source.is_counter() {
         check_counter_options(&options)?;
     }

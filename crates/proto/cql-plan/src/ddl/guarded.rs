@@ -5,9 +5,8 @@
 //! `AlterSchemaStatement.validateDefaultTimeToLive`.
 
 use cql_syntax::ast::{AlterTableChange, AlterTypeChange, Property, StatementKind};
-use schema::Schema;
 
-use super::{REPLICATED_SYSTEM, SYSTEM};
+use super::{DdlContext, REPLICATED_SYSTEM, SYSTEM};
 use crate::error::PlanError;
 use crate::guardrails::Watch;
 use crate::options::TableProperties;
@@ -20,10 +19,10 @@ fn is_users(name: &str) -> bool {
 /// Checks a statement; what is left of it when properties are to be left out.
 pub(super) fn check(
     statement: &StatementKind,
-    schema: &Schema,
+    cx: &DdlContext<'_>,
     watch: &Watch,
 ) -> Result<Option<StatementKind>, PlanError> {
-    let users = || schema.keyspaces.values().filter(|k| !k.is_virtual && is_users(&k.name));
+    let users = || cx.schema.keyspaces.values().filter(|k| !k.is_virtual && is_users(&k.name));
     match statement {
         StatementKind::CreateKeyspace(s) => {
             watch.keyspaces(&s.keyspace.text, users().count() + 1)?;
@@ -38,7 +37,7 @@ pub(super) fn check(
             }
             let mut left = s.clone();
             left.options.properties.retain(|p| !ignored.contains(&p.name.text));
-            default_ttl(watch, &left.options.properties)?;
+            default_ttl(watch, &left.options.properties, cx)?;
             for column in &s.columns {
                 watch.raw_type(&format!("Column {}", column.name.text), &column.ty)?;
             }
@@ -62,7 +61,7 @@ pub(super) fn check(
                 let ignored = properties(watch, given)?;
                 let mut left = given.clone();
                 left.retain(|p| !ignored.contains(&p.name.text));
-                default_ttl(watch, &left)?;
+                default_ttl(watch, &left, cx)?;
                 let mut statement = s.clone();
                 statement.change = AlterTableChange::With(left);
                 return Ok((!ignored.is_empty()).then_some(StatementKind::AlterTable(statement)));
@@ -94,8 +93,8 @@ fn properties(watch: &Watch, given: &[Property]) -> Result<Vec<String>, PlanErro
 }
 
 /// As Cassandra does, what ALTER TABLE does not name is taken at its default.
-fn default_ttl(watch: &Watch, given: &[Property]) -> Result<(), PlanError> {
-    let Ok(read) = TableProperties::read(given) else {
+fn default_ttl(watch: &Watch, given: &[Property], cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    let Ok(read) = TableProperties::read(given, cx.default_compaction) else {
         // Refused later, for what is wrong with it.
         return Ok(());
     };

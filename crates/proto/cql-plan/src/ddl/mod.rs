@@ -17,6 +17,7 @@ mod udt;
 
 pub use table::definition as table_definition;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cql_syntax::ast::{
@@ -129,6 +130,8 @@ pub struct DdlContext<'a> {
     pub watch: Option<&'a Watch>,
     /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
     pub default_factor: u32,
+    /// Compaction of a table whose statement names none (`default_compaction`); `None`: size-tiered.
+    pub default_compaction: Option<&'a BTreeMap<String, String>>,
     /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed (`drop_compact_storage_enabled`).
     pub drop_compact_storage: bool,
     /// Users' functions; `None`: they are switched off.
@@ -246,7 +249,7 @@ impl DdlPlan {
             keyspace::check_name(&self.keyspace)?;
         }
         let allowed = match cx.watch {
-            Some(watch) => guarded::check(&self.statement, cx.schema, watch)?,
+            Some(watch) => guarded::check(&self.statement, cx, watch)?,
             None => None,
         };
         match allowed.as_ref().unwrap_or(&self.statement) {

@@ -117,6 +117,7 @@ mod tests {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         })?;

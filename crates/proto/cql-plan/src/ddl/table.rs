@@ -48,7 +48,7 @@ pub(super) fn create(
     check_declared(statement, &shown)?;
     primary_key(statement, &shown)?;
     // Wrong values are told of even if there is such a table.
-    let properties = TableProperties::read(&statement.options.properties)?;
+    let properties = TableProperties::read(&statement.options.properties, cx.default_compaction)?;
     let keyspace = find_keyspace(cx.schema, keyspace)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {
@@ -94,7 +94,7 @@ pub(super) fn check_compaction(table: &Table) -> Result<(), PlanError> {
 /// Everything Cassandra refuses, in its words; what Helenus does not have, by name.
 pub fn definition(statement: &CreateTable, keyspace: &Keyspace) -> Result<Table, PlanError> {
     let masks = MaskContext { now: WallMicros(0), schema: None, functions: None };
-    let properties = TableProperties::read(&statement.options.properties)?;
+    let properties = TableProperties::read(&statement.options.properties, None)?;
     definition_at(statement, properties, keyspace, masks)
 }
 
@@ -442,7 +442,9 @@ pub(super) fn alter(
     let name = statement.table.name.text.as_str();
     check_not_replicated_system(keyspace_name, "ALTER", On::Table(name))?;
     let properties = match &statement.change {
-        AlterTableChange::With(properties) => Some(TableProperties::read(properties)?),
+        AlterTableChange::With(properties) => {
+            Some(TableProperties::read(properties, cx.default_compaction)?)
+        }
         _ => None,
     };
     let found = cx.schema.keyspace(keyspace_name).and_then(|k| Some((k, k.tables.get(name)?)));

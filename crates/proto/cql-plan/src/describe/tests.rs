@@ -28,6 +28,7 @@ fn schema() -> Schema {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         };

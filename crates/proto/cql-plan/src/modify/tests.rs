@@ -33,6 +33,7 @@ pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         };

@@ -39,6 +39,12 @@ fn answer_upkeep(shard: u16, request: AdminRequest) -> AdminReply {
             AdminReply::Upkeep(UpkeepReply::Done)
         }
         UpkeepRequest::Compaction(_) => AdminReply::Upkeep(UpkeepReply::Done),
+        UpkeepRequest::SetRepaired(request) => {
+            let state = format!("{}-{}", request.repaired, request.preview);
+            // One that both shards have, and one of each.
+            let files = vec![format!("nb-7-{state}"), format!("nb-{}-{state}", 9 - shard)];
+            AdminReply::Upkeep(UpkeepReply::Marked(files))
+        }
         UpkeepRequest::Damaged => {
             let file = |path: String, salvaged| DamagedReport {
                 keyspace: "ks".to_owned(),
@@ -85,6 +91,20 @@ fn files_of_a_partition_are_those_of_all_shards_each_once() {
     assert_eq!(paths("key=a"), ["/a-false-8", "/a-false-9", "/x"]);
     assert_eq!(paths("key=00&hex=true"), ["/00-true-8", "/00-true-9", "/x"]);
     assert_eq!(node.get("/api/v1/sstables?keyspace=k&table=t").0, 400);
+}
+
+#[test]
+fn files_that_are_marked_as_repaired_are_those_of_all_shards_each_once() {
+    let node = TestNode::start(answer_upkeep);
+    let mark = |body: &str| node.json("POST", "/api/v1/repaired", body);
+    let (status, body) = mark(r#"{"keyspaces":["ks"],"repaired":true,"preview":true}"#);
+    assert_eq!(
+        (status, body.as_str()),
+        (200, r#"["nb-7-true-true","nb-8-true-true","nb-9-true-true"]"#)
+    );
+    assert!(mark("{}").1.contains("nb-7-false-false"));
+    assert_ne!(mark(r#"{"keyspace":"ks"}"#).0, 200);
+    node.stop();
 }
 
 #[test]

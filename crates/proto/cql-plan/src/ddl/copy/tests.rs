@@ -24,6 +24,7 @@ impl World {
             now: WallMicros(0),
             watch: None,
             default_factor: 1,
+            default_compaction: None,
             drop_compact_storage: true,
             functions: None,
         });

@@ -20,6 +20,7 @@ fn run(schema: &Schema, text: &str, moving: &[SocketAddr]) -> Result<DdlOutcome,
         now: WallMicros(0),
         watch: None,
         default_factor: 1,
+        default_compaction: None,
         drop_compact_storage: true,
         functions: None,
     })

@@ -78,6 +78,7 @@ impl World {
                     now: NOW,
                     watch: None,
                     default_factor: 1,
+                    default_compaction: None,
                     drop_compact_storage: true,
                     functions: None,
                 })
