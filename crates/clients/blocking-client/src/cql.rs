@@ -26,7 +26,7 @@ pub enum CqlError {
     #[error("the server closed the connection")]
     Closed,
     /// The connection broke.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] Error),
     /// The deadline is over.
     #[error("no answer in time")]

@@ -16,7 +16,7 @@ const ANSWER_BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFault {
     /// Nobody listens there, or the connection broke.
-    #[error("{0}")]
+    #[error(transparent)]
     Connect(#[from] Error),
     /// What came is not an answer, in words.
     #[error("{0}")]

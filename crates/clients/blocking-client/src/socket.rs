@@ -46,8 +46,8 @@ pub struct Endpoint<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name has no address.
-    #[error("{0}")]
-    Name(#[source] Error),
+    #[error(transparent)]
+    Name(Error),
     /// No address takes the connection: those that were tried, and what the last one said.
     #[error("{}", .last.as_ref().map_or_else(|| "no address".to_owned(), Error::to_string))]
     Unreachable {
@@ -57,11 +57,11 @@ pub enum DialError {
         last: Option<Error>,
     },
     /// The socket does not take an option.
-    #[error("{0}")]
-    Option(#[source] Error),
+    #[error(transparent)]
+    Option(Error),
     /// The two sides do not trust one another, or one does not speak TLS.
     #[error("{1}")]
-    Tls(SocketAddr, #[source] Error),
+    Tls(SocketAddr, Error),
 }
 
 impl DialError {

@@ -45,10 +45,10 @@ enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageFault {
     /// The bytes are no frame.
-    #[error("{0}")]
+    #[error(transparent)]
     Frame(#[from] FrameError),
     /// The frame's body is no message.
-    #[error("{0}")]
+    #[error(transparent)]
     Body(#[from] WireError),
 }
 
