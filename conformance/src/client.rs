@@ -1,25 +1,23 @@
 //! A small blocking client of the native protocol, v3 to v5.
 //!
-//! Owns one connection with one request in flight. Its own codec: see the crate documentation.
-//! Never retries and never hides an error of the server.
+//! Owns: the bodies of requests and answers, in a codec of its own (see the crate documentation).
+//! Connection, login and frames are `blocking-client`'s. Never retries and never hides an error of
+//! the server.
 //!
 //! Source: native protocol specifications v4 and v5 of Apache Cassandra.
 
-use std::io::{Read, Write};
-
 use anyhow::{Context, Result, anyhow, bail};
+use blocking_client::{CqlConnection, CqlError};
+use cql_client::{Login, LoginError};
+use cql_wire::{Opcode, ProtocolVersion};
 
 use crate::bytes::{Cursor, put_long_string, put_short_bytes, put_string, put_u16, put_u32};
 use crate::value::{Column, Kind, parse_marshal_class};
 
 /// Largest message that is accepted from the server.
 const MESSAGE_BYTES_MAX: usize = 256 << 20;
-/// Largest payload of a v5 segment.
-const SEGMENT_BYTES_MAX: usize = (1 << 17) - 1;
 
-/// A byte stream to a server.
-pub trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+pub use blocking_client::Transport as Stream;
 
 /// What a server answered.
 #[derive(Debug)]
@@ -149,10 +147,8 @@ impl Default for Parameters {
 
 /// One connection.
 pub struct Client {
-    stream: Box<dyn Stream>,
+    connection: CqlConnection<Box<dyn Stream>>,
     version: u8,
-    framed: bool,
-    input: Vec<u8>,
 }
 
 impl Client {
@@ -177,33 +173,23 @@ impl Client {
         version: u8,
         user: Option<(&str, &str)>,
     ) -> Result<std::result::Result<Self, ServerError>> {
-        let mut client = Self { stream, version, framed: false, input: Vec::new() };
-        let mut body = Vec::new();
-        put_u16(&mut body, 1);
-        put_string(&mut body, "CQL_VERSION");
-        put_string(&mut body, "3.0.0");
-        let (opcode, _, body) = client.exchange(1, &body)?;
-        match opcode {
-            2 => {}
-            3 => {
-                let Some((name, password)) = user else { bail!("the server wants a password") };
-                client.framed = version >= 5;
-                let token = format!("\0{name}\0{password}");
-                let mut body = Vec::new();
-                put_u32(&mut body, u32::try_from(token.len())?);
-                body.extend_from_slice(token.as_bytes());
-                let (opcode, _, body) = client.exchange(15, &body)?;
-                match opcode {
-                    16 => {}
-                    0 => return Ok(Err(decode_error(&mut Cursor::new(&body))?)),
-                    other => bail!("AUTH_RESPONSE was answered by opcode {other}"),
-                }
+        let number = ProtocolVersion::from_number(version)?;
+        let mut connection = CqlConnection::new(stream, number, MESSAGE_BYTES_MAX);
+        let user = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        match connection.login(Login { user, ..Login::plain() }, None) {
+            Ok(()) => Ok(Ok(Self { connection, version })),
+            Err(CqlError::Login(LoginError::NoCredentials(_))) => {
+                bail!("the server wants a password")
             }
-            0 => return Ok(Err(decode_error(&mut Cursor::new(&body))?)),
-            other => bail!("STARTUP was answered by opcode {other}"),
+            Err(CqlError::Login(
+                LoginError::Refused(error) | LoginError::WrongCredentials(error),
+            )) => Ok(Err(ServerError {
+                code: error.code.number(),
+                message: error.message,
+                fields: Vec::new(),
+            })),
+            Err(error) => Err(error.into()),
         }
-        client.framed = version >= 5;
-        Ok(Ok(client))
     }
 
     /// The protocol version in use.
@@ -220,7 +206,7 @@ impl Client {
         let mut body = Vec::new();
         put_long_string(&mut body, cql)?;
         self.put_parameters(&mut body, parameters)?;
-        self.request(7, &body)
+        self.request(Opcode::Query, &body)
     }
 
     /// Sends PREPARE.
@@ -236,7 +222,7 @@ impl Client {
                 put_string(&mut body, keyspace);
             }
         }
-        self.request(9, &body)
+        self.request(Opcode::Prepare, &body)
     }
 
     /// Sends EXECUTE.
@@ -250,7 +236,7 @@ impl Client {
             put_short_bytes(&mut body, &prepared.result_id)?;
         }
         self.put_parameters(&mut body, parameters)?;
-        self.request(10, &body)
+        self.request(Opcode::Execute, &body)
     }
 
     /// Sends BATCH of statement texts without values; `kind` 0 is logged, 1 is unlogged.
@@ -291,7 +277,7 @@ impl Client {
         }
         self.put_flags(&mut body, flags)?;
         body.extend_from_slice(&tail);
-        self.request(13, &body)
+        self.request(Opcode::Batch, &body)
     }
 
     fn put_flags(&self, body: &mut Vec<u8>, flags: u32) -> Result<()> {
@@ -357,7 +343,7 @@ impl Client {
         Ok(())
     }
 
-    fn request(&mut self, opcode: u8, body: &[u8]) -> Result<Response> {
+    fn request(&mut self, opcode: Opcode, body: &[u8]) -> Result<Response> {
         let (opcode, flags, body) = self.exchange(opcode, body)?;
         let mut cursor = Cursor::new(&body);
         if flags & 0x02 != 0 {
@@ -386,78 +372,14 @@ impl Client {
         Ok(Response { answer, warnings })
     }
 
-    fn exchange(&mut self, opcode: u8, body: &[u8]) -> Result<(u8, u8, Vec<u8>)> {
-        let mut message = vec![self.version, 0, 0, 1, opcode];
-        put_u32(&mut message, u32::try_from(body.len())?);
-        message.extend_from_slice(body);
-        if self.framed {
-            let whole = message.len() <= SEGMENT_BYTES_MAX;
-            let mut out = Vec::new();
-            for part in message.chunks(SEGMENT_BYTES_MAX) {
-                let word = u32::try_from(part.len())? | (u32::from(whole) << 17);
-                let header = word.to_le_bytes();
-                out.extend_from_slice(&header[..3]);
-                out.extend_from_slice(&crc24(&header[..3]).to_le_bytes()[..3]);
-                out.extend_from_slice(part);
-                out.extend_from_slice(&crc32(part).to_le_bytes());
-            }
-            self.stream.write_all(&out)?;
-        } else {
-            self.stream.write_all(&message)?;
+    fn exchange(&mut self, opcode: Opcode, body: &[u8]) -> Result<(u8, u8, Vec<u8>)> {
+        let (opcode, flags, body) = self.connection.exchange(opcode, body, None, |frame| {
+            (frame.header.opcode.number(), frame.header.flags, frame.body.to_vec())
+        })?;
+        if flags & 0x01 != 0 {
+            bail!("a compressed answer without being asked");
         }
-        self.stream.flush()?;
-        loop {
-            self.fill(9)?;
-            let header: Vec<u8> = self.input[..9].to_vec();
-            let length = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
-            let length = usize::try_from(length)?;
-            if length > MESSAGE_BYTES_MAX {
-                bail!("the server announced a message of {length} bytes");
-            }
-            self.fill(length + 9)?;
-            let rest = self.input.split_off(length + 9);
-            let message = std::mem::replace(&mut self.input, rest);
-            if header[0] != self.version | 0x80 {
-                bail!("an answer in protocol version byte {:#04x}", header[0]);
-            }
-            if header[1] & 0x01 != 0 {
-                bail!("a compressed answer without being asked");
-            }
-            if (header[2], header[3]) == (0, 1) {
-                return Ok((header[4], header[1], message[9..].to_vec()));
-            }
-        }
-    }
-
-    fn fill(&mut self, wanted: usize) -> Result<()> {
-        while self.input.len() < wanted {
-            if self.framed {
-                let mut header = [0_u8; 6];
-                self.stream.read_exact(&mut header)?;
-                let crc = u32::from_le_bytes([header[3], header[4], header[5], 0]);
-                if crc != crc24(&header[..3]) {
-                    bail!("wrong CRC24 in a segment header");
-                }
-                let word = u32::from_le_bytes([header[0], header[1], header[2], 0]);
-                let length = usize::try_from(word & 0x1_ffff)?;
-                let mut payload = vec![0_u8; length + 4];
-                self.stream.read_exact(&mut payload)?;
-                let tail = payload.split_off(length);
-                if tail != crc32(&payload).to_le_bytes() {
-                    bail!("wrong CRC32 of a segment");
-                }
-                self.input.extend_from_slice(&payload);
-            } else {
-                let mut piece = [0_u8; 65536];
-                let want = (wanted - self.input.len()).min(piece.len());
-                let count = self.stream.read(&mut piece[..want])?;
-                if count == 0 {
-                    bail!("the server closed the connection");
-                }
-                self.input.extend_from_slice(&piece[..count]);
-            }
-        }
-        Ok(())
+        Ok((opcode, flags, body))
     }
 }
 
@@ -658,29 +580,6 @@ fn decode_kind(cursor: &mut Cursor<'_>, depth: usize) -> Result<Kind> {
         }
         other => bail!("unknown type option {other:#06x}"),
     })
-}
-
-/// CRC24 of a v5 segment header.
-fn crc24(bytes: &[u8]) -> u32 {
-    let mut crc: u32 = 0x0087_5060;
-    for byte in bytes {
-        crc ^= u32::from(*byte) << 16;
-        for _ in 0..8 {
-            crc <<= 1;
-            if crc & 0x0100_0000 != 0 {
-                crc ^= 0x0197_4f0b;
-            }
-        }
-    }
-    crc & 0x00ff_ffff
-}
-
-/// CRC32 of a v5 payload: seeded with four bytes, as the specification says.
-fn crc32(payload: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&[0xfa, 0x2d, 0x55, 0xca]);
-    hasher.update(payload);
-    hasher.finalize()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 //! CQL literals (`value`), the comparison (`run`), the verdict over many files (`suite`), the list of differences (`differences`) and the tables made of it (`compat`), and random
 //! statements that two servers must answer alike (`fuzz`), operations whose answers are known (`invert`), the page of what the cases have (`coverage`, `texts`).
 //!
-//! Never: shares code with the server. The client has its own codec on purpose: a mistake that
-//! server and client make together would pass unseen.
+//! Never: shares the codec of messages and values with the server. It has its own on purpose: a
+//! mistake that server and client make together would pass unseen. Frames, segments and the login are
+//! those of every client of ours; the drivers' suites and `cqlsh` at a Cassandra hold these.
 //!
 //! Invariant: the expected text of a file comes from a real Cassandra (`--record`), so both back
 //! ends are held to the same bytes.

@@ -3,25 +3,34 @@
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use blocking_client::{Endpoint, http};
+use http_client::Request;
 
 use crate::client::{Client, Stream};
 use crate::run::Connected;
 
 /// Longest wait for one answer.
-const ANSWER_SECONDS_MAX: u64 = 60;
+pub const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Opens a connection to `HOST:PORT`.
 ///
 /// # Errors
 /// There is no such address, or nobody answers there.
 pub fn open(target: &str) -> Result<Box<dyn Stream>> {
+    open_for(target, ANSWER_MAX)
+}
+
+/// The same with another longest wait for one answer.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for(target: &str, wait: Duration) -> Result<Box<dyn Stream>> {
     let address = target
         .to_socket_addrs()
         .with_context(|| format!("address {target}"))?
         .next()
         .ok_or_else(|| anyhow!("no address for {target}"))?;
-    let wait = Duration::from_secs(ANSWER_SECONDS_MAX);
     let stream = TcpStream::connect_timeout(&address, wait)
         .with_context(|| format!("connect to {target}"))?;
     stream.set_nodelay(true)?;
@@ -36,4 +45,26 @@ pub fn open(target: &str) -> Result<Box<dyn Stream>> {
 /// As [`open`] and [`Client::start_as`].
 pub fn connect(target: &str, version: u8, user: Option<(&str, &str)>) -> Result<Connected> {
     Client::start_as(open(target)?, version, user)
+}
+
+/// Asks the administrative API at `HOST:PORT` to flush or compact a keyspace: posts to
+/// `/storage_service/WHAT/KEYSPACE`.
+///
+/// # Errors
+/// Nobody answers there, or the answer is not 200.
+pub fn order(admin: &str, what: &str, keyspace: &str, wait: Duration) -> Result<()> {
+    let (host, port) = admin.rsplit_once(':').with_context(|| format!("address {admin}"))?;
+    let endpoint = Endpoint {
+        host: host.trim_matches(['[', ']']),
+        port: port.parse().with_context(|| format!("address {admin}"))?,
+        timeout: None,
+    };
+    let path = format!("/storage_service/{what}/{keyspace}");
+    let request = Request { method: "POST", path: &path, body: Some((http::JSON, &[])) };
+    let answer = http::exchange(&endpoint, &request, Some(wait))
+        .with_context(|| format!("{what} at {admin}"))?;
+    match answer.status {
+        200 => Ok(()),
+        status => bail!("{what}: {status} {}", String::from_utf8_lossy(&answer.body)),
+    }
 }

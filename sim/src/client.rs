@@ -1,13 +1,14 @@
 //! A small CQL client over simulated sockets: one request at a time, protocol v4.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cql_client::{ClientError, ConnectOptions, Connection, Reply};
 use cql_wire::query::{BoundValue, QueryParameters, ValueList};
-use cql_wire::request::{Request, RequestOptions, encode_request};
-use cql_wire::response::{Response, ResponseBody};
-use cql_wire::{Consistency, FrameDecoder, Negotiated, ProtocolVersion, Side};
-use rt::{Conn, Rt};
+use cql_wire::request::Request;
+use cql_wire::{Consistency, ProtocolVersion};
+use rt::Rt;
 
 /// Largest answer the client takes.
 const FRAME_BYTES_MAX: usize = 64 << 20;
@@ -38,11 +39,8 @@ pub struct Client {
     rt: Rt,
     consistency: Consistency,
     serial_consistency: Option<Consistency>,
-    answer_timeout: Duration,
-    conn: Conn,
-    decoder: FrameDecoder,
-    input: Vec<u8>,
-    prepared: std::collections::BTreeMap<String, Vec<u8>>,
+    connection: Connection,
+    prepared: BTreeMap<String, Vec<u8>>,
 }
 
 impl Client {
@@ -51,35 +49,21 @@ impl Client {
     /// # Errors
     /// `Lost` when nobody answers.
     pub async fn connect(rt: &Rt, address: SocketAddr) -> Result<Client, Lost> {
-        let deadline = rt.now() + CONNECT_TIMEOUT;
-        let Ok(conn) = rt.timeout(deadline, rt.connect(address)).await else {
-            return Err(Lost(format!("no connection within {CONNECT_TIMEOUT:?}")));
+        let options = ConnectOptions {
+            version: ProtocolVersion::V4,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            connect_timeout: CONNECT_TIMEOUT,
+            answer_timeout: ANSWER_TIMEOUT,
+            ..ConnectOptions::default()
         };
-        let conn = conn.map_err(|e| Lost(e.to_string()))?;
-        let mut client = Client {
+        let connection = Connection::connect(rt, address, options).await.map_err(lost)?;
+        Ok(Client {
             rt: rt.clone(),
             consistency: Consistency::One,
             serial_consistency: None,
-            answer_timeout: ANSWER_TIMEOUT,
-            conn,
-            decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
-            input: Vec::new(),
-            prepared: std::collections::BTreeMap::new(),
-        };
-        let mut body = Vec::new();
-        let negotiated = Negotiated::plain(ProtocolVersion::V4);
-        cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")])
-            .map_err(|e| Lost(e.to_string()))?;
-        let mut reader = codec::Reader::new(&body, "startup");
-        let options = cql_wire::StringMap::decode(&mut reader).map_err(|e| Lost(e.to_string()))?;
-        let mut out = Vec::new();
-        let request = Request::Startup(options);
-        encode_request(&request, negotiated, &RequestOptions::default(), &mut out)
-            .map_err(|e| Lost(e.to_string()))?;
-        match client.exchange(out).await? {
-            Answer::Done => Ok(client),
-            other => Err(Lost(format!("STARTUP answered by {other:?}"))),
-        }
+            connection,
+            prepared: BTreeMap::new(),
+        })
     }
 
     /// Waits.
@@ -104,7 +88,7 @@ impl Client {
 
     /// Waits that long for an answer from now on; before: 12 s.
     pub fn set_answer_timeout(&mut self, timeout: Duration) {
-        self.answer_timeout = timeout;
+        self.connection.set_answer_timeout(timeout);
     }
 
     /// Runs a statement.
@@ -182,74 +166,39 @@ impl Client {
     /// # Errors
     /// `Lost` when the connection ends.
     pub async fn send_only(&mut self, texts: impl Iterator<Item = String>) -> Result<(), Lost> {
-        let negotiated = Negotiated::plain(ProtocolVersion::V4);
         for (stream, text) in (0..).zip(texts) {
             let parameters = QueryParameters::new(self.consistency);
             let request = Request::Query { query: &text, parameters };
-            let options = RequestOptions { stream, ..RequestOptions::default() };
-            let mut out = Vec::new();
-            encode_request(&request, negotiated, &options, &mut out)
-                .map_err(|e| Lost(e.to_string()))?;
-            self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
+            self.connection.send(&request, stream).map_err(|e| Lost(e.to_string()))?;
+            self.connection.flush().await.map_err(lost)?;
         }
         Ok(())
     }
 
     async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
-        let negotiated = Negotiated::plain(ProtocolVersion::V4);
-        let mut out = Vec::new();
-        encode_request(request, negotiated, &RequestOptions::default(), &mut out)
-            .map_err(|e| Lost(e.to_string()))?;
-        self.exchange(out).await
-    }
-
-    async fn exchange(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
-        let (rt, timeout) = (self.rt.clone(), self.answer_timeout);
-        match rt.timeout(rt.now() + timeout, self.exchange_in_time(out)).await {
-            Ok(answer) => answer,
-            // The answer may still come: the connection must not be used any more.
-            Err(_) => Err(Lost(format!("no answer within {timeout:?}"))),
-        }
-    }
-
-    async fn exchange_in_time(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
-        self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
-        loop {
-            let mut rest = self.input.as_slice();
-            let answer = match self.decoder.next(&mut rest) {
-                Ok(Some(frame)) => Some(owned(&frame)?),
-                Ok(None) => None,
-                Err(error) => return Err(Lost(format!("{error:?}"))),
-            };
-            let used = self.input.len() - rest.len();
-            self.input.drain(..used);
-            match answer {
-                Some(answer) => return Ok(answer),
-                None => match self.conn.read(&mut self.input, 1 << 16).await {
-                    Ok(0) => return Err(Lost("end of stream".to_owned())),
-                    Ok(_) => {}
-                    Err(error) => return Err(Lost(error.to_string())),
-                },
+        match self.connection.request(request).await {
+            Ok(reply) => Ok(owned(reply)),
+            Err(ClientError::Server(error)) => {
+                Ok(Answer::Error(error.code.number(), error.message))
             }
+            Err(error) => Err(lost(error)),
         }
     }
 }
 
-fn owned(frame: &cql_wire::Frame<'_>) -> Result<Answer, Lost> {
-    let negotiated = Negotiated::plain(ProtocolVersion::V4);
-    let response = Response::decode(frame, negotiated).map_err(|e| Lost(e.to_string()))?;
-    Ok(match response.body {
-        ResponseBody::Error { error, message } => {
-            Answer::Error(error.code().number(), message.to_owned())
+fn lost(error: ClientError) -> Lost {
+    Lost(error.to_string())
+}
+
+fn owned(reply: Reply) -> Answer {
+    match reply.answer {
+        cql_client::Answer::Rows(page) => {
+            let cell = |row, column| page.value(row, column).map(<[u8]>::to_vec);
+            let row = |row| (0..page.width()).map(|column| cell(row, column)).collect();
+            let rows = (0..page.len()).map(row).collect();
+            Answer::Rows(rows, page.paging_state)
         }
-        ResponseBody::Rows(rows) => {
-            let width = rows.metadata.column_count.max(1) as usize;
-            let values: Vec<Option<Vec<u8>>> =
-                rows.values().map(|v| v.map(<[u8]>::to_vec)).collect();
-            let state = rows.metadata.paging_state.map(<[u8]>::to_vec);
-            Answer::Rows(values.chunks(width).map(<[_]>::to_vec).collect(), state)
-        }
-        ResponseBody::Prepared(prepared) => Answer::Prepared(prepared.id.to_vec()),
+        cql_client::Answer::Prepared(prepared) => Answer::Prepared(prepared.id),
         _ => Answer::Done,
-    })
+    }
 }

@@ -124,6 +124,8 @@ async fn carry(
     "the client is gone".to_owned()
 }
 
+impl conformance::client::Stream for Stream {}
+
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
         self.wish(Wish::Send(bytes.to_vec()))?;

@@ -1,15 +1,14 @@
 //! `differ --theirs HOST:PORT`: random statements that two servers must answer alike.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use conformance::client::{Answer, Client, Parameters};
 use conformance::fuzz::known::Known;
 use conformance::fuzz::round::{self, Done, Found, Outcome, Pair, Upset};
+use conformance::wire;
 
 const USAGE: &str = "\
 usage: differ --theirs HOST:PORT [--ours HOST:PORT] [--admin HOST:PORT] [--seed N] [--rounds N]
@@ -32,8 +31,6 @@ servers; prints every answer that differs. Both must be yours to lose: the keysp
   --verbose           print every statement and its answer
 exit status: 0 no difference, 1 some, 2 could not run";
 
-/// Longest wait for one answer.
-const ANSWER: Duration = Duration::from_secs(60);
 /// Differences of one round that are printed: those after the first often follow from it.
 const SHOWN: usize = 3;
 
@@ -216,13 +213,7 @@ fn print(found: &Found, seed: u64, history: bool) {
 }
 
 fn connect(target: &str) -> Result<Client> {
-    let address = target.to_socket_addrs().with_context(|| format!("address {target}"))?.next();
-    let address = address.ok_or_else(|| anyhow!("no address for {target}"))?;
-    let stream = TcpStream::connect_timeout(&address, ANSWER)
-        .with_context(|| format!("connect to {target}"))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    Client::start(Box::new(stream), 5)
+    Client::start(wire::open(target)?, 5)
 }
 
 /// Runs the command and connects anew to both.
@@ -256,17 +247,5 @@ fn ask_admin(admin: &str, upset: Upset, keyspace: &str) -> Result<()> {
         Upset::Compact => "keyspace_compaction",
         Upset::Restart => return Ok(()),
     };
-    let mut stream = TcpStream::connect(admin).with_context(|| format!("connect to {admin}"))?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    let request = format!(
-        "POST /storage_service/{what}/{keyspace} HTTP/1.1\r\nHost: {admin}\r\n\
-         Content-Length: 0\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.starts_with("HTTP/1.1 200") {
-        true => Ok(()),
-        false => bail!("{what}: {answer}"),
-    }
+    wire::order(admin, what, keyspace, wire::ANSWER_MAX)
 }

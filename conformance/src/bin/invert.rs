@@ -1,17 +1,16 @@
 //! `invert --target HOST:PORT[,HOST:PORT...]`: random operations on random tables, whose every answer is known.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use conformance::client::{Answer, Client, Parameters};
 use conformance::fuzz::random::Random;
 use conformance::invert::model::Cells;
 use conformance::invert::operation::Operation;
 use conformance::invert::read::Read;
 use conformance::invert::table::Table;
+use conformance::wire;
 
 const USAGE: &str = "\
 usage: invert [--target HOST:PORT,...] [--admin HOST:PORT] [--keyspace NAME] [--replication MAP]
@@ -174,13 +173,7 @@ impl Link {
 }
 
 fn connect(target: &str) -> Result<Client> {
-    let address = target.to_socket_addrs().with_context(|| format!("address {target}"))?.next();
-    let address = address.ok_or_else(|| anyhow!("no address for {target}"))?;
-    let stream = TcpStream::connect_timeout(&address, ANSWER)
-        .with_context(|| format!("connect to {target}"))?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    Client::start(Box::new(stream), 5)
+    Client::start(wire::open_for(target, ANSWER)?, 5)
 }
 
 fn run(options: Options) -> Result<bool> {
@@ -262,18 +255,5 @@ fn is_right(
 fn upset(options: &Options, random: &mut Random) -> Result<()> {
     let Some(admin) = &options.admin else { return Ok(()) };
     let what = if random.percent(75) { "keyspace_flush" } else { "keyspace_compaction" };
-    let mut stream = TcpStream::connect(admin).with_context(|| format!("connect to {admin}"))?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    let request = format!(
-        "POST /storage_service/{what}/{} HTTP/1.1\r\nHost: {admin}\r\nContent-Length: 0\r\n\
-         Connection: close\r\n\r\n",
-        options.keyspace
-    );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.starts_with("HTTP/1.1 200") {
-        true => Ok(()),
-        false => bail!("{what}: {answer}"),
-    }
+    wire::order(admin, what, &options.keyspace, ANSWER)
 }

@@ -2,12 +2,12 @@
 //! files of a table.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use blocking_client::{Endpoint, http};
+use http_client::Request;
 
 use super::process::{Server, Target, bound, helenus_binary};
 
@@ -18,8 +18,6 @@ const API_PORT: u16 = 19143;
 const KEYSPACE: &str = "perf2";
 /// Times that the rows are written before that is given up.
 const TRIES: usize = 3;
-/// Longest text of metrics that is taken.
-const METRICS_BYTES_MAX: u64 = 16 << 20;
 
 /// Shape and number of the rows.
 #[derive(Clone, Copy, Debug)]
@@ -137,10 +135,9 @@ impl Pair {
     /// Every metric of a node, over all its labels.
     pub fn metrics(&self, number: usize) -> Result<BTreeMap<String, f64>> {
         let host = address(number);
-        let mut stream = TcpStream::connect((host.as_str(), API_PORT))?;
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.take(METRICS_BYTES_MAX).read_to_string(&mut text)?;
+        let endpoint = Endpoint { host: &host, port: API_PORT, timeout: None };
+        let request = Request { method: "GET", path: "/metrics", body: None };
+        let text = String::from_utf8(http::exchange(&endpoint, &request, None)?.body)?;
         let mut sums = BTreeMap::new();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (Some((name, _)), Some((_, value))) =

@@ -1,26 +1,23 @@
 //! One connection of the load generator: native protocol v4, many requests in flight.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use cql_wire::request::{RequestOptions, encode_request};
+use blocking_client::{CqlConnection, CqlError, DialError, Endpoint, ReadWait};
+use cql_client::{Login, LoginError, Received};
+use cql_wire::request::RequestOptions;
 use cql_wire::{
-    BoundValue, Consistency, FrameDecoder, Negotiated, ProtocolVersion, QueryParameters, Request,
-    Response, ResponseBody, Side, StringMap, ValueList,
+    BoundValue, Consistency, ProtocolVersion, QueryParameters, Request, ResponseBody, ValueList,
 };
 
 use super::{Outcome, Plan, Workload};
 
-const VERSION: ProtocolVersion = ProtocolVersion::V4;
-const NEGOTIATED: Negotiated = Negotiated::plain(VERSION);
 /// Longest answer that is taken.
 const FRAME_BYTES_MAX: usize = 64 << 20;
 /// How long an answer may take before the run is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-/// Stream of requests outside the load.
-const CONTROL_STREAM: i16 = i16::MAX;
 
 /// Why a run was given up.
 #[derive(Debug)]
@@ -42,12 +39,23 @@ fn lost(error: io::Error) -> Failure {
     Failure::Io("the connection was lost".to_owned(), error)
 }
 
+fn broken(error: CqlError) -> Failure {
+    match error {
+        CqlError::Io(error) => lost(error),
+        CqlError::Closed => lost(io::ErrorKind::UnexpectedEof.into()),
+        CqlError::TimedOut | CqlError::Cancelled => lost(io::ErrorKind::TimedOut.into()),
+        CqlError::Login(LoginError::NoCredentials(by)) => Failure::Text(login_wanted(&by)),
+        error => text(error),
+    }
+}
+
+fn login_wanted(by: &str) -> String {
+    format!("the server asks for a login ({by}), which helenus bench does not do")
+}
+
 /// A connection that is ready for requests.
 pub(crate) struct Connection {
-    stream: TcpStream,
-    decoder: FrameDecoder,
-    received: Vec<u8>,
-    out: Vec<u8>,
+    link: CqlConnection<TcpStream>,
     insert_id: Vec<u8>,
     read_id: Vec<u8>,
 }
@@ -69,47 +77,15 @@ struct Waiting {
 
 impl Connection {
     pub(crate) fn open(host: &str, port: u16) -> Result<Connection, Failure> {
-        let name = format!("{host}:{port}");
-        let failed = |error| Failure::Io(format!("cannot connect to {name}"), error);
-        let addresses = (host, port).to_socket_addrs().map_err(failed)?;
-        let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let mut stream = None;
-        for address in addresses {
-            match TcpStream::connect(address) {
-                Ok(found) => {
-                    stream = Some(found);
-                    break;
-                }
-                Err(error) => last = error,
-            }
-        }
-        let Some(stream) = stream else { return Err(failed(last)) };
-        stream.set_nodelay(true).map_err(lost)?;
-        let mut connection = Connection {
-            stream,
-            decoder: FrameDecoder::new(Side::Client, FRAME_BYTES_MAX),
-            received: Vec::new(),
-            out: Vec::new(),
-            insert_id: Vec::new(),
-            read_id: Vec::new(),
+        let failed = |error: DialError| match error {
+            DialError::Option(error) => lost(error),
+            error => Failure::Io(format!("cannot connect to {host}:{port}"), error.into_io()),
         };
-        connection.startup()?;
-        Ok(connection)
-    }
-
-    fn startup(&mut self) -> Result<(), Failure> {
-        let mut map = Vec::new();
-        let options = [("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "helenus bench")];
-        StringMap::encode(&mut map, &options).map_err(text)?;
-        let mut reader = codec::Reader::new(&map, "startup");
-        let options = StringMap::decode(&mut reader).map_err(text)?;
-        match self.control(&Request::Startup(options))? {
-            Answer::Done => self.decoder.start(VERSION, None).map_err(text),
-            Answer::Error(message) => Err(Failure::Text(message)),
-            Answer::Rows(_) | Answer::Prepared(_) => {
-                Err(Failure::Text("strange answer to STARTUP".to_owned()))
-            }
-        }
+        let (stream, _) = Endpoint { host, port, timeout: None }.dial().map_err(failed)?;
+        let mut link = CqlConnection::new(stream, ProtocolVersion::V4, FRAME_BYTES_MAX);
+        let login = Login::plain().with("DRIVER_NAME", "helenus bench");
+        link.login(login, Some(ANSWER_MAX)).map_err(broken)?;
+        Ok(Connection { link, insert_id: Vec::new(), read_id: Vec::new() })
     }
 
     /// Runs one statement.
@@ -140,20 +116,10 @@ impl Connection {
 
     /// Sends one request and waits for its answer.
     fn control(&mut self, request: &Request<'_>) -> Result<Answer, Failure> {
-        self.out.clear();
-        let options = RequestOptions { stream: CONTROL_STREAM, ..RequestOptions::default() };
-        encode_request(request, NEGOTIATED, &options, &mut self.out).map_err(text)?;
-        self.stream.write_all(&self.out).map_err(lost)?;
-        let mut found = None;
-        while found.is_none() {
-            self.receive(Some(ANSWER_MAX))?;
-            self.answers(|stream, answer| {
-                if stream == CONTROL_STREAM {
-                    found = Some(answer);
-                }
-            })?;
-        }
-        found.ok_or_else(|| Failure::Text("no answer".to_owned()))
+        let options = RequestOptions::default();
+        self.link
+            .request(request, &options, Some(ANSWER_MAX), |got| answer(&got.response.body))
+            .map_err(broken)
     }
 
     /// Puts the load on; `start` is when all connections began.
@@ -171,7 +137,6 @@ impl Connection {
         let mut load = Load::new(plan, number);
         loop {
             let now = Instant::now();
-            self.out.clear();
             while let Some(stream) = free.last().copied() {
                 let Some(due) = load.next_due(start, now) else { break };
                 free.pop();
@@ -180,8 +145,8 @@ impl Connection {
                     *slot = Some(Waiting { due, is_read });
                 }
             }
-            if !self.out.is_empty() {
-                self.stream.write_all(&self.out).map_err(lost)?;
+            if self.link.waiting() > 0 {
+                self.link.flush().map_err(lost)?;
             }
             let in_flight = plan.window - free.len();
             if in_flight == 0 {
@@ -194,9 +159,14 @@ impl Connection {
             // Something may be due before an answer comes.
             let may_send = !free.is_empty() && !load.is_over(start, Instant::now());
             let pause = if may_send { load.pause(start, Instant::now()) } else { ANSWER_MAX };
-            self.receive(Some(pause))?;
+            match self.link.fill(ReadWait::For(pause)) {
+                Ok(()) => {}
+                Err(CqlError::TimedOut) if pause < ANSWER_MAX => {}
+                Err(error) => return Err(broken(error)),
+            }
             let arrived = Instant::now();
-            self.answers(|stream, answer| {
+            let each = |received: Received<'_>| {
+                let (stream, answer) = (received.stream, answer(&received.response.body));
                 let slot = waiting.get_mut(usize::from(stream.unsigned_abs()));
                 let Some(request) = slot.and_then(Option::take) else { return };
                 free.push(stream);
@@ -211,7 +181,8 @@ impl Connection {
                         outcome.first_error.get_or_insert(message);
                     }
                 }
-            })?;
+            };
+            self.link.drain(each).map_err(text)?;
         }
         outcome.latency = latency.snapshot();
         Ok(outcome)
@@ -239,46 +210,8 @@ impl Connection {
         let id = if is_read { &self.read_id } else { &self.insert_id };
         let request = Request::Execute { id, result_metadata_id: None, parameters };
         let options = RequestOptions { stream, ..RequestOptions::default() };
-        encode_request(&request, NEGOTIATED, &options, &mut self.out).map_err(text)?;
+        self.link.send(&request, &options).map_err(text)?;
         Ok(is_read)
-    }
-
-    /// Reads what is there; waits for the first byte, at most `wait`.
-    fn receive(&mut self, wait: Option<Duration>) -> Result<(), Failure> {
-        // Zero would mean for ever.
-        let wait = wait.map(|w| w.max(Duration::from_micros(1)));
-        self.stream.set_read_timeout(wait).map_err(lost)?;
-        let mut buffer = [0_u8; 64 << 10];
-        match self.stream.read(&mut buffer) {
-            Ok(0) => Err(lost(io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => {
-                self.received.extend_from_slice(buffer.get(..n).unwrap_or(&[]));
-                Ok(())
-            }
-            Err(error) => match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                    if wait.is_some_and(|w| w < ANSWER_MAX) =>
-                {
-                    Ok(())
-                }
-                io::ErrorKind::Interrupted => Ok(()),
-                _ => Err(lost(error)),
-            },
-        }
-    }
-
-    /// Hands every whole answer to `take` with its stream.
-    fn answers(&mut self, mut take: impl FnMut(i16, Answer)) -> Result<(), Failure> {
-        let used = {
-            let mut input = self.received.as_slice();
-            while let Some(frame) = self.decoder.next(&mut input).map_err(text)? {
-                let response = Response::decode(&frame, NEGOTIATED).map_err(text)?;
-                take(frame.header.stream, answer(&response.body));
-            }
-            self.received.len() - input.len()
-        };
-        self.received.drain(..used);
-        Ok(())
     }
 }
 
@@ -287,9 +220,7 @@ fn answer(body: &ResponseBody<'_>) -> Answer {
         ResponseBody::Rows(rows) => Answer::Rows(rows.row_count()),
         ResponseBody::Prepared(prepared) => Answer::Prepared(prepared.id.to_vec()),
         ResponseBody::Error { message, .. } => Answer::Error((*message).to_owned()),
-        ResponseBody::Authenticate(by) => Answer::Error(format!(
-            "the server asks for a login ({by}), which helenus bench does not do"
-        )),
+        ResponseBody::Authenticate(by) => Answer::Error(login_wanted(by)),
         _ => Answer::Done,
     }
 }
@@ -389,6 +320,8 @@ impl<'p> Load<'p> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     fn plan(workload: Workload) -> Plan {

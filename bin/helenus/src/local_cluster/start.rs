@@ -1,7 +1,7 @@
 //! Starting nodes and waiting for them.
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,7 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use blocking_client::CqlConnection;
 use clap::Args;
+use cql_client::Received;
+use cql_wire::request::RequestOptions;
+use cql_wire::{ProtocolVersion, Request, ResponseBody};
 
 use super::file::{ClusterDir, ClusterFile, NodeFile};
 use super::process::{self, Identity};
@@ -19,6 +23,8 @@ use crate::{exit, resources};
 
 /// Exit code of a command that Ctrl-C ended, as shells have it.
 const INTERRUPTED: u8 = 130;
+/// Longest answer to OPTIONS that is taken.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines of a node's log that are shown when it did not start.
 const LOG_LINES: usize = 15;
 /// Nodes of a new cluster when nobody says how many.
@@ -481,22 +487,18 @@ fn give_up(dir: &ClusterDir, file: &mut ClusterFile, mut begun: Vec<Begun>) -> R
 
 /// Whether a CQL server answers there.
 pub(super) fn answers(address: &str) -> bool {
-    /// OPTIONS of protocol version 4, stream 0, no body.
-    const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
-    const SUPPORTED: u8 = 6;
-    let ask = || -> io::Result<u8> {
-        let ip: IpAddr = address.parse().map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-        let at_most = Duration::from_secs(1);
-        let mut stream = TcpStream::connect_timeout(&SocketAddr::new(ip, CQL_PORT), at_most)?;
-        stream.set_read_timeout(Some(at_most))?;
-        stream.set_write_timeout(Some(at_most))?;
-        stream.write_all(&OPTIONS)?;
-        let mut head = [0; 9];
-        stream.read_exact(&mut head)?;
-        let [_, _, _, _, opcode, ..] = head;
-        Ok(opcode)
+    let at_most = Duration::from_secs(1);
+    let ask = || -> Option<bool> {
+        let ip: IpAddr = address.parse().ok()?;
+        let stream = TcpStream::connect_timeout(&SocketAddr::new(ip, CQL_PORT), at_most).ok()?;
+        stream.set_write_timeout(Some(at_most)).ok()?;
+        let mut connection = CqlConnection::new(stream, ProtocolVersion::V4, ANSWER_BYTES_MAX);
+        let is_supported =
+            |got: Received<'_>| matches!(got.response.body, ResponseBody::Supported(_));
+        let (request, options) = (Request::Options, RequestOptions::default());
+        connection.request(&request, &options, Some(at_most), is_supported).ok()
     };
-    ask().is_ok_and(|opcode| opcode == SUPPORTED)
+    ask() == Some(true)
 }
 
 /// How to reach the cluster.

@@ -27,6 +27,11 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The flag itself, for those who wait.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
     /// What came so far is done with.
     pub(crate) fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);

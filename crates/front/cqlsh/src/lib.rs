@@ -35,7 +35,6 @@ mod statement;
 mod time;
 mod tls;
 mod trace;
-mod transport;
 
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -98,6 +98,7 @@ impl Shell {
             | Answer::Void
             | Answer::Prepared(_)
             | Answer::Authenticate
+            | Answer::AuthChallenge
             | Answer::Supported(_) => {}
         }
         self.flush();

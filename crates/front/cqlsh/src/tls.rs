@@ -1,7 +1,7 @@
 //! TLS: which files are for which server, and what of a server's certificate is checked.
 //!
 //! Owns: `[ssl]` and `[certfiles]` of `cqlshrc`, the `SSL_…` variables, the check of the chain.
-//! Never: sockets (see `transport`).
+//! Never: sockets (see `blocking-client`).
 //!
 //! As in cqlsh, the chain of the server must lead to the given file, and the name of the server is
 //! not looked at: certificates of nodes often carry no address. A certificate that is itself in the

@@ -386,6 +386,25 @@ pub fn encode_request(
     result
 }
 
+/// Appends a request whose body was encoded by the caller, as [`encode_request`] does: without tracing, payload and
+/// compression.
+///
+/// # Errors
+/// `TooLong`; nothing is left in `out`.
+pub fn encode_request_body(
+    version: ProtocolVersion,
+    opcode: Opcode,
+    stream: i16,
+    body: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let length = patchable_len(body.len())?;
+    let bits = if version.is_beta() { flags::USE_BETA } else { 0 };
+    put_header(out, version.number(), bits, stream, opcode, length);
+    out.extend_from_slice(body);
+    Ok(())
+}
+
 fn encode_request_at(
     request: &Request<'_>,
     negotiated: Negotiated,

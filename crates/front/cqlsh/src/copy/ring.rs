@@ -8,6 +8,7 @@
 
 use std::net::IpAddr;
 
+use cql_client::TokenRing;
 use cql_wire::Consistency;
 
 use crate::commands::{bare, ranges};
@@ -20,15 +21,14 @@ use crate::shell::Shell;
 pub(super) struct Ring {
     /// Names and ports; the first is the one of the shell.
     nodes: Vec<(String, u16)>,
-    /// Last token of each range with its replicas, in the order of the tokens.
-    ranges: Vec<(i64, Vec<usize>)>,
+    ranges: TokenRing,
 }
 
 impl Ring {
     /// Asks the server of the shell.
     pub(super) fn read(shell: &mut Shell, keyspace: &str) -> Ring {
         let own = (shell.target.host.clone(), shell.target.port);
-        let mut ring = Ring { nodes: vec![own], ranges: Vec::new() };
+        let mut ring = Ring { nodes: vec![own], ranges: TokenRing::default() };
         if !shell.server.partitioner.ends_with("Murmur3Partitioner") {
             return ring;
         }
@@ -51,17 +51,17 @@ impl Ring {
             let found = storage.iter().find(|(address, _)| address == bare(host));
             found.map(|(_, node)| *node)
         };
+        let mut ranges_of_nodes = Vec::new();
         for (token, hosts) in pages.iter().flat_map(|(pages, _)| pages).flat_map(ranges) {
             let Ok(token) = token.parse() else { continue };
-            ring.ranges.push((token, hosts.split(", ").filter_map(known).collect()));
+            ranges_of_nodes.push((token, hosts.split(", ").filter_map(known).collect()));
         }
-        if ring.ranges.is_empty() {
+        if ranges_of_nodes.is_empty() {
             // A keyspace that every node has for itself, or an older server.
             ring.nodes.truncate(1);
-            ring.ranges = tokens.into_iter().map(|token| (token, Vec::new())).collect();
+            ranges_of_nodes = tokens.into_iter().map(|token| (token, Vec::new())).collect();
         }
-        ring.ranges.sort();
-        ring.ranges.dedup_by_key(|(token, _)| *token);
+        ring.ranges = TokenRing::new(ranges_of_nodes);
         ring
     }
 
@@ -78,20 +78,19 @@ impl Ring {
 
     /// The ends of all ranges.
     pub(super) fn tokens(&self) -> impl Iterator<Item = i64> {
-        self.ranges.iter().map(|(token, _)| *token)
+        self.ranges.tokens()
     }
 
     /// Which range a token is in.
     pub(super) fn position(&self, token: i64) -> usize {
-        let position = self.ranges.partition_point(|(end, _)| *end < token);
-        if position < self.ranges.len() { position } else { 0 }
+        self.ranges.position(token)
     }
 
     /// The replicas of a range in this data center; the shell's own node where there are none.
     pub(super) fn replicas(&self, position: usize) -> &[usize] {
-        match self.ranges.get(position) {
-            Some((_, nodes)) if !nodes.is_empty() => nodes,
-            _ => &[0],
+        match self.ranges.replicas(position) {
+            [] => &[0],
+            nodes => nodes,
         }
     }
 }
@@ -159,7 +158,7 @@ mod tests {
     fn a_token_belongs_to_the_first_end_that_is_not_below_it() {
         let ring = Ring {
             nodes: vec![("a".to_owned(), 1), ("b".to_owned(), 2)],
-            ranges: vec![(-5, vec![0, 1]), (7, vec![1]), (9, vec![])],
+            ranges: TokenRing::new(vec![(-5, vec![0, 1]), (7, vec![1]), (9, vec![])]),
         };
         let replicas = |token| ring.replicas(ring.position(token));
         assert_eq!(replicas(-6), [0, 1]);

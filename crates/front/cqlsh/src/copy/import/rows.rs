@@ -77,15 +77,7 @@ impl Rows {
         key.clear();
         for field in fields {
             let value = self.value(row, *field).unwrap_or_default();
-            if fields.len() == 1 {
-                key.extend_from_slice(value);
-                return;
-            }
-            // A longer part cannot be in a key; the server says so when it gets the row.
-            let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
-            key.extend_from_slice(&length.to_be_bytes());
-            key.extend_from_slice(value);
-            key.push(0);
+            cql_client::push_key_part(value, fields.len(), key);
         }
     }
 }

@@ -1,0 +1,53 @@
+//! One HTTP request per connection.
+
+use std::io::{Error, Read, Write};
+use std::time::Duration;
+
+use http_client::{Request, split_answer};
+
+use crate::socket::{DialError, Endpoint};
+
+pub use http_client::{JSON, OCTETS};
+
+/// Longest answer that is taken: 100,000 tables fit.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpFault {
+    /// Nobody listens there, or the connection broke.
+    #[error(transparent)]
+    Connect(#[from] Error),
+    /// What came is not an answer, in words.
+    #[error("{0}")]
+    Strange(String),
+}
+
+/// Status and body of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// Status, 200 and its like when all is well.
+    pub status: u16,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// Sends a request and waits for the answer; `patience` is for each wait for the network.
+///
+/// # Errors
+/// See [`HttpFault`]. An answer of any status is none.
+pub fn exchange(
+    endpoint: &Endpoint<'_>,
+    request: &Request<'_>,
+    patience: Option<Duration>,
+) -> Result<HttpAnswer, HttpFault> {
+    let (mut stream, _) = endpoint.dial().map_err(DialError::into_io)?;
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
+    stream.write_all(request.head(endpoint.host, endpoint.port).as_bytes())?;
+    stream.write_all(request.body.map_or(&[], |(_, bytes)| bytes))?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let (status, body) = split_answer(&answer).map_err(HttpFault::Strange)?;
+    Ok(HttpAnswer { status, body })
+}

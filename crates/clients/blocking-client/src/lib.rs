@@ -1,0 +1,18 @@
+//! The CQL and HTTP clients of tools that block: `cqlsh`, `bench`, `conformance`, `xtask`, `nodetool`.
+//!
+//! Owns: sockets (dialling, TLS), the waits of reads, the drivers that carry bytes between a socket
+//! and the machines of `cql-client` and `http-client`. Never: frames, retries, what an answer means
+//! to a person.
+//!
+//! Reading order: [`Socket`], [`CqlConnection`], [`http`]. A tool: sockets, the clock.
+
+pub mod http;
+
+mod cql;
+mod socket;
+
+#[cfg(test)]
+mod tests;
+
+pub use cql::{CqlConnection, CqlError, ReadWait};
+pub use socket::{DialError, Endpoint, Socket, TlsPeer, Transport};
