@@ -222,14 +222,41 @@ pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
     }
 }
 
+/// Value of each hex digit; `NO_DIGIT` for other bytes.
+const HEX_VALUES: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut digit = 0;
+    while digit < 10 {
+        values[b'0' as usize + digit] = digit as u8;
+        digit += 1;
+    }
+    while digit < 16 {
+        values[b'a' as usize + digit - 10] = digit as u8;
+        values[b'A' as usize + digit - 10] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+const NO_DIGIT: u8 = 0xff;
+
 /// Bytes of a hex string with an even number of digits of either case.
+///
+/// A literal may have megabytes, and nothing else runs on the shard meanwhile, so digits are looked up and the
+/// check for other bytes is one for the whole text.
 pub(crate) fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if !odd.is_empty() {
         return None;
     }
-    let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-    pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+    let digit = |byte: u8| HEX_VALUES.get(usize::from(byte)).copied().unwrap_or(NO_DIGIT);
+    let mut seen = 0;
+    let decode = |&[high, low]: &[u8; 2]| {
+        let (high, low) = (digit(high), digit(low));
+        seen |= high | low;
+        high << 4 | low & 0x0f
+    };
+    let bytes = pairs.iter().map(decode).collect();
+    (seen & 0xf0 == 0).then_some(bytes)
 }
 
 struct Parser<'a> {
@@ -560,6 +587,23 @@ mod tests {
     use super::*;
 
     const P: &str = PREFIX;
+
+    #[test]
+    fn hex_digits_of_either_case_are_read_and_nothing_else() {
+        for byte in 0..=127_u8 {
+            let digit = char::from(byte);
+            let value = digit.to_digit(16).and_then(|d| u8::try_from(d).ok());
+            for (text, expected) in [
+                (format!("00{digit}0"), value.map(|d| vec![0, d << 4])),
+                (format!("0{digit}ff"), value.map(|d| vec![d, 0xff])),
+            ] {
+                assert_eq!(parse_hex(&text), expected, "{text:?}");
+            }
+        }
+        assert_eq!(parse_hex("é"), None);
+        assert_eq!(parse_hex("abc"), None);
+        assert_eq!(parse_hex(""), Some(Vec::new()));
+    }
 
     #[test]
     fn names_are_printed_as_cassandra_does() {

@@ -323,10 +323,20 @@ fn scan_number(rest: &[u8]) -> (Tok, usize) {
         return (Tok::UuidLiteral, UUID_BYTES);
     }
     if matches!(rest, [b'0', b'x' | b'X', ..]) {
-        let digits = rest.iter().skip(2).take_while(|b| b.is_ascii_hexdigit()).count();
+        let digits = hex_digits_len(rest.get(2..).unwrap_or_default());
         return (Tok::HexNumber, digits + 2);
     }
     scan_digits(rest, 0)
+}
+
+/// How many hex digits a text begins with: block by block, as a literal may have megabytes.
+fn hex_digits_len(rest: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let (blocks, _) = rest.as_chunks::<BLOCK>();
+    let is_full =
+        |block: &&[u8; BLOCK]| block.iter().fold(true, |all, b| all & b.is_ascii_hexdigit());
+    let full = blocks.iter().take_while(is_full).count() * BLOCK;
+    full + rest.iter().skip(full).take_while(|b| b.is_ascii_hexdigit()).count()
 }
 
 /// Integer, float or duration whose digits start at `from`.

@@ -183,6 +183,18 @@ fn literals_keep_their_kind_and_text() {
 }
 
 #[test]
+fn hex_literals_end_at_the_first_other_byte_however_long_they_are() {
+    for digits in (0..=70).chain([200]) {
+        let text = "aF".repeat(100).get(..digits).unwrap().to_owned();
+        match parse_term(&format!("0x{text}")) {
+            Ok(Term::Literal(literal)) => assert_eq!(literal.kind, LiteralKind::Hex(text.clone())),
+            other => panic!("{digits}: {other:?}"),
+        }
+        assert!(parse_term(&format!("0x{text}g")).is_err(), "{digits}");
+    }
+}
+
+#[test]
 fn ranges_split_numbers() {
     let bounds = |text: &str| match &select(text).selection {
         Selection::Items(items) => match &items[0].selector {
