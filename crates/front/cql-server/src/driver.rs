@@ -113,10 +113,15 @@ async fn write_output(
 ) -> Result<(), IoError> {
     let output = connection.take_output();
     server.counters.bytes_sent.add(output.len() as u64);
-    let mut written = conn.try_write(&output)?;
-    while let Some(rest) = output.get(written..).filter(|rest| !rest.is_empty()) {
-        // In pieces, so that a slow reader is told from one that does not read at all.
-        let piece = rest.get(..READ_BYTES_MAX).unwrap_or(rest);
+    // In pieces, so that a slow reader is told from one that does not read at all, and that other connections
+    // have their turn: the kernel may take megabytes at once, at a millisecond each.
+    let piece = |from: usize| {
+        let rest = output.get(from..).filter(|rest| !rest.is_empty())?;
+        Some(rest.get(..READ_BYTES_MAX).unwrap_or(rest))
+    };
+    let mut written = conn.try_write(piece(0).unwrap_or_default())?;
+    while let Some(piece) = piece(written) {
+        server.rt.yield_if_due().await;
         write_piece(server, connection, conn, piece, output.capacity()).await?;
         written += piece.len();
     }
