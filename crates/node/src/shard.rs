@@ -152,6 +152,7 @@ pub(crate) async fn run(
             false => tracing::warn!("{text}"),
         });
         crate::upkeep::log_damage(store);
+        crate::upkeep::log_disk_space(store, rt.shard());
         // Before anything is compacted: nothing of replicated tables may go yet.
         repair::history::apply(&snapshot, &RepairHistory::default(), store);
     }

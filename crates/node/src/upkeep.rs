@@ -7,10 +7,10 @@ use admin::model::{
 use admin::{ActionError, UpkeepAction, UpkeepReply};
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, Replication};
-use stdx::{TableId, Token};
+use stdx::{ShardId, TableId, Token};
 use store::{
-    DamageEvent, ImportOptions, Imported, OwnedRanges, RepairedMark, ScrubOptions, Store,
-    StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
+    DamageEvent, DiskSpaceChange, ImportOptions, Imported, OwnedRanges, RepairedMark, ScrubOptions,
+    Store, StoreError, TombstoneOption, UpgradeScope, VerifyOptions,
 };
 
 use crate::actions::Actions;
@@ -44,6 +44,23 @@ pub(crate) fn log_damage(store: &Store) {
         }
         DamageEvent::Failed { path, error } => {
             tracing::error!(%path, %error, "a step for a damaged file failed, and is tried again; see nodetool damagedsstables");
+        }
+    });
+}
+
+/// Logs when writes of this shard begin to be refused for lack of space, and when they are accepted again. What is
+/// refused between is not logged: clients are told the cause.
+pub(crate) fn log_disk_space(store: &Store, shard: ShardId) {
+    let shard = shard.0;
+    store.on_disk_space(move |change| match change {
+        DiskSpaceChange::Full { detail } => tracing::error!(
+            shard,
+            cause = %detail,
+            "disk full: writes are refused until space returns, reads go on; remove snapshots (nodetool \
+             clearsnapshot) or other files, or enlarge the disk"
+        ),
+        DiskSpaceChange::Freed { refusals } => {
+            tracing::info!(shard, refusals, "the disk has space again: writes are accepted");
         }
     });
 }

@@ -31,12 +31,11 @@ pub(crate) fn of_reply(reply: &ErrorReply) -> ReplicaError {
         ErrorReply::TombstoneOverwhelming { .. } => ReplicaError::TooManyTombstones,
         ErrorReply::Stopping => ReplicaError::NodeDown,
         ErrorReply::Timeout => ReplicaError::Timeout,
-        ErrorReply::DiskFull
-        | ErrorReply::Corrupt
-        | ErrorReply::Invalid(_)
-        | ErrorReply::UnknownVerb(_)
-        | ErrorReply::Internal(_)
-        | ErrorReply::Other(_) => ReplicaError::Unknown,
+        ErrorReply::DiskFull => ReplicaError::DiskFull,
+        ErrorReply::Corrupt => ReplicaError::Corrupt,
+        ErrorReply::Invalid(_) => ReplicaError::Refused,
+        ErrorReply::Internal(_) => ReplicaError::Failed,
+        ErrorReply::UnknownVerb(_) | ErrorReply::Other(_) => ReplicaError::Unknown,
     }
 }
 

@@ -67,6 +67,9 @@ impl Store {
         }
         let released = self.release_log().await;
         self.note_write_result(&released);
+        if self.inner.log.disk_full().is_none() {
+            self.inner.full_disk.note_success();
+        }
     }
 
     async fn watch_disk(&self) {
@@ -74,10 +77,10 @@ impl Store {
         let Ok(free) = self.free_bytes().await else { return };
         let full = free < reserve.max(1);
         if full {
-            *self.inner.disk_full.borrow_mut() =
-                Some(format!("{free} bytes are free, writes need {reserve}"));
-        } else if self.inner.disk_full.borrow().is_some() {
-            *self.inner.disk_full.borrow_mut() = None;
+            let detail = format!("{free} bytes are free, writes need {reserve}");
+            self.inner.full_disk.set(detail);
+        } else {
+            self.inner.full_disk.clear();
         }
     }
 
@@ -85,7 +88,7 @@ impl Store {
     pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
         match result {
             Err(StoreError::DiskFull { detail }) => {
-                *self.inner.disk_full.borrow_mut() = Some(detail.clone());
+                self.inner.full_disk.set(detail.clone());
             }
             Err(error) => self.note_failure(error),
             Ok(_) => {}

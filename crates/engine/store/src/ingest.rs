@@ -125,9 +125,7 @@ impl Store {
         if self.inner.stopping.get() || self.inner.drained.get() {
             return Err(StoreError::Stopping);
         }
-        if let Some(detail) = self.inner.disk_full.borrow().as_ref() {
-            return Err(StoreError::DiskFull { detail: detail.clone() });
-        }
+        self.inner.full_disk.check()?;
         let Some(table) = self.table(table) else { return Err(StoreError::UnknownTable(table)) };
         let emptied = table.emptied.get();
         self.make_directory(&table).await?;
@@ -167,9 +165,7 @@ impl Ingest {
     /// `Invalid`: not such a page, a partition of another shard, or the table was emptied meanwhile;
     /// `UnknownTable`: it was dropped; `DiskFull`, `Io`, `Stopping`. Drop the ingest then.
     pub async fn page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
-        if let Some(detail) = self.store.inner.disk_full.borrow().as_ref() {
-            return Err(StoreError::DiskFull { detail: detail.clone() });
-        }
+        self.store.inner.full_disk.check()?;
         let result = self.take_page(bytes).await;
         self.store.note_write_result(&result);
         result

@@ -30,6 +30,7 @@ mod estimates;
 mod files;
 mod flush;
 mod found;
+mod full_disk;
 pub mod fuzz;
 mod garbage;
 mod hidden;
@@ -81,6 +82,7 @@ pub use control::CompactionControl;
 pub use counter_cache::{CounterRow, CountsOf, OwnCount};
 pub use error::StoreError;
 pub use estimates::RangeEstimate;
+pub use full_disk::DiskSpaceChange;
 pub use import::{ImportOptions, Imported};
 pub use ingest::{Ingest, Ingested};
 pub use large::{

@@ -21,6 +21,7 @@ use crate::compaction::CompactionRecord;
 use crate::counter_cache::CounterCache;
 use crate::error::StoreError;
 use crate::files::{OpenedSets, TableFile};
+use crate::full_disk::{DiskSpaceChange, FullDisk};
 use crate::large::Large;
 use crate::live_options::LiveOptions;
 use crate::options::StoreOptions;
@@ -85,7 +86,7 @@ pub(crate) struct Inner {
     /// Flushed files are linked into `backups`.
     pub(crate) backups: Cell<bool>,
     /// Why writes are refused for lack of space.
-    pub(crate) disk_full: RefCell<Option<String>>,
+    pub(crate) full_disk: FullDisk,
     /// Data directories that are out of service.
     pub(crate) gone_directories: RefCell<Vec<String>>,
     /// Segments of earlier runs are gone.
@@ -217,7 +218,7 @@ impl Store {
             flush_slot: Semaphore::new(1),
             slots: Slots::new(options.concurrent_compactors),
             compacted_last: Cell::default(),
-            disk_full: RefCell::default(),
+            full_disk: FullDisk::default(),
             gone_directories: RefCell::default(),
             old_log_released: Cell::new(false),
             strangers: RefCell::default(),
@@ -254,6 +255,7 @@ impl Store {
             drop(ending.inner.on_compacted.take());
             ending.inner.large.end();
             drop(ending.inner.on_damage.take());
+            drop(ending.inner.full_disk.on_change.take());
         });
         Ok((store, report))
     }
@@ -484,6 +486,7 @@ impl Store {
             Ok(()) => Ok(()),
             Err(error) => {
                 let error = StoreError::from(error);
+                self.inner.full_disk.note_refusal(&error);
                 self.note_failure(&error);
                 Err(error)
             }
@@ -500,6 +503,7 @@ impl Store {
             Ok(()) => Ok(()),
             Err(error) => {
                 let error = StoreError::from(error);
+                self.inner.full_disk.note_refusal(&error);
                 self.note_failure(&error);
                 Err(error)
             }
@@ -536,6 +540,11 @@ impl Store {
         *self.inner.on_failure.borrow_mut() = Some(Rc::new(hook));
     }
 
+    /// Calls `hook` when writes begin to be refused for lack of space, and when they are accepted again.
+    pub fn on_disk_space(&self, hook: impl Fn(DiskSpaceChange) + 'static) {
+        *self.inner.full_disk.on_change.borrow_mut() = Some(Rc::new(hook));
+    }
+
     /// Calls `hook` after every compaction that was finished.
     pub fn on_compacted(&self, hook: impl Fn(CompactionRecord) + 'static) {
         *self.inner.on_compacted.borrow_mut() = Some(Rc::new(hook));
@@ -553,11 +562,13 @@ impl Store {
         if let Some(error) = self.inner.log.failure() {
             return Err(error.into());
         }
-        if let Some(error) = self.inner.log.disk_full() {
-            return Err(error.into());
-        }
-        if let Some(detail) = self.inner.disk_full.borrow().as_ref() {
-            return Err(StoreError::DiskFull { detail: detail.clone() });
+        let space = match self.inner.log.disk_full() {
+            Some(error) => Err(error.into()),
+            None => self.inner.full_disk.check(),
+        };
+        if let Err(error) = space {
+            self.inner.full_disk.note_refusal(&error);
+            return Err(error);
         }
         let (used, limit) = self.flushable_bytes();
         if used > limit {

@@ -47,6 +47,13 @@ impl Account {
         self.max / 2
     }
 
+    /// Bytes at which a page ends though it has fewer rows than asked for: half of an answer, so that another row of as
+    /// much fits.
+    #[inline]
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.answer_bytes_max() / 2
+    }
+
     /// More than half is used: connections run one request at a time, and those whose clients do not read are
     /// closed early.
     #[inline]
@@ -150,6 +157,12 @@ impl Charge {
         let ahead = bytes.saturating_add(bytes / 2).min(self.account.answer_bytes_max());
         self.set(ahead.max(bytes));
         true
+    }
+
+    /// Whether a page of so many bytes is to end.
+    #[inline]
+    pub(crate) fn fills_page(&self, bytes: usize) -> bool {
+        bytes > self.account.page_bytes()
     }
 
     /// Why it was not covered.

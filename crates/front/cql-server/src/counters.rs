@@ -26,6 +26,7 @@ pub(crate) struct Counters {
     pub(crate) prepared_evicted: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
     pub(crate) tombstone_pages: telemetry::Counter,
+    pub(crate) memory_pages: telemetry::Counter,
     /// Connections that were closed as their clients did not read.
     pub(crate) stalled: telemetry::Counter,
     pub(crate) acknowledged: telemetry::Counter,
@@ -103,6 +104,10 @@ impl Counters {
             refused_connections: counter(
                 "cql_connections_refused_total",
                 "connections closed at once because of a limit",
+            ),
+            memory_pages: counter(
+                "cql_memory_pages_total",
+                "pages that ended before they had as many rows as asked for because of their size",
             ),
             tombstone_pages: counter(
                 "cql_tombstone_pages_total",

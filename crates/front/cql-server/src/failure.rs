@@ -2,7 +2,8 @@
 //!
 //! Owns the way from this node's errors to Cassandra's codes and texts. Never puts what is inside
 //! the node (paths, sizes of budgets, the words of the operating system) into a message: that goes
-//! to the log and, shortened to a cause and an error id, to the custom payload `helenus.error`.
+//! to the log. A cause in a few words is in the message and, with the id of the log line, in the custom payload
+//! `helenus.error`.
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot, ReplicationError};
 use coordinator::ReplicatedError;
@@ -86,9 +87,18 @@ pub(crate) struct ReplicasFailed {
     /// Replicas that the level needs.
     pub(crate) block_for: i32,
     /// Who failed, and why; the deadline passed when nobody did.
-    pub(crate) failures: Vec<(SocketAddr, FailureReason)>,
+    pub(crate) failures: Vec<FailedReplica>,
     /// Rounds of a conditional write that were lost to others.
     pub(crate) contentions: u16,
+}
+
+/// A replica that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FailedReplica {
+    pub(crate) address: SocketAddr,
+    pub(crate) reason: FailureReason,
+    /// What the reason does not say.
+    pub(crate) cause: Option<&'static str>,
 }
 
 /// What failed on the replicas.
@@ -171,8 +181,8 @@ impl Failure {
                 Failure::overloaded("the shard that owns the data has too many requests waiting")
             }
             StoreError::Stopping => Failure::overloaded("the node is stopping"),
-            StoreError::Corrupt { .. } => failure(FailureReason::Unknown, "corrupt data file"),
-            _ => failure(FailureReason::Unknown, "input or output error"),
+            StoreError::Corrupt { .. } => failure(FailureReason::Unknown, "a data file is damaged"),
+            _ => failure(FailureReason::Unknown, "a file could not be read or written"),
         }
     }
 
@@ -197,12 +207,12 @@ impl Failure {
             StoreError::UnknownTable(_) => {
                 failure(FailureReason::IncompatibleSchema, "the table was dropped")
             }
-            StoreError::DiskFull { .. } => failure(FailureReason::Unknown, "disk full"),
+            StoreError::DiskFull { .. } => failure(FailureReason::Unknown, "its disk is full"),
             StoreError::MutationTooLarge { .. } => Failure::invalid(error.to_string()),
             StoreError::Unwritable { what, .. } => Failure::invalid(what.clone()),
             StoreError::Unflushable { .. } => Failure::overloaded(error.to_string()),
-            StoreError::LogFailed(_) => failure(FailureReason::Unknown, "commit log failed"),
-            _ => failure(FailureReason::Unknown, "input or output error"),
+            StoreError::LogFailed(_) => failure(FailureReason::Unknown, "its commit log failed"),
+            _ => failure(FailureReason::Unknown, "a file could not be read or written"),
         }
     }
 
@@ -289,7 +299,14 @@ impl Failure {
             consistency: level(consistency),
             received: count(received),
             block_for: count(block_for),
-            failures: failed.iter().map(|(host, why)| (address(host), reason_of(*why))).collect(),
+            failures: failed
+                .iter()
+                .map(|(host, why)| FailedReplica {
+                    address: address(host),
+                    reason: reason_of(*why),
+                    cause: why.cause(),
+                })
+                .collect(),
             contentions: 0,
         }))
     }
@@ -374,8 +391,12 @@ impl Failure {
             Failure::ReadTimeout { .. } | Failure::WriteTimeout { .. } => {
                 "Operation timed out - received only 0 responses.".to_owned()
             }
-            Failure::ReadFailure { reason, .. } | Failure::WriteFailure { reason, .. } => {
-                failed_text(0, &[(node, *reason)])
+            Failure::ReadFailure { reason, internal, .. }
+            | Failure::WriteFailure { reason, internal, .. } => {
+                // The other reasons say it themselves.
+                let has_cause = matches!(reason, FailureReason::Unknown | FailureReason::ReadSize);
+                let cause = has_cause.then_some(internal.cause);
+                failed_text(0, &[FailedReplica { address: node, reason: *reason, cause }])
             }
             Failure::CasUnknown(failed) => format!(
                 "CAS operation result is unknown - proposal accepted by {} but not a quorum.",
@@ -503,7 +524,8 @@ impl ReplicasFailed {
     fn body(&self) -> ErrorBody<'_> {
         let ReplicasFailed { kind, consistency, received, block_for, .. } = *self;
         let reasons = || {
-            Failures::Reasons(self.failures.iter().map(|(node, why)| (node.ip(), *why)).collect())
+            let reasons = self.failures.iter().map(|failed| (failed.address.ip(), failed.reason));
+            Failures::Reasons(reasons.collect())
         };
         match kind {
             FailedKind::ReadTimeout { data_present } => {
@@ -534,14 +556,17 @@ impl ReplicasFailed {
     }
 }
 
-/// Cassandra's `RequestFailureException`. Addresses are printed as Java does:
-/// `/127.0.0.1:7000`.
-fn failed_text(received: i32, failures: &[(SocketAddr, FailureReason)]) -> String {
+/// Cassandra's `RequestFailureException`, with the cause in parentheses where the reason does not say it. Addresses
+/// are printed as Java does: `/127.0.0.1:7000`.
+fn failed_text(received: i32, failures: &[FailedReplica]) -> String {
     let mut text =
         format!("Operation failed - received {received} responses and {} failures", failures.len());
-    for (i, (node, reason)) in failures.iter().enumerate() {
+    for (i, FailedReplica { address, reason, cause }) in failures.iter().enumerate() {
         text.push_str(if i == 0 { ": " } else { ", " });
-        text.push_str(&format!("{} from /{node}", reason.name()));
+        text.push_str(&format!("{} from /{address}", reason.name()));
+        if let Some(cause) = cause {
+            text.push_str(&format!(" ({cause})"));
+        }
     }
     text
 }

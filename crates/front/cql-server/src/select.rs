@@ -7,6 +7,7 @@
 use crate::access;
 use crate::account::{Charge, Refusal};
 use crate::conditional;
+use crate::counters::Counters;
 use crate::execute::{Allowed, Cx, Describe, Step, finish, options_of};
 use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
 use crate::forwarded::{self, Outbound, Sent, Terms};
@@ -459,8 +460,9 @@ impl Read {
                 // What is in memory is read without waiting.
                 self.server.rt.yield_if_due().await;
             }
-            let cuts = &self.server.counters.tombstone_pages;
-            let mut sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts, charge };
+            let counters = &self.server.counters;
+            let mut sink =
+                Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
             let read = match (&computed, &order, trace) {
                 (Some(rows), ..) => {
                     virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
@@ -572,8 +574,8 @@ impl Read {
         let begins_at = body.len();
         let mut exec = SelectExec::new(plan, bound, body);
         let tombstones = Tombstones::new(&self.server.settings, bound.is_one_page(plan));
-        let cuts = &self.server.counters.tombstone_pages;
-        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, cuts, charge };
+        let counters = &self.server.counters;
+        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
         let mut counting = Counting { sink, bytes: 0 };
         let how = (trace.map(|trace| &**trace), filter);
         let read = self.server.coordinator.read_scattered(command, order, how, &mut counting);
@@ -699,8 +701,7 @@ struct Sink<'e, 'p> {
     /// Since the last look at the clock.
     items: u32,
     tombstones: Tombstones,
-    /// Pages that ended behind tombstones.
-    cuts: &'e telemetry::Counter,
+    counters: &'e Counters,
     /// Memory of the answer.
     charge: &'e Charge,
 }
@@ -721,6 +722,24 @@ impl Sink<'_, '_> {
         self.items = self.items.wrapping_add(1);
         self.items.is_multiple_of(ITEMS_PER_LOOK) && self.patience.is_some_and(Patience::look)
     }
+
+    /// Ends the page behind this row, or the whole partition, where it has taken long or fills its memory; false where
+    /// it is no page.
+    #[inline]
+    fn ends_page(&mut self, bytes: usize, clustering: Option<&[u8]>) -> bool {
+        let is_large = self.charge.fills_page(bytes);
+        (self.is_long() || is_large) && self.cut(is_large, clustering)
+    }
+
+    #[cold]
+    fn cut(&mut self, is_large: bool, clustering: Option<&[u8]>) -> bool {
+        let key = self.exec.key().to_vec();
+        let is_cut = self.exec.cut_at(&key, clustering);
+        if is_cut && is_large {
+            self.counters.memory_pages.inc();
+        }
+        is_cut
+    }
 }
 
 impl RowSink for Sink<'_, '_> {
@@ -732,14 +751,12 @@ impl RowSink for Sink<'_, '_> {
     #[inline]
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
         let next = self.exec.row(clustering, row);
-        if !self.charge.covers(self.exec.held_bytes()) {
+        let bytes = self.exec.held_bytes();
+        if !self.charge.covers(bytes) {
             return Flow::Stop;
         }
-        if self.is_long() && next == select::Flow::Continue {
-            let key = self.exec.key().to_vec();
-            if self.exec.cut_at(&key, Some(clustering)) {
-                return Flow::Stop;
-            }
+        if next == select::Flow::Continue && self.ends_page(bytes, Some(clustering)) {
+            return Flow::Stop;
         }
         flow(next)
     }
@@ -747,14 +764,12 @@ impl RowSink for Sink<'_, '_> {
     #[inline]
     fn partition_end(&mut self) -> Flow {
         let next = self.exec.partition_end();
-        if !self.charge.covers(self.exec.held_bytes()) {
+        let bytes = self.exec.held_bytes();
+        if !self.charge.covers(bytes) {
             return Flow::Stop;
         }
-        if self.is_long() && next != select::Flow::Stop {
-            let key = self.exec.key().to_vec();
-            if self.exec.cut_at(&key, None) {
-                return Flow::Stop;
-            }
+        if next != select::Flow::Stop && self.ends_page(bytes, None) {
+            return Flow::Stop;
         }
         flow(next)
     }
@@ -769,7 +784,7 @@ impl RowSink for Sink<'_, '_> {
             return Look::Continue;
         }
         if is_enough {
-            self.cuts.inc();
+            self.counters.tombstone_pages.inc();
         }
         Look::Stop
     }

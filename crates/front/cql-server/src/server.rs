@@ -748,7 +748,10 @@ impl Server {
             StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Stopping => {
                 tracing::debug!(%id, %error, "{what} refused");
             }
-            StoreError::UnknownTable(_) => tracing::debug!(%id, %error, "{what} failed"),
+            // The store logs when the disk gets full and when it has space again.
+            StoreError::UnknownTable(_) | StoreError::DiskFull { .. } => {
+                tracing::debug!(%id, %error, "{what} failed");
+            }
             StoreError::TombstoneFailure { .. } => {
                 tracing::warn!(%id, %error, "{what} failed");
             }

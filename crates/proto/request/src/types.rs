@@ -123,6 +123,14 @@ pub enum ReplicaError {
     TooManyIndexes,
     /// It sheds load.
     Overloaded,
+    /// Its disk is full.
+    DiskFull,
+    /// A file that it needs is damaged.
+    Corrupt,
+    /// It found the request wrong.
+    Refused,
+    /// Its commit log failed, or another thing that must not.
+    Failed,
 }
 
 impl ReplicaError {
@@ -130,7 +138,12 @@ impl ReplicaError {
     /// none of its own: Cassandra's replicas are silent then.
     pub fn code(self) -> u16 {
         match self {
-            ReplicaError::Unknown | ReplicaError::Overloaded => 0,
+            ReplicaError::Unknown
+            | ReplicaError::Overloaded
+            | ReplicaError::DiskFull
+            | ReplicaError::Corrupt
+            | ReplicaError::Refused
+            | ReplicaError::Failed => 0,
             ReplicaError::TooManyTombstones => 1,
             ReplicaError::Timeout => 2,
             ReplicaError::IncompatibleSchema => 3,
@@ -138,6 +151,18 @@ impl ReplicaError {
             ReplicaError::NodeDown => 5,
             ReplicaError::IndexNotAvailable => 6,
             ReplicaError::TooManyIndexes => 7,
+        }
+    }
+
+    /// What the code does not say, for the message to the client.
+    pub fn cause(self) -> Option<&'static str> {
+        match self {
+            ReplicaError::Overloaded => Some("it is overloaded"),
+            ReplicaError::DiskFull => Some("its disk is full"),
+            ReplicaError::Corrupt => Some("a data file is damaged"),
+            ReplicaError::Refused => Some("it refused the request"),
+            ReplicaError::Failed => Some("its commit log or a file failed"),
+            _ => None,
         }
     }
 }

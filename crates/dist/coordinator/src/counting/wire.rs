@@ -143,17 +143,23 @@ impl Outcome {
     }
 }
 
-/// As [`ReplicaError::code`], with one of its own for shedding.
-const OVERLOADED: u16 = 0xffff;
-
+/// As [`ReplicaError::code`], with own codes for what that has none for. A node of an earlier version reads those
+/// that it does not know as unknown.
 fn code_of(error: ReplicaError) -> u16 {
-    if error == ReplicaError::Overloaded { OVERLOADED } else { error.code() }
+    match error {
+        ReplicaError::Overloaded => 0xffff,
+        ReplicaError::DiskFull => 0xfffe,
+        ReplicaError::Corrupt => 0xfffd,
+        ReplicaError::Refused => 0xfffc,
+        ReplicaError::Failed => 0xfffb,
+        error => error.code(),
+    }
 }
 
 fn error_of(code: u16) -> ReplicaError {
     use ReplicaError::{
-        IncompatibleSchema, IndexNotAvailable, NodeDown, Overloaded, ReadSize, Timeout,
-        TooManyIndexes, TooManyTombstones,
+        Corrupt, DiskFull, Failed, IncompatibleSchema, IndexNotAvailable, NodeDown, Overloaded,
+        ReadSize, Refused, Timeout, TooManyIndexes, TooManyTombstones,
     };
     let known = [
         TooManyTombstones,
@@ -164,6 +170,10 @@ fn error_of(code: u16) -> ReplicaError {
         IndexNotAvailable,
         TooManyIndexes,
         Overloaded,
+        DiskFull,
+        Corrupt,
+        Refused,
+        Failed,
     ];
     known.into_iter().find(|e| code_of(*e) == code).unwrap_or(ReplicaError::Unknown)
 }

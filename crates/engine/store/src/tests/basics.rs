@@ -387,6 +387,7 @@ fn a_full_disk_refuses_writes_keeps_reads_and_recovers() {
                     Ok(()) => {}
                     Err(StoreError::DiskFull { .. }) => {
                         refused += 1;
+                        assert_eq!(store.inner.full_disk.reported(), Some(refused));
                         let found = values(&read_partition(&store, 1).await);
                         assert_eq!(found.first(), Some(&(1, "a".to_owned())));
                         if refused == 20 {
@@ -399,6 +400,8 @@ fn a_full_disk_refuses_writes_keeps_reads_and_recovers() {
             }
             assert!(refused >= 20);
             store.flush(None).await.unwrap();
+            rt.sleep(Duration::from_secs(3)).await;
+            assert_eq!(store.inner.full_disk.reported(), None, "its end was logged");
             store.stop().await;
             *stage.lock().unwrap() = 4;
         }

@@ -4,6 +4,7 @@ use super::cluster_of_shards::{Remote, client};
 use super::*;
 use rt::sim::SimNode;
 use rt::{Conn, NodeSpec};
+use std::collections::BTreeSet;
 
 pub(super) const PORT: u16 = 9042;
 
@@ -144,6 +145,57 @@ fn a_result_without_paging_that_is_too_large_fails_and_pages_do_not() {
         assert_eq!(got.rows().rows.len(), 10);
         drop(client);
         assert_eq!(server.inner().account.used(), 0);
+    });
+}
+
+#[test]
+fn a_page_ends_early_where_its_rows_are_large() {
+    run(|rt| async move {
+        let (_server, mut client) = small(&rt).await;
+        for k in 2..6 {
+            let text = "y".repeat(90 << 10);
+            client.must(&format!("INSERT INTO ks.t (k, c, v) VALUES ({k}, 1, '{text}')")).await;
+        }
+        for (query, rows) in [
+            ("SELECT k, c, v FROM ks.t WHERE k = 1", 60),
+            ("SELECT k, c, v FROM ks.t WHERE k = 1 ORDER BY c DESC", 60),
+            ("SELECT k, c, v FROM ks.t", 64),
+            ("SELECT k, c, v FROM ks.t WHERE k IN (0, 1, 2, 3, 4, 5)", 64),
+            ("SELECT k, c, v FROM ks.t WHERE c < 50 ALLOW FILTERING", 54),
+            ("SELECT k, c, v FROM ks.t WHERE k = 1 LIMIT 45", 45),
+            ("SELECT k, c, v FROM ks.t PER PARTITION LIMIT 40", 44),
+        ] {
+            let (mut state, mut seen, mut pages) = (None, BTreeSet::new(), 0);
+            loop {
+                let parameters = QueryParameters {
+                    page_size: Some(5000),
+                    paging_state: state.as_deref(),
+                    ..QueryParameters::new(Consistency::One)
+                };
+                let got = client.ask(&Request::Query { query, parameters }).await.rows();
+                pages += 1;
+                let bytes: usize = got.rows.iter().flatten().flatten().map(Vec::len).sum();
+                assert!(bytes <= 200 << 10, "{query}: {bytes} bytes in a page");
+                for row in got.rows {
+                    assert!(seen.insert(row[..2].to_vec()), "{query}: a row comes twice");
+                }
+                state = got.paging_state;
+                if state.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(seen.len(), rows, "{query}");
+            assert!(pages > 3, "{query}: {pages} pages");
+        }
+        // One row that has no room, with paging or without.
+        let text = "z".repeat(250 << 10);
+        client.must(&format!("INSERT INTO ks.t (k, c, v) VALUES (9, 1, '{text}')")).await;
+        let parameters =
+            QueryParameters { page_size: Some(10), ..QueryParameters::new(Consistency::One) };
+        let query = "SELECT v FROM ks.t WHERE k = 9";
+        let (code, message) = client.ask(&Request::Query { query, parameters }).await.error();
+        assert_eq!(code, ErrorCode::ReadFailure);
+        assert!(message.contains("READ_SIZE"), "{message}");
     });
 }
 
