@@ -27,6 +27,9 @@ const NAME: &str = "drops";
 const FORM: SmallForm = SmallForm { kind: "drops", version: 1 };
 /// Largest such file, bytes.
 const BYTES_MAX: usize = 4_096;
+/// What a snapshot says of its table, and how much of it is read, bytes.
+const SCHEMA_FILE: &str = "schema.cql";
+const SCHEMA_FILE_BYTES_MAX: usize = 1 << 20;
 
 /// `None` when this is not the body of such a file.
 pub(crate) fn decode(body: &[u8]) -> Option<Epoch> {
@@ -123,7 +126,7 @@ pub(crate) async fn finish(
     if store.directories_of_unknown_tables().is_empty() {
         return;
     }
-    match tables_of(log).await {
+    let known = match tables_of(log).await {
         Ok(known) => {
             // By now: a table that clients or other nodes have made again is none of them.
             let schema = membership.snapshot().schema.clone();
@@ -132,29 +135,82 @@ pub(crate) async fn finish(
                     && schema.table_by_id(known.table.id).is_none()
             };
             let tables: Vec<Arc<Table>> =
-                known.into_values().filter(is_due).map(|known| known.table).collect();
+                known.values().filter(|known| is_due(known)).map(|k| k.table.clone()).collect();
             carry_out(&tables, store).await;
+            known
         }
-        Err(error) => tracing::warn!(%error, "cannot read which tables were dropped"),
-    }
+        Err(error) => {
+            tracing::warn!(%error, "cannot read which tables were dropped");
+            BTreeMap::new()
+        }
+    };
+    let schema = membership.snapshot().schema.clone();
     for directory in store.directories_of_unknown_tables() {
-        let (table, id) = table_of(&directory);
-        tracing::warn!(
-            %directory,
-            "SSTables of {table} are not in use: the schema has no such table; to bring them back, create the \
-             table again under its id with CREATE TABLE {table} (…) WITH ID = {id} (schema.cql of a snapshot has \
-             the statement), or import them into another table with nodetool import; else remove the directory"
-        );
+        let unused = Unused::of(&directory);
+        let of_log = unused.id.and_then(|id| known.get(&TableId(id)));
+        let statement = match of_log {
+            Some(known) => Some(cql_plan::describe::schema_text(&known.table)),
+            None => statement_beside(&carried_out.fs, &directory).await,
+        };
+        let has_keyspace = schema.keyspaces.contains_key(unused.keyspace);
+        tracing::warn!("{}", unused.remedy(statement.as_deref(), has_keyspace));
     }
 }
 
-/// Name and id of a table by the path of its directory.
-fn table_of(directory: &str) -> (String, String) {
-    let mut parts = directory.rsplit('/');
-    let (last, keyspace) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
-    let (name, id) = last.rsplit_once('-').unwrap_or((last, ""));
-    let id = Uuid::parse_str(id).map_or_else(|_| "its id".to_owned(), |id| id.to_string());
-    (format!("{keyspace}.{name}"), id)
+/// The `schema.cql` that was restored with a directory, or that of its last snapshot.
+async fn statement_beside(fs: &Fs, directory: &str) -> Option<String> {
+    let mut paths = vec![format!("{directory}/{SCHEMA_FILE}")];
+    let snapshots = format!("{directory}/snapshots");
+    let mut tags = match fs.read_dir(&snapshots).await {
+        Ok(entries) => entries,
+        Err(_) => Vec::new(),
+    };
+    tags.sort_by(|a, b| b.name.cmp(&a.name));
+    paths.extend(tags.iter().map(|tag| format!("{snapshots}/{}/{SCHEMA_FILE}", tag.name)));
+    for path in paths {
+        if let Ok(bytes) = fs.read(&path, SCHEMA_FILE_BYTES_MAX).await
+            && let Ok(text) = String::from_utf8(bytes)
+        {
+            return Some(text);
+        }
+    }
+    None
+}
+
+/// A directory with SSTables of a table that the schema does not have.
+struct Unused<'d> {
+    directory: &'d str,
+    keyspace: &'d str,
+    name: &'d str,
+    id: Option<Uuid>,
+}
+
+impl Unused<'_> {
+    fn of(directory: &str) -> Unused<'_> {
+        let mut parts = directory.rsplit('/');
+        let (last, keyspace) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
+        let (name, id) = last.rsplit_once('-').unwrap_or((last, ""));
+        Unused { directory, keyspace, name, id: Uuid::parse_str(id).ok() }
+    }
+
+    /// What is wrong and which statements bring the table back.
+    fn remedy(&self, statement: Option<&str>, has_keyspace: bool) -> String {
+        let Unused { directory, keyspace, name, id } = self;
+        let id = id.map_or_else(|| "its id".to_owned(), |id| id.to_string());
+        let statement = match statement {
+            Some(text) => text.lines().map(str::trim).collect::<Vec<_>>().join(" "),
+            None => format!("CREATE TABLE {keyspace}.{name} (its columns) WITH ID = {id};"),
+        };
+        let first = match has_keyspace {
+            true => String::new(),
+            false => format!(" create the keyspace {keyspace}, then"),
+        };
+        format!(
+            "SSTables of {keyspace}.{name} in {directory} are not in use: the schema has no such table. To bring \
+             them back,{first} create the table again under its id: {statement} Or create it under another id and \
+             run: nodetool import {keyspace} {name} {directory}. Else remove the directory."
+        )
+    }
 }
 
 async fn carry_out(tables: &[Arc<Table>], store: &Store) {
@@ -233,9 +289,26 @@ mod tests {
         for bad in [&b"epoch 12"[..], b"epoch\n", b"12\n", b"", b"epoch 12\n\n"] {
             assert_eq!(decode(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_unused_directory_is_named_with_the_statements_that_bring_it_back() {
         let directory = "/d/data/ks/events-00000000000000000000000000000011";
-        let id = "00000000-0000-0000-0000-000000000011".to_owned();
-        assert_eq!(table_of(directory), ("ks.events".to_owned(), id));
-        assert_eq!(table_of("ks/x").0, "ks.x");
+        let unused = Unused::of(directory);
+        let text = unused.remedy(Some("CREATE TABLE ks.events (\n    k int\n);\nALTER x;"), true);
+        assert!(
+            text.contains(&format!("SSTables of ks.events in {directory} are not in use")),
+            "{text}"
+        );
+        assert!(text.contains("back, create the table"), "{text}");
+        assert!(
+            text.contains("under its id: CREATE TABLE ks.events ( k int ); ALTER x; Or"),
+            "{text}"
+        );
+        assert!(text.contains(&format!("nodetool import ks events {directory}.")), "{text}");
+        let text = unused.remedy(None, false);
+        assert!(text.contains("create the keyspace ks, then create the table"), "{text}");
+        assert!(text.contains("WITH ID = 00000000-0000-0000-0000-000000000011;"), "{text}");
+        assert!(Unused::of("ks/x").remedy(None, true).contains("WITH ID = its id;"));
     }
 }

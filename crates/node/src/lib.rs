@@ -39,6 +39,7 @@ pub mod parts;
 mod peer_rows;
 pub mod policy;
 pub mod reload;
+mod restored_schema;
 mod row_sync;
 mod serving;
 mod shard;

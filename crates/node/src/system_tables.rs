@@ -32,7 +32,7 @@ use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
 
 use crate::row_sync::Moment;
-use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows};
+use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows, restored_schema};
 use coordinator::{Origin, ReplicaMutation};
 
 /// Interval between attempts to write what the tables do not show yet.
@@ -190,6 +190,11 @@ impl Writer {
         let at = self.run_timestamp(snapshot);
         let now = self.rt.wall().seconds();
         let schema = &snapshot.schema;
+        let restored = restored_schema::find(&self.coordinator, schema, now).await?;
+        restored.report();
+        for name in restored.keyspaces() {
+            self.apply(system_rows::drop_keyspace_mutations(schema, name, at, now)).await?;
+        }
         for keyspace in schema.keyspaces.values().filter(|k| !k.is_virtual) {
             self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
         }

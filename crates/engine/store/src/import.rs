@@ -316,6 +316,10 @@ impl Store {
     /// Whether a directory looks as that of a table of this node. One that is only reached by another
     /// way is known when files have been placed.
     fn is_live(&self, directory: &str) -> bool {
+        // Of a table that is not in the schema, such as one that was dropped and restored: nothing uses it.
+        if self.inner.strangers.borrow().iter().any(|stranger| stranger == directory) {
+            return false;
+        }
         self.inner.options.data_directories.iter().any(|data| {
             let data = trimmed(data);
             let below = directory.strip_prefix(data).and_then(|rest| rest.strip_prefix('/'));

@@ -451,8 +451,33 @@ pub fn fuzz_describe_paging(data: &[u8]) {
     }
 }
 
-/// The CREATE TABLE of a table with its id and dropped columns, as snapshots keep it in
-/// `schema.cql`.
+/// The statements that make a table again with its id and dropped columns, the user types that it needs first, as
+/// snapshots keep them in `schema.cql`.
+///
+/// Source: `SchemaCQLHelper.reCreateStatementsForSchemaCql`, which leaves out types within others.
 pub fn schema_text(table: &schema::Table) -> String {
-    text::table(table, true)
+    let mut types = Vec::new();
+    table.columns.iter().for_each(|column| add_user_types(&column.ty, &mut types));
+    let mut out = String::new();
+    for udt in types {
+        let text = text::user_type(udt);
+        out.push_str(&text.replacen("CREATE TYPE", "CREATE TYPE IF NOT EXISTS", 1));
+        out.push('\n');
+    }
+    let text = text::table(table, true);
+    match text.strip_prefix("CREATE TABLE ") {
+        Some(rest) => out.push_str(&format!("CREATE TABLE IF NOT EXISTS {rest}")),
+        None => out.push_str(&text),
+    }
+    out
+}
+
+/// The user types that a type consists of, each behind those it consists of.
+fn add_user_types<'t>(ty: &'t types::CqlType, out: &mut Vec<&'t types::UdtType>) {
+    ty.sub_types().into_iter().for_each(|part| add_user_types(part, out));
+    if let types::CqlType::Udt(udt) = ty
+        && !out.iter().any(|known| known.name == udt.name)
+    {
+        out.push(udt);
+    }
 }

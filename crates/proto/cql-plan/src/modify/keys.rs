@@ -20,7 +20,8 @@ use crate::functions::push_key_component;
 use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::select::{half_space, intersect, key_component, ordered};
 
-/// Partitions or rows that one statement may name by IN in all combinations.
+/// Partitions or rows that one statement may name by combinations of several IN relations. The values of one relation
+/// alone are no more than the request has.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
 impl ModifyPlan {
@@ -59,7 +60,7 @@ impl ModifyPlan {
                 for prefix in &combined {
                     let mut key = prefix.clone();
                     push_key_component(&mut key, bytes, composite)?;
-                    push_combination(&mut next, key, &mut size)?;
+                    push_combination(&mut next, key, combined.len(), &mut size)?;
                 }
                 Ok(())
             })?;
@@ -117,7 +118,7 @@ impl ModifyPlan {
                 for prefix in &combined {
                     let mut clustering = prefix.clone();
                     clustering.extend_from_slice(components);
-                    push_combination(&mut next, clustering, &mut size)?;
+                    push_combination(&mut next, clustering, combined.len(), &mut size)?;
                 }
                 Ok(())
             })?;
@@ -186,13 +187,16 @@ impl ModifyPlan {
     }
 }
 
+/// `prefixes`: how many the values of this relation are combined with, one after the other.
 fn push_combination(
     combined: &mut Vec<Vec<u8>>,
     one: Vec<u8>,
+    prefixes: usize,
     size: &mut Combinations,
 ) -> Result<(), PlanError> {
     size.add(one.len())?;
-    if combined.len() >= COMBINATIONS_MAX {
+    let is_product = prefixes > 1 && combined.len() >= prefixes;
+    if is_product && combined.len() >= COMBINATIONS_MAX {
         return Err(PlanError::invalid(format!(
             "IN relations of one statement name more than {COMBINATIONS_MAX} keys"
         )));

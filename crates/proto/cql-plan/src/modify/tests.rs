@@ -582,6 +582,32 @@ fn keys_of_65535_bytes_are_accepted_and_longer_ones_refused() {
 }
 
 #[test]
+fn one_in_list_has_no_limit_of_values_and_combinations_of_several_have() {
+    let schema = schema_of(TABLES);
+    let list = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let keys = |cql: &str, count: usize| {
+        bind(&schema, &cql.replace('X', &list(count)), &[]).map(|written| written.len())
+    };
+    assert_eq!(keys("DELETE FROM t WHERE k IN (X)", 70_000), Ok(70_000));
+    assert_eq!(keys("UPDATE t SET v = 1 WHERE k IN (X)", 70_000), Ok(70_000));
+    // Of one partition: one mutation.
+    assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X)", 70_000), Ok(1));
+    assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X) AND c2 = 7", 70_000), Ok(1));
+    assert_eq!(keys("UPDATE r SET v = 1 WHERE k = 1 AND c1 = 7 AND c2 IN (X)", 70_000), Ok(1));
+    assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X) AND c2 IN (X)", 255), Ok(1));
+    let many = keys("DELETE FROM r WHERE k = 1 AND c1 IN (X) AND c2 IN (X)", 256);
+    assert_eq!(
+        many.unwrap_err().message,
+        "IN relations of one statement name more than 65535 keys"
+    );
+    // The memory of one list is bounded too.
+    let wide = "x".repeat(600_000);
+    let wide = (0..60).map(|n| format!("'{n}{wide}'")).collect::<Vec<_>>().join(",");
+    let error = bind(&schema, &format!("DELETE FROM x WHERE k IN ({wide})"), &[]).unwrap_err();
+    assert!(error.message.ends_with("take more than 33554432 bytes"), "{}", error.message);
+}
+
+#[test]
 fn values_of_a_clustering_are_65535_bytes_together_at_most_in_every_statement() {
     let tables = [
         TABLES,
