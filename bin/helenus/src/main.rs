@@ -96,7 +96,8 @@ fn main() -> ExitCode {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     match as_a_tool(&arguments) {
         Some(Ok(of_tool)) => {
-            arguments.truncate(1);
+            // The usage that clap prints is that of the command that the name stands for.
+            arguments = vec![OsString::from("helenus")];
             arguments.extend(of_tool.into_iter().map(OsString::from));
         }
         Some(Err(code)) => return ExitCode::from(code),

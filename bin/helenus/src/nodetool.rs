@@ -310,7 +310,7 @@ fn run(line: &Line) -> Result<String, Failure> {
         "getautorepairconfig" => repair::auto_config(line),
         "setautorepairconfig" => repair::set_auto(line),
         "sstablerepairedset" => repaired_set::run(line),
-        "checktokenmetadata" => Ok(token_metadata::mismatches(&node(api)?, &cluster::report(api)?)),
+        "checktokenmetadata" => token_metadata::run(api),
         _ => {
             match upkeep::run(line)
                 .or_else(|| sampling::run(line))

@@ -55,6 +55,9 @@ fn a_symbolic_link_with_the_name_of_a_tool_is_that_tool() {
         assert!(said.starts_with(starts), "{tool}: {said}{complained}");
         assert_eq!(output.status.code(), Some(0), "{tool}");
     }
+    // The name of the tool is no first word of the command that it stands for.
+    let (usage, _) = texts(&links.run("sstablescrub", &["--help"]));
+    assert!(usage.contains("\nUsage: helenus sstable scrub "), "{usage}");
     // Nothing listens on port 1.
     let output = links.run("nodetool", &["-Dx=y", "-u", "a", "-pw", "b", "-p", "1", "status"]);
     let (_, complained) = texts(&output);

@@ -3,10 +3,37 @@
 //! Tokens are part of the metadata log, and a node gossips the epoch of the log that it has. Peers of this node's
 //! epoch have its tokens; one of another epoch may have others.
 
+use std::time::Duration;
+
 use admin::model::{ClusterReport, NodeReport};
 
+use super::{Failure, cluster, node};
+use crate::http::Api;
+
+/// Gossip brings the epoch of a peer within one or two of its rounds: a difference is real when it outlasts them.
+const ROUND: Duration = Duration::from_secs(1);
+const ROUNDS: u32 = 4;
+
+/// What is printed when all agree, as by Cassandra's tool.
+const NONE: &str = "\n";
+
+/// `checktokenmetadata`; asks again as long as a peer seems to have another epoch.
+pub(super) fn run(api: &Api) -> Result<String, Failure> {
+    let mut found = NONE.to_owned();
+    for round in 0..ROUNDS {
+        if round > 0 {
+            std::thread::sleep(ROUND);
+        }
+        found = mismatches(&node(api)?, &cluster::report(api)?);
+        if found == NONE {
+            break;
+        }
+    }
+    Ok(found)
+}
+
 /// A paragraph for each live peer with another epoch; an empty line when there is none, as Cassandra prints it.
-pub(super) fn mismatches(node: &NodeReport, cluster: &ClusterReport) -> String {
+fn mismatches(node: &NodeReport, cluster: &ClusterReport) -> String {
     let peers = cluster.gossip.as_ref().map_or(&[][..], |gossip| gossip.peers.as_slice());
     let mut out = String::new();
     for peer in peers.iter().filter(|p| p.is_alive && p.host_id != node.host_id) {
@@ -20,7 +47,7 @@ pub(super) fn mismatches(node: &NodeReport, cluster: &ClusterReport) -> String {
             peer.epoch, node.epoch
         ));
     }
-    if out.is_empty() { "\n".to_owned() } else { out }
+    if out.is_empty() { NONE.to_owned() } else { out }
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ fn complete_text(expected: &[Expected], text: &str, line: &str, names: &Names) -
 /// Texts, without quotes, that stand for a term.
 fn texts_of(expected: &Expected, names: &Names) -> Vec<String> {
     match &expected.term {
-        Term::Text(text) => vec![text.clone()],
+        Term::Text(text) | Term::ExactText(text) => vec![text.clone()],
         Term::Kind(kind) if kind == "data_center" => names.data_centers.clone(),
         Term::Kind(_) | Term::Keyword(_) | Term::Unsuggested(_) | Term::Sign(_) => Vec::new(),
     }
@@ -139,7 +139,7 @@ fn words_of(expected: &Expected, names: &Names) -> Vec<String> {
     let kind = match &expected.term {
         Term::Keyword(word) => return vec![word.clone()],
         Term::Unsuggested(_) | Term::Sign(_) => return Vec::new(),
-        Term::Text(_) => "data_center",
+        Term::Text(_) | Term::ExactText(_) => "data_center",
         Term::Kind(kind) => kind.as_str(),
     };
     let levels = || Consistency::ALL.iter().map(|level| level.name().to_owned());

@@ -1,6 +1,9 @@
 //! Damaged files, up to the delivery.
 
+use tracing::Level;
+
 use super::harness::*;
+use super::log_capture::{Logged, logged};
 use crate::format::{FORMAT_VERSION, HEADER_BYTES};
 
 /// n1 with files for n2, restarted over files that `change` has changed.
@@ -46,6 +49,71 @@ fn damage_costs_its_own_hint_and_the_file_is_set_aside_and_named() {
         corrupted += damaged;
     }
     assert!(corrupted > 30, "{corrupted}");
+}
+
+/// What an operator must repair: writes for the host of the file since its creation, in the ranges of both nodes.
+const TO_REPAIR: &str =
+    "run a full repair on the host for the ranges that it shares with this node";
+
+/// The one event with such words; the host and the age of the file that it names.
+fn told_to_repair(events: &[Logged], level: Level, words: &str) -> (String, Vec<String>) {
+    let found: Vec<&Logged> = events.iter().filter(|e| e.message.contains(words)).collect();
+    let [one] = found.as_slice() else { panic!("{words}: {events:?}") };
+    assert_eq!(one.level, level, "{one:?}");
+    assert!(one.message.ends_with(TO_REPAIR), "{one:?}");
+    let host_id = format!("host={}", host(2).0);
+    assert!(one.fields.contains(&host_id), "{one:?}");
+    let of = |name: &str| {
+        let field = one.fields.iter().find_map(|f| f.strip_prefix(&format!("{name}=")));
+        field.unwrap_or_else(|| panic!("{name}: {one:?}")).to_owned()
+    };
+    // The age is in the name of the file too.
+    let since: u64 = of("since_millis").parse().unwrap();
+    assert!(of("file").contains(&format!("-{since:016x}-")), "{one:?}");
+    (of("file"), one.fields.clone())
+}
+
+#[test]
+fn an_emptied_or_cut_hint_file_is_named_with_what_to_repair() {
+    for bytes in [0, HEADER_BYTES - 1] {
+        let name = std::cell::Cell::new(String::new());
+        let (cluster, events) = logged(|| {
+            restarted(11, 2, |c| {
+                let path = c.hint_files().remove(0);
+                let kept = c.world.disk("n1").read(&path).unwrap()[..bytes].to_vec();
+                c.world.disk("n1").write(&path, &kept);
+                name.set(path.rsplit('/').next().unwrap().to_owned());
+            })
+        });
+        let (file, fields) = told_to_repair(&events, Level::WARN, "hint file is empty or cut");
+        assert_eq!(file, name.take());
+        assert!(fields.contains(&format!("bytes={bytes}")), "{fields:?}");
+        assert!(fields.contains(&"directory=hints".to_owned()), "{fields:?}");
+        drop(cluster);
+    }
+    // A file that holds all that was written says nothing.
+    let (_, events) = logged(|| restarted(11, 2, |_| ()));
+    assert_eq!(events, []);
+}
+
+#[test]
+fn a_damaged_place_of_a_hint_file_is_named_with_what_to_repair() {
+    let (cluster, events) = logged(|| {
+        let cluster = restarted(12, 4, |c| {
+            let path = c.hint_files().remove(0);
+            c.world.disk("n1").flip_bit(&path, (HEADER_BYTES as u64 + 100) * 8 + 3);
+        });
+        cluster.until_delivered();
+        cluster
+    });
+    assert_eq!(cluster.counter("hints_damaged_ranges_total", ""), 1);
+    let (_, fields) = told_to_repair(&events, Level::ERROR, "hint file is damaged");
+    for name in ["offset=", "bytes="] {
+        assert!(fields.iter().any(|field| field.starts_with(name)), "{fields:?}");
+    }
+    // And once: the file that was set aside is not read again.
+    let aside = events.iter().filter(|e| e.message.contains("was set aside")).count();
+    assert_eq!(aside, 1, "{events:?}");
 }
 
 #[test]

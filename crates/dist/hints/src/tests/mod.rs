@@ -7,4 +7,5 @@ mod directed;
 mod faults;
 mod formats;
 mod harness;
+mod log_capture;
 mod shards;

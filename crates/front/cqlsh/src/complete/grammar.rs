@@ -21,6 +21,8 @@ pub(crate) enum Term {
     Sign(String),
     /// A text in single quotes, without them.
     Text(String),
+    /// The same, that no other text stands for: what follows depends on it.
+    ExactText(String),
     /// A name or value of a kind: `table`, `column`, `number`.
     Kind(String),
 }
@@ -169,6 +171,12 @@ impl Walk<'_> {
             }
             Term::Sign(sign) => text == sign,
             Term::Text(_) => token.kind == Kind::Text,
+            Term::ExactText(exact) => {
+                let inside = text.trim_matches('\'');
+                let package = inside.strip_suffix(exact.as_str());
+                token.kind == Kind::Text
+                    && package.is_some_and(|p| p.is_empty() || p.ends_with('.'))
+            }
             Term::Kind(kind) => match kind.as_str() {
                 "text" | "file" | "data_center" => {
                     matches!(token.kind, Kind::Text | Kind::DollarText)
@@ -267,6 +275,7 @@ impl<'t> Parser<'t> {
             }
             Some('\'') => Node::Term(Term::Sign(inside('\''))),
             Some('"') => Node::Term(Term::Text(inside('"'))),
+            Some('=') => Node::Term(Term::ExactText(word.trim_matches(['=', '"']).to_owned())),
             Some('$') => Node::Term(Term::Kind(word.trim_start_matches('$').to_owned())),
             Some('!') => Node::Term(Term::Unsuggested(word.trim_start_matches('!').to_owned())),
             Some('~') => Node::Term(Term::Keyword(word.trim_start_matches('~').to_owned())),

@@ -112,6 +112,41 @@ fn options_have_names_and_values() {
         &["LeveledCompactionStrategy'"],
     );
     check("", "ALTER TABLE users WITH cdc = ", 29, &["false", "true"]);
+    let with = |map: &str| format!("ALTER TABLE users WITH {map}");
+    let check_with = |map: &str, expect: &[&str]| {
+        let line = with(map);
+        let word = line.rfind(['\'', ' ']).map_or(0, |at| at + 1);
+        check("", &line, word, expect);
+    };
+    // Those of the class, whatever its package; of no other one.
+    let unified = "compaction = {'class': 'UnifiedCompactionStrategy', 'base_shard_count': 4, ";
+    check_with(&format!("{unified}'max"), &["max_sstables_to_compact'"]);
+    check_with(&format!("{unified}'compaction_w"), &[]);
+    let full = "compaction = {'class': 'org.apache.cassandra.db.compaction.TimeWindowCompactionStrategy', ";
+    check_with(
+        &format!("{full}'compaction_w"),
+        &["compaction_window_size'", "compaction_window_unit'"],
+    );
+    check_with(&format!("{full}'compaction_window_unit': '"), &["DAYS'", "HOURS'", "MINUTES'"]);
+    check_with(&format!("{full}'max_threshold': 8, 'max_t"), &["max_threshold'"]);
+    check_with(
+        "compression = {'class': 'ZstdCompressor', 'c",
+        &["chunk_length_in_kb'", "compression_level'"],
+    );
+    check_with("compression = {'class': 'SnappyCompressor', 'compr", &[]);
+    check_with("compression = {'chunk_length_in_kb': 16, 'cl", &["class'"]);
+    check_with(
+        "compression = {'",
+        &[
+            "chunk_length_in_kb'",
+            "class'",
+            "compression_level'",
+            "enabled'",
+            "lz4_compressor_type'",
+            "lz4_high_compressor_level'",
+            "min_compress_ratio'",
+        ],
+    );
     check("", "CREATE KEYSPACE k WITH replication = {", 38, &["'class'"]);
     check(
         "",
