@@ -195,6 +195,34 @@ impl Client {
         Ok(())
     }
 
+    /// The next answer, read at most `most` bytes at a time with a pause before each of them.
+    ///
+    /// # Errors
+    /// `Lost` when the connection ends before it.
+    pub async fn next_answer(&mut self, most: usize, pause: Duration) -> Result<Answer, Lost> {
+        loop {
+            let mut rest = self.input.as_slice();
+            let answer = match self.decoder.next(&mut rest) {
+                Ok(Some(frame)) => Some(owned(&frame)?),
+                Ok(None) => None,
+                Err(error) => return Err(Lost(format!("{error:?}"))),
+            };
+            let used = self.input.len() - rest.len();
+            self.input.drain(..used);
+            if let Some(answer) = answer {
+                return Ok(answer);
+            }
+            if !pause.is_zero() {
+                self.rt.sleep(pause).await;
+            }
+            match self.conn.read(&mut self.input, most).await {
+                Ok(0) => return Err(Lost("end of stream".to_owned())),
+                Ok(_) => {}
+                Err(error) => return Err(Lost(error.to_string())),
+            }
+        }
+    }
+
     async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {
         let negotiated = Negotiated::plain(ProtocolVersion::V4);
         let mut out = Vec::new();
@@ -214,24 +242,7 @@ impl Client {
 
     async fn exchange_in_time(&mut self, out: Vec<u8>) -> Result<Answer, Lost> {
         self.conn.write_all(&out).await.map_err(|e| Lost(e.to_string()))?;
-        loop {
-            let mut rest = self.input.as_slice();
-            let answer = match self.decoder.next(&mut rest) {
-                Ok(Some(frame)) => Some(owned(&frame)?),
-                Ok(None) => None,
-                Err(error) => return Err(Lost(format!("{error:?}"))),
-            };
-            let used = self.input.len() - rest.len();
-            self.input.drain(..used);
-            match answer {
-                Some(answer) => return Ok(answer),
-                None => match self.conn.read(&mut self.input, 1 << 16).await {
-                    Ok(0) => return Err(Lost("end of stream".to_owned())),
-                    Ok(_) => {}
-                    Err(error) => return Err(Lost(error.to_string())),
-                },
-            }
-        }
+        self.next_answer(1 << 16, Duration::ZERO).await
     }
 }
 
