@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cql_client::{ClientError, ConnectOptions, Connection, Reply};
+use cql_client::{ClientError, ConnectOptions, Connection, ReadPace, Reply};
 use cql_wire::query::{BoundValue, QueryParameters, ValueList};
 use cql_wire::request::Request;
 use cql_wire::{Consistency, ProtocolVersion};
@@ -16,6 +16,8 @@ const FRAME_BYTES_MAX: usize = 64 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take, as drivers wait: a machine without power never answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(12);
+/// How long an answer may take that is read slowly on purpose.
+const SLOW_ANSWER_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// An answer, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +175,19 @@ impl Client {
             self.connection.flush().await.map_err(lost)?;
         }
         Ok(())
+    }
+
+    /// The next answer, read at most `most` bytes at a time with a pause before each of them.
+    ///
+    /// # Errors
+    /// `Lost` when the connection ends before it.
+    pub async fn next_answer(&mut self, most: usize, pause: Duration) -> Result<Answer, Lost> {
+        self.connection.set_pace(ReadPace { bytes: most, pause });
+        match self.connection.receive(self.rt.now() + SLOW_ANSWER_TIMEOUT).await {
+            Ok((_, Ok(reply))) => Ok(owned(reply)),
+            Ok((_, Err(error))) => Ok(Answer::Error(error.code.number(), error.message)),
+            Err(error) => Err(lost(error)),
+        }
     }
 
     async fn send(&mut self, request: &Request<'_>) -> Result<Answer, Lost> {

@@ -108,7 +108,7 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
         },
         Entry {
             name: "unread".to_owned(),
-            seeds: 6,
+            seeds: 9,
             nodes: 1,
             plan: Box::new(|seed| format!("{:?}", unread::plan(seed))),
             run: Box::new(|seed| unread::run(&unread::plan(seed))),

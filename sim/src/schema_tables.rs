@@ -22,6 +22,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How soon a table must be shown.
 const SOON: Duration = Duration::from_secs(2);
 const TABLES: usize = 8;
+/// Memtables beyond the budget for the rows that show metadata.
+const RESERVE_BYTES: usize = 4 << 20;
+/// Comment of a table that fills them.
+const COMMENT_BYTES: usize = 60_000;
 /// Room of a full disk: an entry of the metadata log takes some 200 bytes, the rows that show it thousands.
 const FREE_BYTES: u64 = 2_500;
 
@@ -32,6 +36,9 @@ enum Trouble {
     FullMemtables,
     /// There is room for entries of the metadata log and for little else.
     FullDisk,
+    /// As full memtables, and tables with so long comments that the reserve for the rows that show them is full,
+    /// too. Such a table need not be shown before the trouble ends.
+    FullReserve,
 }
 
 /// One run's choices.
@@ -44,8 +51,8 @@ pub struct Plan {
 
 /// The choices of a seed.
 pub fn plan(seed: u64) -> Plan {
-    let all = [Trouble::FullMemtables, Trouble::FullDisk];
-    Plan { seed, shards: 1 + (seed / 2 % 3) as u16, trouble: all[(seed % 2) as usize] }
+    let all = [Trouble::FullMemtables, Trouble::FullDisk, Trouble::FullReserve];
+    Plan { seed, shards: 1 + (seed / 3 % 3) as u16, trouble: all[(seed % 3) as usize] }
 }
 
 /// Whether all tables that were acknowledged are shown.
@@ -72,7 +79,7 @@ fn options(plan: &Plan) -> Options {
 
 fn spoil(disk: &DiskControl, trouble: Trouble) {
     match trouble {
-        Trouble::FullMemtables => {
+        Trouble::FullMemtables | Trouble::FullReserve => {
             disk.set_failing_below(Some(("-Data.db", IoErrorKind::NoSpace)));
         }
         Trouble::FullDisk => disk.set_free_bytes(Some(FREE_BYTES)),
@@ -116,14 +123,25 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     let made = wait(&world, &outcome, "tables are made", &facts, move |rt, facts| async move {
         let mut client = connect(&rt, address).await;
         fill(&mut client, trouble, &facts).await;
-        for i in 0..TABLES {
+        let (tables, comment) = match trouble {
+            Trouble::FullReserve => (RESERVE_BYTES / COMMENT_BYTES + TABLES, COMMENT_BYTES),
+            _ => (TABLES, 0),
+        };
+        let comment = "x".repeat(comment);
+        for i in 0..tables {
             let table = format!("t{i}");
-            let text = format!("CREATE TABLE ks.{table} (k int PRIMARY KEY, v text)");
+            let text = format!(
+                "CREATE TABLE ks.{table} (k int PRIMARY KEY, v text) WITH comment = '{comment}'"
+            );
             if client.query(&text).await == Ok(Answer::Done) {
                 facts.borrow_mut().acknowledged.insert(table);
             }
         }
-        shows_all(&rt, &mut client, &facts).await
+        match (shows_all(&rt, &mut client, &facts).await, trouble) {
+            (Ok(()), Trouble::FullReserve) => Err("the reserve did not fill".to_owned()),
+            (_, Trouble::FullReserve) => Ok(()),
+            (shown, _) => shown,
+        }
     });
     made.map_err(|error| format!("while there is trouble: {error}"))?;
     disk.clear_faults();
@@ -181,7 +199,7 @@ fn wait<F: Future<Output = Result<(), String>> + 'static>(
 /// Writes rows until they are refused.
 async fn fill(client: &mut Client, trouble: Trouble, facts: &Rc<RefCell<Facts>>) {
     let filler = "x".repeat(60_000);
-    let most = if trouble == Trouble::FullMemtables { 400 } else { 0 };
+    let most = if trouble == Trouble::FullDisk { 0 } else { 400 };
     for k in 0..most {
         let text = format!("INSERT INTO ks.rows (k, v) VALUES ({k}, '{filler}')");
         if client.query(&text).await != Ok(Answer::Done) {

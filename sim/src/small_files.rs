@@ -77,7 +77,7 @@ fn is_optional(name: &str) -> bool {
 /// Whether a path of the disk is a small durable file of this node.
 fn is_small_file(path: &str) -> bool {
     let Some(name) = path.strip_prefix("/data/") else { return false };
-    if name.ends_with(".tmp") || name == "metadata/log" || name.starts_with("metadata/cleanup/") {
+    if name.ends_with(".tmp") || name.starts_with("metadata/cleanup/") {
         return false;
     }
     name.starts_with("metadata/")

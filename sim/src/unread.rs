@@ -1,8 +1,11 @@
-//! Scenario: clients that send read after read and read no answer, beside one that behaves.
+//! Scenario: clients that send read after read and read no answer, beside one that behaves and one that reads
+//! slowly.
 //!
-//! The checker demands that what the node holds for requests stays within its share of the memory, that
-//! the client that behaves is answered, every time and soon, and that those that read nothing are closed in the
-//! end, unless all they asked for was refused.
+//! The checker demands that what the node holds for requests stays within its share of the memory, by its own
+//! account and by the allocator; that the client that behaves is answered, every time and soon; that the one that
+//! reads slowly is never closed and gets every answer; and of each client that reads nothing that it is paused and
+//! then closed. One that is still connected when the time is up must find all its answers in the buffers of its
+//! socket: the node holds nothing for it (the reads of such a client were refused for lack of memory).
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -25,6 +28,18 @@ const HELD_MAX: i64 = (MEMORY as i64 / 100) * 15 * 5 / 4;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the others go on; a client that reads nothing is closed after a minute at the latest.
 const LENGTH: Duration = Duration::from_secs(90);
+/// What a client that was not closed finds when it reads at last must be in the buffers of the two sockets, and
+/// arrive in a few round trips.
+const LEFT_TIME: Duration = Duration::from_millis(100);
+/// Rows that the client that reads slowly reads.
+const SLOW_ROWS: usize = 100;
+/// Its pace: 20 kB/s, so that it reads for some 50 s.
+const SLOW_STEP: (usize, Duration) = (4 << 10, Duration::from_millis(200));
+/// Most bytes that the process may grow by: what is held for requests; sockets' buffers of both sides of each
+/// connection; memtables, caches and what the simulated disk has do not grow while clients read.
+fn grown_max(hostile: usize) -> i64 {
+    HELD_MAX + (6 << 20) + hostile as i64 * (512 << 10)
+}
 
 /// One run's choices.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +68,7 @@ pub fn plan(seed: u64) -> Plan {
 }
 
 /// What a run has shown.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Found {
     /// Answers to the client that behaves.
     answered: usize,
@@ -63,14 +78,31 @@ struct Found {
     refused: Option<String>,
     /// Most bytes held for requests.
     held: i64,
-    /// Clients that were closed as they read nothing.
+    /// Most bytes that the process has grown by.
+    grown: i64,
+    /// Clients that were closed as they read nothing, by the node's count.
     closed: i64,
+    /// Of each client that read nothing: how it ended.
+    ends: Vec<End>,
+    /// Answers that the client that reads slowly has read, or why it could not.
+    slow: Result<usize, String>,
     /// Bytes that they had asked for.
     asked: i64,
 }
 
+/// How a client that read nothing ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    /// It was closed before it had all answers.
+    Closed,
+    /// All answers were in the sockets' buffers; how many of them were errors.
+    Answered { refused: usize },
+    /// It was neither closed nor answered within [`LEFT_TIME`]: the node still holds answers for it.
+    Held { answers: usize },
+}
+
 impl Found {
-    fn check(&self, hostile: usize) -> Result<(), String> {
+    fn check(&self, hostile: usize, slow_reads: usize) -> Result<(), String> {
         if let Some(refused) = &self.refused {
             return Err(format!("a small read was answered by {refused}"));
         }
@@ -83,11 +115,48 @@ impl Found {
         if self.held > HELD_MAX {
             return Err(format!("{} bytes were held for requests, of {HELD_MAX}", self.held));
         }
-        // One whose reads were all refused has nothing left to read.
-        if self.closed < 1 {
-            return Err(format!("none of {hostile} clients that read nothing is closed"));
+        if self.grown > grown_max(hostile) {
+            let most = grown_max(hostile);
+            return Err(format!("the process has grown by {} bytes, of {most}", self.grown));
+        }
+        match &self.slow {
+            Ok(read) if *read == slow_reads => {}
+            Ok(read) => {
+                return Err(format!("a slow reader has {read} of {slow_reads} answers"));
+            }
+            Err(error) => return Err(format!("a slow reader was closed: {error}")),
+        }
+        let is_held = |end: &&End| matches!(end, End::Held { .. });
+        if let Some(held) = self.ends.iter().find(is_held) {
+            return Err(format!(
+                "a client that reads nothing is neither closed nor paused: {held:?}"
+            ));
+        }
+        let closed = self.ends.iter().filter(|end| **end == End::Closed).count();
+        if self.ends.len() != hostile || closed < 1 || self.closed != closed as i64 {
+            let (all, counted) = (self.ends.len(), self.closed);
+            return Err(format!(
+                "{closed} of {hostile} clients that read nothing were closed, {counted} by the node's count, \
+                 {all} have ended"
+            ));
         }
         Ok(())
+    }
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        Found {
+            answered: 0,
+            waited: Duration::ZERO,
+            refused: None,
+            held: 0,
+            grown: 0,
+            closed: 0,
+            ends: Vec::new(),
+            slow: Ok(0),
+            asked: 0,
+        }
     }
 }
 
@@ -113,14 +182,49 @@ async fn fill(rt: Rt, address: SocketAddr, rows: usize, done: Rc<Cell<bool>>) {
     done.set(true);
 }
 
-/// Sends reads and reads nothing.
-async fn ask_only(rt: Rt, address: SocketAddr, reads: usize) {
+/// Sends reads and reads nothing until the time is up; then looks what became of it.
+async fn ask_only(rt: Rt, address: SocketAddr, reads: usize, found: Shared) {
+    let end = rt.now() + LENGTH;
     let mut client = connect(&rt, address).await;
-    // An error: it was closed.
-    let _ = client
-        .send_only((0..reads).map(|n| format!("SELECT v FROM ks.big WHERE k = {}", n % 10)))
-        .await;
-    rt.sleep(LENGTH * 2).await;
+    let texts = (0..reads).map(|n| format!("SELECT v FROM ks.big WHERE k = {}", n % 10));
+    let sent = rt.timeout(end, client.send_only(texts)).await;
+    rt.sleep_until(end).await;
+    let (mut answers, mut refused) = (0, 0);
+    let last = rt.now() + LEFT_TIME;
+    let end = loop {
+        // All that it sent is answered; what it could not send is not.
+        if answers == reads && sent == Ok(Ok(())) {
+            break End::Answered { refused };
+        }
+        match rt.timeout(last, client.next_answer(1 << 20, Duration::ZERO)).await {
+            Ok(Ok(answer)) => {
+                answers += 1;
+                refused += usize::from(matches!(answer, Answer::Error(..)));
+            }
+            Ok(Err(_)) => break End::Closed,
+            Err(_) => break End::Held { answers },
+        }
+    };
+    found.borrow_mut().ends.push(end);
+}
+
+/// Reads each answer bit by bit.
+async fn read_slowly(rt: Rt, address: SocketAddr, reads: usize, found: Shared) {
+    let mut client = connect(&rt, address).await;
+    let texts = (0..reads).map(|n| format!("SELECT v FROM ks.big WHERE k = {}", n % 10));
+    let sent = client.send_only(texts).await;
+    let mut result = sent.map(|()| 0).map_err(|error| format!("{error:?}"));
+    for read in 1..=reads {
+        if result.is_err() {
+            break;
+        }
+        // Also a refusal is an answer: others have the memory.
+        result = match client.next_answer(SLOW_STEP.0, SLOW_STEP.1).await {
+            Ok(_) => Ok(read),
+            Err(error) => Err(format!("{error:?} after {} answers", read - 1)),
+        };
+        found.borrow_mut().slow = result.clone();
+    }
 }
 
 async fn behave(rt: Rt, address: SocketAddr, found: Shared) {
@@ -174,11 +278,15 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
 
     let found = Shared::default();
     let noted = found.clone();
+    let before = rt::held_bytes();
     let mut clients = vec![world.client("light", move |rt| behave(rt, address, noted))];
+    let noted = found.clone();
+    let slow_reads = SLOW_ROWS / plan.rows;
+    clients.push(world.client("slow", move |rt| read_slowly(rt, address, slow_reads, noted)));
     for number in 0..plan.hostile {
-        let reads = plan.reads;
+        let (reads, noted) = (plan.reads, found.clone());
         let name = format!("hostile{number}");
-        clients.push(world.client(&name, move |rt| ask_only(rt, address, reads)));
+        clients.push(world.client(&name, move |rt| ask_only(rt, address, reads, noted)));
     }
     let (mut ticks, step) = (0, Duration::from_millis(20));
     while step * ticks < LENGTH {
@@ -187,18 +295,25 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         let held = number(&node, "cql_request_memory_bytes");
         let mut found = found.borrow_mut();
         found.held = found.held.max(held);
+        found.grown = found.grown.max(rt::held_bytes() - before);
     }
+    // The clients look what became of them.
+    world.run_for(LEFT_TIME * 4);
     let mut found = found.borrow().clone();
     found.closed = number(&node, "cql_connections_stalled_total");
     found.asked = (plan.hostile * plan.reads * plan.rows * 10_000) as i64;
-    found.check(plan.hostile).map_err(|error| format!("{error}; {found:?}"))?;
+    found.check(plan.hostile, slow_reads).map_err(|error| format!("{error}; {found:?}"))?;
     for client in &clients {
         world.kill(client);
     }
     drop(node);
     let (trace, checkpoints) = (world.trace_hash(), world.trace_checkpoints());
     let operations = found.answered + plan.hostile * plan.reads;
-    Ok(Report { trace, checkpoints, operations, acknowledged: found.answered, ..Report::default() })
+    let mut report = Report { trace, checkpoints, operations, ..Report::default() };
+    report.acknowledged = found.answered;
+    report.faults.insert("clients that were closed", u64::try_from(found.closed).unwrap_or(0));
+    report.faults.insert("memory grown, kB", u64::try_from(found.grown / 1000).unwrap_or(0));
+    Ok(report)
 }
 
 #[cfg(test)]
@@ -211,18 +326,26 @@ mod tests {
             answered: 400,
             waited: Duration::from_millis(3),
             held: HELD_MAX,
-            closed: 2,
+            grown: grown_max(2),
+            closed: 1,
+            ends: vec![End::Closed, End::Answered { refused: 300 }],
+            slow: Ok(10),
             ..Found::default()
         };
-        assert_eq!(good.check(2), Ok(()));
+        assert_eq!(good.check(2, 10), Ok(()));
         for bad in [
             Found { held: HELD_MAX + 1, ..good.clone() },
             Found { waited: PATIENCE * 2, ..good.clone() },
             Found { refused: Some("Overloaded".to_owned()), ..good.clone() },
             Found { answered: 3, ..good.clone() },
             Found { closed: 0, ..good.clone() },
+            Found { grown: grown_max(2) + 1, ..good.clone() },
+            Found { ends: vec![End::Closed], ..good.clone() },
+            Found { ends: vec![End::Closed, End::Held { answers: 3 }], ..good.clone() },
+            Found { slow: Ok(9), ..good.clone() },
+            Found { slow: Err("end of stream".to_owned()), ..good.clone() },
         ] {
-            assert!(bad.check(2).is_err(), "{bad:?}");
+            assert!(bad.check(2, 10).is_err(), "{bad:?}");
         }
     }
 }

@@ -90,12 +90,22 @@ pub enum Query<'a> {
     Prepared(&'a Prepared),
 }
 
+/// How fast answers are read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadPace {
+    /// Bytes of one read at most.
+    pub bytes: usize,
+    /// Before each read.
+    pub pause: Duration,
+}
+
 /// A connection that is ready for requests.
 pub struct Connection {
     rt: Rt,
     conn: Conn,
     machine: Machine,
     answer_timeout: Duration,
+    pace: ReadPace,
     next_stream: i16,
     events: VecDeque<ServerEvent>,
 }
@@ -118,6 +128,7 @@ impl Connection {
             conn,
             machine: Machine::new(options.version, options.frame_bytes_max),
             answer_timeout: options.answer_timeout,
+            pace: ReadPace { bytes: READ_BYTES, pause: Duration::ZERO },
             next_stream: 0,
             events: VecDeque::new(),
         };
@@ -138,6 +149,11 @@ impl Connection {
             self.flush().await?;
             self.fill().await?;
         }
+    }
+
+    /// Reads answers at this pace from now on: a client whose machine or network is slow.
+    pub fn set_pace(&mut self, pace: ReadPace) {
+        self.pace = pace;
     }
 
     /// How long each answer may take from now on.
@@ -315,7 +331,10 @@ impl Connection {
     }
 
     async fn fill(&mut self) -> Result<(), ClientError> {
-        match self.conn.read(self.machine.input(), READ_BYTES).await? {
+        if !self.pace.pause.is_zero() {
+            self.rt.sleep(self.pace.pause).await;
+        }
+        match self.conn.read(self.machine.input(), self.pace.bytes).await? {
             0 => Err(ClientError::Ended),
             _ => Ok(()),
         }

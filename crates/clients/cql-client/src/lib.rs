@@ -23,7 +23,7 @@ mod ring;
 mod tests;
 
 pub use answer::{Answer, Column, Page, Prepared, Refusal, Reply, ServerError, cql_type};
-pub use connection::{ClientError, ConnectOptions, Connection, Query};
+pub use connection::{ClientError, ConnectOptions, Connection, Query, ReadPace};
 pub use event::ServerEvent;
 pub use login::{Login, LoginError};
 pub use machine::{Machine, MessageFault, Received};

@@ -182,6 +182,7 @@ fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
                 Ok(()) => taken += 1,
                 Err(error) => break error,
             }
+            assert!(taken < 1_000, "no share is kept");
             assert!(store.flush(None).await.is_err());
         };
         let StoreError::Unflushable { table, bytes, share } = refused else { panic!("{refused}") };
