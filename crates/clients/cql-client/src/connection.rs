@@ -9,7 +9,7 @@ use std::time::Duration;
 use cql_wire::event::EventKinds;
 use cql_wire::request::RequestOptions;
 use cql_wire::{ProtocolVersion, QueryParameters, Request, ResponseBody, WireError};
-use rt::{Conn, Instant, IoError, Rt};
+use rt::{Instant, IoError, Rt, Stream};
 
 use crate::answer::{Answer, Page, Prepared, Reply, ServerError};
 use crate::event::ServerEvent;
@@ -93,7 +93,7 @@ pub enum Query<'a> {
 /// A connection that is ready for requests.
 pub struct Connection {
     rt: Rt,
-    conn: Conn,
+    stream: Stream,
     machine: Machine,
     answer_timeout: Duration,
     next_stream: i16,
@@ -115,7 +115,7 @@ impl Connection {
         let conn = conn.map_err(|_| ClientError::ConnectTimeout(options.connect_timeout))??;
         let mut connection = Connection {
             rt: rt.clone(),
-            conn,
+            stream: Stream::plain(conn),
             machine: Machine::new(options.version, options.frame_bytes_max),
             answer_timeout: options.answer_timeout,
             next_stream: 0,
@@ -150,9 +150,21 @@ impl Connection {
     /// # Errors
     /// See [`ClientError`].
     pub async fn request(&mut self, request: &Request<'_>) -> Result<Reply, ClientError> {
+        self.request_with(request, &RequestOptions::default()).await
+    }
+
+    /// The same with options of the request; the stream is chosen here.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn request_with(
+        &mut self,
+        request: &Request<'_>,
+        options: &RequestOptions<'_>,
+    ) -> Result<Reply, ClientError> {
         self.next_stream = self.next_stream.checked_add(1).unwrap_or(0);
         let stream = self.next_stream;
-        self.send(request, stream)?;
+        self.machine.send(request, &RequestOptions { stream, ..*options })?;
         let (rt, timeout) = (self.rt.clone(), self.answer_timeout);
         let deadline = rt.now() + timeout;
         // A server that reads nothing is as silent as one that answers nothing.
@@ -185,7 +197,7 @@ impl Connection {
         if self.machine.unsent_bytes() == 0 {
             return Ok(());
         }
-        let written = self.conn.write_all(self.machine.unsent()).await;
+        let written = self.stream.write_all(self.machine.unsent()).await;
         self.machine.sent();
         Ok(written?)
     }
@@ -315,7 +327,7 @@ impl Connection {
     }
 
     async fn fill(&mut self) -> Result<(), ClientError> {
-        match self.conn.read(self.machine.input(), READ_BYTES).await? {
+        match self.stream.read(self.machine.input(), READ_BYTES).await? {
             0 => Err(ClientError::Ended),
             _ => Ok(()),
         }
