@@ -9,7 +9,7 @@ use std::time::Duration;
 use cql_wire::event::EventKinds;
 use cql_wire::request::RequestOptions;
 use cql_wire::{ProtocolVersion, QueryParameters, Request, ResponseBody, WireError};
-use rt::{Conn, Instant, IoError, Rt};
+use rt::{Instant, IoError, Rt, Stream};
 
 use crate::answer::{Answer, Page, Prepared, Reply, ServerError};
 use crate::event::ServerEvent;
@@ -102,7 +102,7 @@ pub struct ReadPace {
 /// A connection that is ready for requests.
 pub struct Connection {
     rt: Rt,
-    conn: Conn,
+    stream: Stream,
     machine: Machine,
     answer_timeout: Duration,
     pace: ReadPace,
@@ -125,7 +125,7 @@ impl Connection {
         let conn = conn.map_err(|_| ClientError::ConnectTimeout(options.connect_timeout))??;
         let mut connection = Connection {
             rt: rt.clone(),
-            conn,
+            stream: Stream::plain(conn),
             machine: Machine::new(options.version, options.frame_bytes_max),
             answer_timeout: options.answer_timeout,
             pace: ReadPace { bytes: READ_BYTES, pause: Duration::ZERO },
@@ -166,9 +166,21 @@ impl Connection {
     /// # Errors
     /// See [`ClientError`].
     pub async fn request(&mut self, request: &Request<'_>) -> Result<Reply, ClientError> {
+        self.request_with(request, &RequestOptions::default()).await
+    }
+
+    /// The same with options of the request; the stream is chosen here.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn request_with(
+        &mut self,
+        request: &Request<'_>,
+        options: &RequestOptions<'_>,
+    ) -> Result<Reply, ClientError> {
         self.next_stream = self.next_stream.checked_add(1).unwrap_or(0);
         let stream = self.next_stream;
-        self.send(request, stream)?;
+        self.machine.send(request, &RequestOptions { stream, ..*options })?;
         let (rt, timeout) = (self.rt.clone(), self.answer_timeout);
         let deadline = rt.now() + timeout;
         // A server that reads nothing is as silent as one that answers nothing.
@@ -201,7 +213,7 @@ impl Connection {
         if self.machine.unsent_bytes() == 0 {
             return Ok(());
         }
-        let written = self.conn.write_all(self.machine.unsent()).await;
+        let written = self.stream.write_all(self.machine.unsent()).await;
         self.machine.sent();
         Ok(written?)
     }
@@ -334,7 +346,7 @@ impl Connection {
         if !self.pace.pause.is_zero() {
             self.rt.sleep(self.pace.pause).await;
         }
-        match self.conn.read(self.machine.input(), self.pace.bytes).await? {
+        match self.stream.read(self.machine.input(), self.pace.bytes).await? {
             0 => Err(ClientError::Ended),
             _ => Ok(()),
         }

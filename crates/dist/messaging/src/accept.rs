@@ -5,7 +5,7 @@ use crate::link::READ_BYTES_MAX;
 use crate::mesh::Adopt;
 use crate::messaging::Inner;
 use internode::{Agreement, Handshake, HandshakeError, Hello, Lane, Refusal, judge};
-use rt::{Conn, Group, ListenOptions};
+use rt::{Group, ListenOptions, Stream};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl Inner {
                     None => {}
                     Some(Ok(conn)) => {
                         pause = Duration::from_millis(1);
-                        inner.greet(conn);
+                        inner.greet(Stream::plain(conn));
                     }
                     Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
                     Some(Err(error)) => {
@@ -49,7 +49,7 @@ impl Inner {
     }
 
     /// Starts the handshake of an accepted connection.
-    fn greet(self: &Rc<Self>, conn: Conn) {
+    fn greet(self: &Rc<Self>, conn: Stream) {
         if self.handshakes.get() >= self.settings.handshakes_max {
             self.counters.refused.inc();
             tracing::debug!(peer = %conn.peer_addr(), "connection closed: too many handshakes");
@@ -78,7 +78,7 @@ impl Inner {
         }
     }
 
-    async fn shake_hands(self: &Rc<Self>, conn: Conn) {
+    async fn shake_hands(self: &Rc<Self>, conn: Stream) {
         let peer = conn.peer_addr();
         let (hello, rest) = match self.read_hello(&conn).await {
             Ok(Some(read)) => read,
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// The HELLO and what came behind it; `None` when the connection ended first.
-    async fn read_hello(&self, conn: &Conn) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
+    async fn read_hello(&self, conn: &Stream) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
         let mut bytes = Vec::new();
         loop {
             match conn.read(&mut bytes, READ_BYTES_MAX).await {
@@ -161,7 +161,7 @@ impl Inner {
         inbounds.values().any(|i| i.is_other_process(hello.from, hello.incarnation, since))
     }
 
-    async fn refuse(&self, conn: &Conn, refusal: Option<&Refusal>) {
+    async fn refuse(&self, conn: &Stream, refusal: Option<&Refusal>) {
         self.counters.refused.inc();
         if let Some(refusal) = refusal {
             let mut bytes = Vec::new();
@@ -175,7 +175,7 @@ impl Inner {
 
     async fn hand_over(
         self: &Rc<Self>,
-        conn: Conn,
+        conn: Stream,
         hello: Hello,
         agreement: Agreement,
         rest: Vec<u8>,
@@ -196,7 +196,7 @@ impl Inner {
     /// A connection comes from shard 0.
     pub(crate) fn adopt_moved(self: &Rc<Self>, adopt: Adopt) {
         let Adopt { conn, hello, agreement, rest } = adopt;
-        match Conn::from_moved(&self.rt, conn) {
+        match Stream::from_moved(&self.rt, conn) {
             Ok(conn) => self.adopt(conn, hello, agreement, rest),
             Err(error) => tracing::info!(%error, "a peer's connection could not be taken over"),
         }

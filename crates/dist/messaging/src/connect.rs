@@ -9,7 +9,7 @@ use crate::link::{Link, READ_BYTES_MAX, group_of};
 use crate::messaging::{Inner, Outgoing};
 use crate::outbox::Outbox;
 use internode::{Features, FrameEncoder, Handshake, Hello, HelloAck, Lane};
-use rt::Conn;
+use rt::Stream;
 use rt::sync::Notify;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -219,11 +219,11 @@ impl Inner {
         &self,
         address: SocketAddr,
         hello: Hello,
-    ) -> Result<(Conn, HelloAck, Vec<u8>), OpenError> {
+    ) -> Result<(Stream, HelloAck, Vec<u8>), OpenError> {
         let deadline = self.rt.now() + self.settings.connect_timeout;
         let opening = async {
             self.passable(address.ip()).await;
-            let conn = self.rt.connect(address).await?;
+            let conn = Stream::plain(self.rt.connect(address).await?);
             let mut bytes = Vec::new();
             Handshake::Hello(hello.clone()).encode(&mut bytes);
             conn.write_all(&bytes).await?;

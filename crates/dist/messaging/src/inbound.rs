@@ -13,7 +13,7 @@ use internode::{
     Agreement, ErrorReply, Features, Frame, FrameDecoder, FrameEncoder, FrameHeader, FrameKind,
     Handshake, Hello, Lane, Verb,
 };
-use rt::Conn;
+use rt::Stream;
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::future::{Future, poll_fn};
@@ -86,7 +86,7 @@ pub(crate) struct Inbound {
     lane: Lane,
     joining: bool,
     address: SocketAddr,
-    conn: Conn,
+    conn: Stream,
     pub(crate) outbox: Outbox,
     counters: Rc<PeerCounters>,
     serving: Cell<usize>,
@@ -213,7 +213,7 @@ impl Inner {
     /// Serves a connection whose handshake is decided.
     pub(crate) fn adopt(
         self: &Rc<Self>,
-        conn: Conn,
+        conn: Stream,
         hello: Hello,
         agreement: Agreement,
         rest: Vec<u8>,

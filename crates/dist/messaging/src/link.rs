@@ -15,7 +15,7 @@ use internode::{
     ErrorReply, Features, FrameDecoder, FrameEncoder, FrameKind, HelloAck, Lane, Ping, Verb,
 };
 use rt::sync::Notify;
-use rt::{Conn, Group};
+use rt::{Group, Stream};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     pub(crate) opened_at: Cell<Option<Instant>>,
     pub(crate) last_request: Cell<Instant>,
     pub(crate) last_received: Cell<Instant>,
-    pub(crate) conn: RefCell<Option<Conn>>,
+    pub(crate) conn: RefCell<Option<Stream>>,
     /// Ends an attempt to connect.
     pub(crate) abort: Notify,
     /// A test cut it: see `cut`.
@@ -110,7 +110,13 @@ impl Inner {
         self.end_link(&link, error.as_ref());
     }
 
-    async fn use_link(self: &Rc<Self>, link: &Rc<Link>, conn: Conn, ack: &HelloAck, rest: Vec<u8>) {
+    async fn use_link(
+        self: &Rc<Self>,
+        link: &Rc<Link>,
+        conn: Stream,
+        ack: &HelloAck,
+        rest: Vec<u8>,
+    ) {
         let now = self.rt.now();
         link.opened_at.set(Some(now));
         link.last_received.set(now);
@@ -145,7 +151,7 @@ impl Inner {
     }
 
     /// Writes what waits, pings, and looks for silence, until the connection ends.
-    async fn write_link(&self, link: &Link, conn: &Conn) -> Result<(), IoError> {
+    async fn write_link(&self, link: &Link, conn: &Stream) -> Result<(), IoError> {
         let interval = self.settings.keepalive_interval;
         let mut next = self.rt.now() + interval;
         let mut tick = pin!(self.rt.sleep_until(next));
@@ -216,7 +222,7 @@ impl Inner {
     pub(crate) async fn write_out(
         &self,
         outbox: &Outbox,
-        conn: &Conn,
+        conn: &Stream,
         counters: &PeerCounters,
     ) -> Result<(), IoError> {
         let before = outbox.handed();
@@ -236,7 +242,7 @@ impl Inner {
     ///
     /// # Errors
     /// As [`Inner::write_out`].
-    async fn write_whole(&self, conn: &Conn, bytes: &[u8]) -> Result<(), IoError> {
+    async fn write_whole(&self, conn: &Stream, bytes: &[u8]) -> Result<(), IoError> {
         let stall = self.rt.now() + self.settings.write_stall;
         let written = self.rt.timeout(stall, conn.write_all(bytes)).await;
         written.unwrap_or_else(|_| {
@@ -253,7 +259,7 @@ impl Inner {
     async fn read_link(
         self: &Rc<Self>,
         link: &Link,
-        conn: &Conn,
+        conn: &Stream,
         mut decoder: FrameDecoder,
         mut input: Vec<u8>,
     ) -> Result<(), IoError> {

@@ -1,11 +1,11 @@
 //! What the messaging of one node's shards hand each other.
 
 use internode::{Agreement, Hello};
-use rt::{Mesh, MovedConn};
+use rt::{Mesh, MovedStream};
 
 /// An accepted connection on its way to the shard that serves it.
 pub(crate) struct Adopt {
-    pub(crate) conn: MovedConn,
+    pub(crate) conn: MovedStream,
     pub(crate) hello: Hello,
     pub(crate) agreement: Agreement,
     /// Bytes that came behind the HELLO.

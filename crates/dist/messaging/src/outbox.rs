@@ -5,7 +5,7 @@
 //! are sent: those whose deadline passed are dropped, the others get the time that is left.
 
 use internode::{FrameEncoder, FrameHeader, FrameTooLong, patch_deadline};
-use rt::Conn;
+use rt::Stream;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -145,7 +145,7 @@ impl Outbox {
     }
 
     /// Hands what fits to the kernel.
-    pub(crate) fn write_some(&self, conn: &Conn, now: Instant) -> Result<Written, IoError> {
+    pub(crate) fn write_some(&self, conn: &Stream, now: Instant) -> Result<Written, IoError> {
         if self.piece.get() > 0 {
             return Ok(Written::Part);
         }

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::driver;
 use crate::mesh::ServerRequest;
 use crate::server::{CqlServer, Server};
-use rt::{Conn, Group, ListenOptions};
+use rt::{Group, ListenOptions, Stream};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -65,7 +65,7 @@ impl CqlServer {
                         if server.inner.settings.keepalive {
                             conn.set_keepalive();
                         }
-                        server.place(conn, port);
+                        server.place(Stream::plain(conn), port);
                     }
                     Some(Err(error)) => {
                         if error.kind == stdx::IoErrorKind::Stopping {
@@ -85,7 +85,7 @@ impl CqlServer {
     }
 
     /// Hands an accepted connection to its shard, or closes it where a limit says so.
-    fn place(&self, conn: Conn, port: Port) {
+    fn place(&self, conn: Stream, port: Port) {
         let server = &self.inner;
         let peer = conn.peer_addr();
         let settings = &server.settings;
@@ -127,12 +127,12 @@ impl CqlServer {
     }
 
     /// Serves a connection on this shard until it ends.
-    pub fn serve(&self, conn: Conn) {
+    pub fn serve(&self, conn: Stream) {
         self.inner.mesh.opened(self.inner.rt.shard());
         self.serve_counted(conn);
     }
 
-    pub(crate) fn serve_counted(&self, conn: Conn) {
+    pub(crate) fn serve_counted(&self, conn: Stream) {
         let server = self.inner.clone();
         let connection = Connection::new(self, conn.peer_addr());
         let peer = conn.peer_addr().ip();

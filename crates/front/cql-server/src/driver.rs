@@ -6,7 +6,7 @@
 
 use crate::connection::Connection;
 use crate::server::Server;
-use rt::Conn;
+use rt::Stream;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,14 +30,18 @@ enum Event {
 }
 
 /// Serves one connection until it ends.
-pub(crate) async fn serve(server: Rc<Server>, mut connection: Connection, conn: Conn) {
+pub(crate) async fn serve(server: Rc<Server>, mut connection: Connection, conn: Stream) {
     if let Err(error) = run(&server, &mut connection, &conn).await {
         tracing::debug!(peer = %conn.peer_addr(), %error, "connection lost");
     }
     conn.shutdown();
 }
 
-async fn run(server: &Rc<Server>, connection: &mut Connection, conn: &Conn) -> Result<(), IoError> {
+async fn run(
+    server: &Rc<Server>,
+    connection: &mut Connection,
+    conn: &Stream,
+) -> Result<(), IoError> {
     let mut received = Vec::new();
     loop {
         let event = {
@@ -79,7 +83,7 @@ async fn run(server: &Rc<Server>, connection: &mut Connection, conn: &Conn) -> R
 async fn wait_for_event(
     server: &Server,
     connection: &mut Connection,
-    conn: &Conn,
+    conn: &Stream,
     received: &mut Vec<u8>,
 ) -> Event {
     let mut read = pin!(conn.read(received, READ_BYTES_MAX));
@@ -109,7 +113,7 @@ async fn wait_for_event(
 async fn write_output(
     server: &Rc<Server>,
     connection: &mut Connection,
-    conn: &Conn,
+    conn: &Stream,
 ) -> Result<(), IoError> {
     let output = connection.take_output();
     server.counters.bytes_sent.add(output.len() as u64);
@@ -137,7 +141,7 @@ async fn write_output(
 async fn write_piece(
     server: &Rc<Server>,
     connection: &mut Connection,
-    conn: &Conn,
+    conn: &Stream,
     piece: &[u8],
     unsent: usize,
 ) -> Result<(), IoError> {
@@ -167,7 +171,7 @@ async fn write_piece(
     }
 }
 
-fn lost(conn: &Conn, operation: &'static str, detail: &str) -> IoError {
+fn lost(conn: &Stream, operation: &'static str, detail: &str) -> IoError {
     IoError {
         kind: stdx::IoErrorKind::Disconnected,
         operation,

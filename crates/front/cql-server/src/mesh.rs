@@ -1,6 +1,6 @@
 //! What the CQL servers of one node's shards ask each other.
 
-use rt::{Mesh, MovedConn};
+use rt::{Mesh, MovedStream};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use stdx::{Epoch, ShardId, TableId, WallMicros};
 /// A request to the CQL server of another shard.
 pub(crate) enum ServerRequest {
     /// Serve this connection from now on.
-    Adopt(MovedConn),
+    Adopt(MovedStream),
     /// To shard 0: a connection of this address ended.
     Closed(IpAddr),
     /// Prepare a statement, so that any connection can execute it.

@@ -30,7 +30,7 @@ use cql_wire::{
 };
 use membership::Membership;
 use rt::sync::Semaphore;
-use rt::{Conn, Gate, Group, Reply, Rt};
+use rt::{Gate, Group, Reply, Rt, Stream};
 use schema::Schema;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -429,7 +429,7 @@ impl CqlServer {
         match request {
             ServerRequest::Adopt(moved) => {
                 // Counted by the shard that accepted it.
-                match Conn::from_moved(&server.rt, moved) {
+                match Stream::from_moved(&server.rt, moved) {
                     Ok(conn) => self.serve_counted(conn),
                     Err(error) => {
                         server.mesh.closed(server.rt.shard());

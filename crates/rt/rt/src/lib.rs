@@ -24,6 +24,7 @@ mod net;
 mod shared;
 pub mod sim;
 mod small_file;
+mod stream;
 pub mod sync;
 mod timer;
 
@@ -38,6 +39,7 @@ pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};
 pub use small_file::{SmallContent, damaged};
 pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
+pub use stream::{MovedStream, Stream};
 pub use timer::Elapsed;
 
 #[cfg(test)]

@@ -3,44 +3,42 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cql_client::{Answer, ClientError, ConnectOptions, Connection, Login};
 use cql_wire::query::QueryParameters;
-use cql_wire::request::{Request, RequestOptions, encode_request};
-use cql_wire::response::{Response, ResponseBody};
-use cql_wire::{Consistency, FrameDecoder, Negotiated, ProtocolVersion, Side};
-use rt::{Conn, Rt};
+use cql_wire::request::{Request, RequestOptions};
+use cql_wire::{Consistency, ProtocolVersion};
+use rt::Rt;
 
 /// Rows of nullable values, or the error's text.
 pub(super) type Rows = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
-async fn exchange(conn: &Conn, request: &Request<'_>, options: RequestOptions<'_>) -> Rows {
-    let negotiated = Negotiated::plain(ProtocolVersion::V4);
-    let mut out = Vec::new();
-    encode_request(request, negotiated, &options, &mut out).unwrap();
-    conn.write_all(&out).await.map_err(|e| e.to_string())?;
-    let mut decoder = FrameDecoder::new(Side::Client, 64 << 20);
-    let mut input = Vec::new();
-    loop {
-        let mut rest = input.as_slice();
-        if let Some(frame) = decoder.next(&mut rest).map_err(|e| format!("{e:?}"))? {
-            let response = Response::decode(&frame, negotiated).map_err(|e| e.to_string())?;
-            return match response.body {
-                ResponseBody::Error { message, .. } => Err(message.to_owned()),
-                ResponseBody::Rows(rows) => {
-                    let width = rows.metadata.column_count.max(1) as usize;
-                    let values: Vec<_> = rows.values().map(|v| v.map(<[u8]>::to_vec)).collect();
-                    Ok(values.chunks(width).map(<[_]>::to_vec).collect())
-                }
-                _ => Ok(Vec::new()),
-            };
-        }
-        let used = input.len() - rest.len();
-        input.drain(..used);
-        match conn.read(&mut input, 1 << 16).await {
-            Ok(0) => return Err("end of stream".to_owned()),
-            Ok(_) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-    }
+async fn ask(
+    rt: &Rt,
+    address: SocketAddr,
+    login: Login,
+    query: &str,
+    (consistency, options): (Consistency, RequestOptions<'_>),
+) -> Rows {
+    let limit = Duration::from_secs(30);
+    let connect = ConnectOptions {
+        version: ProtocolVersion::V4,
+        login,
+        connect_timeout: limit,
+        answer_timeout: limit,
+        ..ConnectOptions::default()
+    };
+    let work = async {
+        let mut connection = Connection::connect(rt, address, connect).await?;
+        let request = Request::Query { query, parameters: QueryParameters::new(consistency) };
+        let Answer::Rows(page) = connection.request_with(&request, &options).await?.answer else {
+            return Ok(Vec::new());
+        };
+        let cell = |row, column| page.value(row, column).map(<[u8]>::to_vec);
+        let row = |row| (0..page.width()).map(|column| cell(row, column)).collect();
+        Ok((0..page.len()).map(row).collect())
+    };
+    let done = rt.timeout(rt.now() + limit, work).await;
+    done.map_err(|_| "no answer".to_owned())?.map_err(|e: ClientError| e.to_string())
 }
 
 /// Runs `text` at `consistency` on a connection of its own.
@@ -60,19 +58,8 @@ pub(super) async fn query_with(
     (text, consistency): (&str, Consistency),
     tracing: bool,
 ) -> Rows {
-    let options = || RequestOptions { tracing, ..RequestOptions::default() };
-    let work = async {
-        let conn = rt.connect(address).await.map_err(|e| e.to_string())?;
-        let mut body = Vec::new();
-        cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")]).unwrap();
-        let mut reader = codec::Reader::new(&body, "startup");
-        let startup = cql_wire::StringMap::decode(&mut reader).unwrap();
-        exchange(&conn, &Request::Startup(startup), RequestOptions::default()).await?;
-        let parameters = QueryParameters::new(consistency);
-        exchange(&conn, &Request::Query { query: text, parameters }, options()).await
-    };
-    let deadline = rt.now() + Duration::from_secs(30);
-    rt.timeout(deadline, work).await.unwrap_or(Err("no answer".to_owned()))
+    let options = RequestOptions { tracing, ..RequestOptions::default() };
+    ask(rt, address, Login::plain(), text, (consistency, options)).await
 }
 
 /// As [`query`] at ONE, by a user with its password.
@@ -82,20 +69,7 @@ pub(super) async fn query_as(
     (user, password): (&str, &str),
     text: &str,
 ) -> Rows {
-    let options = RequestOptions::default;
-    let work = async {
-        let conn = rt.connect(address).await.map_err(|e| e.to_string())?;
-        let mut body = Vec::new();
-        cql_wire::StringMap::encode(&mut body, &[("CQL_VERSION", "3.0.0")]).unwrap();
-        let mut reader = codec::Reader::new(&body, "startup");
-        let startup = cql_wire::StringMap::decode(&mut reader).unwrap();
-        exchange(&conn, &Request::Startup(startup), options()).await?;
-        let token = format!("\0{user}\0{password}");
-        let response = Request::AuthResponse(Some(token.as_bytes()));
-        exchange(&conn, &response, options()).await?;
-        let parameters = QueryParameters::new(Consistency::One);
-        exchange(&conn, &Request::Query { query: text, parameters }, options()).await
-    };
-    let deadline = rt.now() + Duration::from_secs(30);
-    rt.timeout(deadline, work).await.unwrap_or(Err("no answer".to_owned()))
+    let user = Some((user.to_owned(), password.to_owned()));
+    let login = Login { user, ..Login::plain() };
+    ask(rt, address, login, text, (Consistency::One, RequestOptions::default())).await
 }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{Buf, Conn, Fs, Group, ListenOptions, Mesh, MeshError, MovedConn, OpenOptions, Reply};
+use crate::{
+    Buf, Fs, Group, ListenOptions, Mesh, MeshError, MovedStream, OpenOptions, Reply, Stream,
+};
 use std::cell::{Cell, RefCell};
 use stdx::{IoErrorKind, ShardId};
 
@@ -420,13 +422,13 @@ fn mesh_refuses_what_exceeds_its_capacity() {
 fn a_connection_moves_to_another_shard() {
     on_both_with(
         2,
-        || Mesh::<MovedConn, usize>::new(2, 10),
+        || Mesh::<MovedStream, usize>::new(2, 10),
         |rt, mesh| {
             Box::pin(async move {
                 if rt.shard() == ShardId(1) {
                     let (mine, gate) = (rt.clone(), rt.gate("moved"));
                     mesh.serve(&rt.clone(), move |moved, reply| {
-                        let conn = Conn::from_moved(&mine, moved).unwrap();
+                        let conn = Stream::from_moved(&mine, moved).unwrap();
                         let task = async move {
                             let mut got = Vec::new();
                             while conn.read(&mut got, 100).await.unwrap() > 0 {}
@@ -441,7 +443,7 @@ fn a_connection_moves_to_another_shard() {
                 let near = rt.connect(listener.local_addr()).await.unwrap();
                 let far = listener.accept().await.unwrap();
                 near.write_all(b"before").await.unwrap();
-                let answer = mesh.call(&rt, ShardId(1), far.into_moved());
+                let answer = mesh.call(&rt, ShardId(1), Stream::plain(far).into_moved());
                 near.write_all(b" after").await.unwrap();
                 drop(near);
                 assert_eq!(answer.await, Ok(12));
