@@ -177,3 +177,19 @@ fn error_of(code: u16) -> ReplicaError {
     ];
     known.into_iter().find(|e| code_of(*e) == code).unwrap_or(ReplicaError::Unknown)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_of_a_failure_comes_back() {
+        use ReplicaError::{
+            Corrupt, DiskFull, Failed, NodeDown, Overloaded, Refused, Timeout, Unknown,
+        };
+        for error in [Unknown, Timeout, NodeDown, Overloaded, DiskFull, Corrupt, Refused, Failed] {
+            assert_eq!(error_of(code_of(error)), error);
+        }
+        assert_eq!(error_of(0xfff0), Unknown, "of a later version");
+    }
+}
