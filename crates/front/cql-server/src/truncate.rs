@@ -16,6 +16,9 @@
 //! written for this cluster and for an earlier entry. Otherwise newer rows may have been acknowledged.
 //! INV-truncation-3: OK is answered when `metadata/truncated` has the truncation on every node. A failed write
 //! fails the statement and is retried.
+//! INV-truncation-4: a node that has served clients since a truncation was issued carries it out within the time that
+//! TRUNCATE has, or not at all; the coordinator does not report a failure before that time has passed unless the entry
+//! cannot be decided any more. So rows written after the client was told of a failure stay.
 
 use crate::execute::join_all;
 use crate::failure::{Failure, Result};
@@ -25,6 +28,7 @@ use crate::server::Server;
 use crate::settings::Timeout;
 use cluster::{ClusterSnapshot, Transformation, Truncation};
 use cql_wire::ErrorCode;
+use membership::SubmitError;
 use records::{Known, Records};
 use rt::Group;
 use rt::sync::Semaphore;
@@ -53,6 +57,10 @@ pub(crate) struct Truncations {
     recorded: RefCell<Known>,
     /// Truncations that could not be completed so far, and why.
     failed: RefCell<BTreeMap<TableId, (WallMicros, String)>>,
+    /// Truncations that came too late and are not carried out here.
+    expired: RefCell<BTreeMap<TableId, WallMicros>>,
+    /// When this run began to carry out truncations.
+    began: Cell<WallMicros>,
     /// One application at a time.
     applying: Semaphore,
     is_retrying: Cell<bool>,
@@ -66,6 +74,8 @@ impl Default for Truncations {
             carried_out: RefCell::default(),
             recorded: RefCell::default(),
             failed: RefCell::default(),
+            expired: RefCell::default(),
+            began: Cell::new(WallMicros(i64::MIN)),
             applying: Semaphore::new(1),
             is_retrying: Cell::default(),
             applied_epochs: RefCell::default(),
@@ -131,10 +141,10 @@ impl Truncations {
 
     /// How the truncation of that time, or a later one, went here.
     pub(crate) fn state(&self, table: TableId, at: WallMicros) -> TruncationState {
-        if self.recorded.borrow().get(&table).is_some_and(|done| *done >= at) {
-            TruncationState::Done
-        } else if self.failure(table, at).is_some() {
+        if self.failure(table, at).is_some() {
             TruncationState::Failed
+        } else if self.recorded.borrow().get(&table).is_some_and(|done| *done >= at) {
+            TruncationState::Done
         } else {
             TruncationState::Pending
         }
@@ -142,8 +152,19 @@ impl Truncations {
 
     /// Why the truncation of that time is not complete here.
     pub(crate) fn failure(&self, table: TableId, at: WallMicros) -> Option<String> {
+        if self.expired.borrow().get(&table) == Some(&at) {
+            return Some("this node learned of it too late".to_owned());
+        }
         let failed = self.failed.borrow();
         failed.get(&table).filter(|(of, _)| *of >= at).map(|(_, why)| why.clone())
+    }
+
+    /// Whether a truncation of that time comes too late. `within`: the time that TRUNCATE has. A quarter of it is left
+    /// for clocks that differ.
+    fn is_late(&self, at: WallMicros, now: WallMicros, within: Duration) -> bool {
+        let from = at.max(self.began.get());
+        let within = i64::try_from(within.as_micros()).unwrap_or(i64::MAX);
+        now.0.saturating_sub(from.0) > within.saturating_sub(within / 4)
     }
 }
 
@@ -296,7 +317,33 @@ async fn record(
         let entry = Transformation::Truncate { table, truncation: truncation.clone() };
         match server.membership.submit(snapshot.epoch, vec![entry]).await {
             Ok(after) => return Ok(Some(after.epoch)),
+            Err(error @ SubmitError::Unknown { .. }) => {
+                // It may be decided still, and nodes carry it out until the time is over.
+                match decided(server, table, at, deadline).await {
+                    Some(epoch) => return Ok(Some(epoch)),
+                    None => await_next_attempt(server, error, "truncation", deadline).await?,
+                }
+            }
             Err(error) => await_next_attempt(server, error, "truncation", deadline).await?,
+        }
+    }
+}
+
+/// Waits until the log has a truncation: the epoch of its entry; `None` when the time is over.
+async fn decided(
+    server: &Server,
+    table: TableId,
+    at: WallMicros,
+    deadline: Instant,
+) -> Option<Epoch> {
+    loop {
+        let snapshot = server.membership.snapshot();
+        if let Some(found) = snapshot.truncations.get(&table).filter(|t| t.truncated_at >= at) {
+            return Some(found.epoch);
+        }
+        let next = Epoch(snapshot.epoch.0.saturating_add(1));
+        if !server.membership.wait_for(next, deadline).await {
+            return None;
         }
     }
 }
@@ -359,10 +406,23 @@ pub(crate) async fn apply(
         None => (records::load(&server.rt.fs(), &path(work_dir), snapshot).await?, true),
     };
     if is_first {
+        server.truncations.began.set(server.rt.wall());
         let due = records.is_due_at_start(snapshot);
         records.skip_all_but(snapshot, due);
     }
+    let within = server.timeouts.get(Timeout::Truncate);
     for (table, at) in records.due(snapshot) {
+        if server.truncations.is_late(at, server.rt.wall(), within) {
+            tracing::error!(
+                table = %table.0,
+                "a TRUNCATE is not carried out on this node: it was decided or arrived after its time, and newer rows \
+                 may have been written since; if old rows are shown, run TRUNCATE again"
+            );
+            server.truncations.expired.borrow_mut().insert(table, at);
+            server.truncations.failed.borrow_mut().remove(&table);
+            records.note(table, at);
+            continue;
+        }
         match empty(server, table, at).await {
             Ok(()) => records.note(table, at),
             // The next start carries it out: nothing is written until then.

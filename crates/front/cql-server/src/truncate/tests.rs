@@ -78,6 +78,38 @@ fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
 }
 
 #[test]
+fn an_entry_that_is_decided_after_its_time_takes_no_row() {
+    run(|rt| async move {
+        let (server, mut client) = started(&rt).await;
+        client.with_table().await;
+        let inner = server.inner().clone();
+        let table = inner.schema().table("ks", "t").unwrap().id;
+        let snapshot = inner.membership.snapshot();
+        let within = inner.timeouts.get(Timeout::Truncate);
+        for (share, takes) in [(7, true), (8, false)] {
+            insert(&mut client, "before").await;
+            let at = rt.wall();
+            // The client was told that it timed out, wrote this, and then a disk had room again.
+            rt.sleep(within * share / 10).await;
+            insert(&mut client, "after").await;
+            let entry = truncated(&snapshot, table, at);
+            server.apply_truncations("", &entry).await.unwrap();
+            assert_eq!(values(&mut client).await.is_empty(), takes, "{share}");
+            let state = inner.truncations.state(table, at);
+            assert_eq!(state == TruncationState::Done, takes, "{share}: {state:?}");
+            // Nor later.
+            server.apply_truncations("", &entry).await.unwrap();
+            assert_eq!(values(&mut client).await.is_empty(), takes, "{share}");
+        }
+        // The next one is carried out.
+        let at = rt.wall();
+        server.apply_truncations("", &truncated(&snapshot, table, at)).await.unwrap();
+        assert!(values(&mut client).await.is_empty());
+        assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+    });
+}
+
+#[test]
 fn an_entry_that_a_crash_cut_off_is_carried_out_at_the_start() {
     let world = World::new(12, WorldOptions::default());
     run_in(&world, |rt| async move {
