@@ -218,3 +218,28 @@ fn a_node_that_lost_the_file_takes_what_it_knows_as_carried_out() {
         });
     }
 }
+
+/// An older copy of the file, as a restore of single files leaves it: truncations behind it were carried out.
+#[test]
+fn a_start_with_an_older_file_takes_no_newer_row() {
+    let world = World::new(16, WorldOptions::default());
+    run_in(&world, |rt| async move {
+        let (server, mut client) = started(&rt).await;
+        client.with_table().await;
+        client.must("TRUNCATE ks.t").await;
+        let older = rt.fs().read("/metadata/truncated", 1 << 20).await.unwrap();
+        insert(&mut client, "old").await;
+        client.must("TRUNCATE ks.t").await;
+        insert(&mut client, "new").await;
+        client.must("CREATE TABLE ks.later (k int PRIMARY KEY)").await;
+        // Nothing is left in the commit log, which would know of the truncation.
+        server.inner().coordinator.store().drain().await.unwrap();
+        rt.fs().write_atomic("/metadata/truncated", older).await.unwrap();
+    });
+    for _ in 0..2 {
+        run_in(&world, |rt| async move {
+            let (_server, mut client) = started(&rt).await;
+            assert_eq!(values(&mut client).await, ["new"]);
+        });
+    }
+}
