@@ -56,8 +56,9 @@ pub enum Room {
     Stalled,
 }
 
-/// The window starts with so many mutations.
-const COUNT_FIRST: u32 = 256;
+/// The window starts with so many mutations. It doubles with each round trip while answers are quick; a larger one
+/// would fill a thin link, which the windows of all shards share, for as long as [`WindowSettings::stall`].
+const COUNT_FIRST: u32 = 32;
 /// The quickest answer of the last one to two periods counts.
 const QUICKEST_PERIOD: Duration = Duration::from_secs(30);
 

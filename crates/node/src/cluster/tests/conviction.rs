@@ -18,24 +18,36 @@ impl Net {
     }
 }
 
-/// Its machine refuses connections; without power it is silent, and only time tells.
+/// How long the others take a node for alive: its machine refuses connections, or is silent without power.
+fn conviction(seed: u64, is_killed: bool) -> Option<u64> {
+    let net = Net::new(seed);
+    let nodes = net.cluster(&[1, 2, 3]);
+    net.fill(1, 3, 5);
+    net.run(if seed % 2 == 0 { 5 } else { 120 });
+    match is_killed {
+        true => net.world.kill(&nodes[2].node),
+        false => net.world.power_cut(&nodes[2].node),
+    }
+    (1..60).find(|_| {
+        net.run(1);
+        nodes[..2].iter().all(|node| net.alive(node) == 2)
+    })
+}
+
+/// News of it that another node passes on may come after the first refusal, so that it takes another round or two.
 #[test]
-fn a_node_is_down_within_three_seconds_when_killed_and_after_18_to_21_without_power() {
-    for seed in 240..246 {
-        let is_killed = seed < 243;
-        let net = Net::new(seed);
-        let nodes = net.cluster(&[1, 2, 3]);
-        net.fill(1, 3, 5);
-        net.run(if seed % 2 == 0 { 5 } else { 120 });
-        match is_killed {
-            true => net.world.kill(&nodes[2].node),
-            false => net.world.power_cut(&nodes[2].node),
-        }
-        let took = (1..60_u64).find(|_| {
-            net.run(1);
-            nodes[..2].iter().all(|node| net.alive(node) == 2)
-        });
-        let expected = if is_killed { 1..=3 } else { 15..=22 };
-        assert!(took.is_some_and(|took| expected.contains(&took)), "seed {seed}: {took:?} s");
+fn a_node_that_is_killed_is_down_within_two_seconds_and_never_after_six() {
+    let took: Vec<u64> = (240..246).map(|seed| conviction(seed, true).unwrap()).collect();
+    assert!(took.iter().all(|took| *took <= 6), "{took:?}");
+    let within_two = took.iter().filter(|took| **took <= 2).count();
+    assert!(within_two >= 4, "{took:?}");
+}
+
+/// Only time tells.
+#[test]
+fn a_node_without_power_is_down_after_15_to_22_seconds() {
+    for seed in 243..246 {
+        let took = conviction(seed, false);
+        assert!(took.is_some_and(|took| (15..=22).contains(&took)), "seed {seed}: {took:?} s");
     }
 }
