@@ -2,7 +2,8 @@
 //! existing one, or what was there.
 //!
 //! The order, each step durable before the next: 1. the number of the run; 2. for a node that joins
-//! its identity; 3. the metadata log; 4. the identity with the cluster's id.
+//! its identity; 3. the metadata log; 4. the identity with the cluster's id; 5. `metadata/truncated` with the
+//! number of the run, where there was a log already before step 1.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -202,6 +203,8 @@ impl Start<'_> {
         self.check_place(&snapshot)?;
         // Larger than every earlier run's even when the clock went back: runs are counted in a file.
         let run = next_run(rt, self.work_dir, self.files, newest).await?;
+        self.begin_truncations(&snapshot, run).await?;
+        let run = write_run(rt, self.work_dir, run).await?;
         if options.replace_address_first_boot.is_some() {
             tracing::info!(
                 "replace_address_first_boot is passed over: this is not the first start"
@@ -219,6 +222,19 @@ impl Start<'_> {
         network::introduce(&messaging, None, &snapshot);
         joining::check_welcome(rt, options, &messaging, &snapshot).await?;
         Ok((snapshot, run, Some(messaging)))
+    }
+
+    /// Says in `metadata/truncated` that this run has begun. On a directory with a log before the run's number is
+    /// durable.
+    async fn begin_truncations(
+        &self,
+        snapshot: &ClusterSnapshot,
+        run: Run,
+    ) -> Result<(), StartError> {
+        let runs = (run.last, run.this);
+        let begun =
+            cql_server::begin_truncations(&self.rt.fs(), self.work_dir, snapshot, runs).await;
+        begun.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
 
     /// Which member of the log this directory belongs to.
@@ -294,7 +310,8 @@ impl Start<'_> {
         let newest = imported
             .as_ref()
             .map_or(TimestampMicros::NONE, |imported| TimestampMicros(imported.local.created_at.0));
-        let run = next_run(rt, self.work_dir, self.files, newest).await?;
+        let begun = next_run(rt, self.work_dir, self.files, newest).await?;
+        let run = write_run(rt, self.work_dir, begun).await?;
         let mut messaging = None;
         if options.wants_peers() {
             let shards = rt.shard_count();
@@ -313,6 +330,7 @@ impl Start<'_> {
             let outcome = newcomer.found_or_join(base).await?;
             if let Outcome::Joined(joined) = outcome {
                 let (log, snapshot) = *joined;
+                self.begin_truncations(&snapshot, begun).await?;
                 return Ok((snapshot, run, log, Some(opened)));
             }
             messaging = Some(opened);
@@ -320,6 +338,7 @@ impl Start<'_> {
         let (log, snapshot) = self.found(base, imported, host_id).await?;
         let identity = Identity { host_id, cluster_id: Some(snapshot.cluster_id) };
         identity::write(&rt.fs(), self.work_dir, identity).await?;
+        self.begin_truncations(&snapshot, begun).await?;
         if let Some(messaging) = &messaging {
             let shards = rt.shard_count();
             let introduction = network::introduction(options, &identity, run, shards, false);
@@ -463,21 +482,35 @@ pub(crate) fn describe(
 /// Kind and version of `metadata/run`; the body is the number and a line feed.
 const RUN_FORM: SmallForm = SmallForm { kind: "run", version: 2 };
 
-/// The number of this run: one more than the last, at least the wall clock in microseconds, and larger
+/// Numbers of runs.
+#[derive(Clone, Copy)]
+struct Run {
+    /// Of the last one; `None` when there was none or nobody knows.
+    last: Option<u64>,
+    /// Of the one that begins.
+    this: u64,
+}
+
+/// The number of this run, which is not stored yet: one more than the last, at least the wall clock in microseconds, and larger
 /// than `newest`, as timestamps are made of it.
 async fn next_run(
     rt: &Rt,
     work_dir: &str,
     files: &SmallFiles,
     newest: TimestampMicros,
-) -> Result<u64, StartError> {
+) -> Result<Run, StartError> {
     let last = last_run(rt, work_dir, files).await?;
     let wall = u64::try_from(rt.wall().0).unwrap_or(0);
     let newer = u64::try_from(newest.0).map_or(1, |newest| newest.saturating_add(1));
-    let run = wall.max(newer).max(last.map_or(1, |l: u64| l.saturating_add(1)));
+    let this = wall.max(newer).max(last.map_or(1, |l: u64| l.saturating_add(1)));
+    Ok(Run { last, this })
+}
+
+/// Makes the number of this run durable, and gives it.
+async fn write_run(rt: &Rt, work_dir: &str, run: Run) -> Result<u64, StartError> {
     let path = format!("{work_dir}/{}", small_files::RUN);
-    rt.fs().write_small(RUN_FORM, &path, format!("{run}\n").as_bytes()).await?;
-    Ok(run)
+    rt.fs().write_small(RUN_FORM, &path, format!("{}\n", run.this).as_bytes()).await?;
+    Ok(run.this)
 }
 
 /// The number of the last run; `None` when there was none.

@@ -127,7 +127,9 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
         "metadata/log" | IDENTITY | PROMISES => return Ok(()),
         LOG_END => "a metadata log that lost its tail is not noticed by this start",
         DROPS => "directories of dropped tables count as drops that were cut off",
-        RUN => "runs are numbered by the clock",
+        RUN => {
+            "runs are numbered by the clock, and every truncation in the metadata log counts as carried out"
+        }
         GENERATION => "gossip numbers this start by the clock",
         TRUNCATED => "every truncation in the metadata log counts as carried out",
         disks::LIST => "a data directory whose disk is not mounted is not noticed by this start",

@@ -13,7 +13,9 @@
 //! ([`store::Store::is_truncated`]), and the log keeps the record until `metadata/truncated` has the truncation.
 //! INV-truncation-2: a start carries out a truncation only when its entry is the last one of the log (the
 //! process ended between the entry and its application: no client was answered) and `metadata/truncated` was
-//! written for this cluster and for an earlier entry. Otherwise newer rows may have been acknowledged.
+//! written for this cluster, by the last run, and for an earlier entry. Otherwise newer rows may have been
+//! acknowledged. So that a file of an earlier run is known for one, each run writes it when it begins
+//! ([`begin_truncations`]).
 //! INV-truncation-3: OK is answered when `metadata/truncated` has the truncation on every node. A failed write
 //! fails the statement and is retried.
 //! INV-truncation-4: a node that has served clients since a truncation was issued carries it out within the time that
@@ -30,8 +32,8 @@ use cluster::{ClusterSnapshot, Transformation, Truncation};
 use cql_wire::ErrorCode;
 use membership::SubmitError;
 use records::{Known, Records};
-use rt::Group;
 use rt::sync::Semaphore;
+use rt::{Fs, Group};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -529,6 +531,22 @@ fn retry(server: &Rc<Server>, work_dir: &str) {
     };
     // A closed gate: the node stops.
     let _ = server.gate.spawn(&server.rt, Group::Admin, "truncate-retry", task);
+}
+
+/// Makes `metadata/truncated` that of the run that begins, before `metadata/run` gets its number: a crash between
+/// the two must not leave a file that looks like an older copy. `last`: the number in `metadata/run`; `this`: that of
+/// the run that begins. A file of an earlier run than `last` is one, and is not believed: every truncation of the
+/// metadata counts as carried out. `work_dir` is the directory that the metadata log lies below.
+///
+/// # Errors
+/// `Corrupt`: the file is damaged; any other when it cannot be read or written.
+pub async fn begin_truncations(
+    fs: &Fs,
+    work_dir: &str,
+    snapshot: &ClusterSnapshot,
+    (last, this): (Option<u64>, u64),
+) -> std::result::Result<(), StoreError> {
+    Ok(records::begin_run(fs, &path(work_dir), snapshot, (last, this)).await?)
 }
 
 fn path(work_dir: &str) -> String {

@@ -1,7 +1,8 @@
 //! `metadata/truncated`: which truncations this node has carried out (`docs/formats/small-files.md`).
 //!
-//! The body: a line `cluster <uuid>`, a line `through <epoch>` (the newest entry of the metadata log whose
-//! truncations were dealt with), then a line `<table> <µs>` per table. Tables that the schema does not have keep
+//! The body: a line `cluster <uuid>`, a line `run <n>` (the run of the node that wrote it), a line
+//! `through <epoch>` (the newest entry of the metadata log whose truncations were dealt with), then a line
+//! `<table> <µs>` per table. Tables that the schema does not have keep
 //! their line: an older metadata log may be restored, and with it the table.
 
 use cluster::ClusterSnapshot;
@@ -9,12 +10,18 @@ use codec::SmallForm;
 use rt::{Fs, SmallContent, damaged};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use stdx::{Epoch, IoError, TableId, Uuid, WallMicros};
+use stdx::{Epoch, IoError, IoErrorKind, TableId, Uuid, WallMicros};
 
 /// Kind and version of the file.
-pub(crate) const FORM: SmallForm = SmallForm { kind: "truncated", version: 2 };
+const FORM: SmallForm = SmallForm { kind: "truncated", version: 3 };
+/// The form before, without the line `run`.
+const FORM_WITHOUT_RUN: SmallForm = SmallForm { kind: "truncated", version: 2 };
 /// Longest file that is read.
 const FILE_BYTES_MAX: usize = 64 << 20;
+/// Written when nobody has said which run this is; no run has this number.
+const RUN_UNKNOWN: u64 = 0;
+/// Most tables that a line of the log names.
+const NAMED_TABLES_MAX: usize = 100;
 /// Most lines of tables that the schema does not have; the oldest truncations go first.
 const UNKNOWN_TABLES_MAX: usize = 100_000;
 
@@ -26,6 +33,8 @@ pub(crate) type Known = BTreeMap<TableId, WallMicros>;
 pub(crate) struct Records {
     /// The cluster whose metadata log it follows.
     cluster: Uuid,
+    /// The run that wrote it; `None`: unknown.
+    run: Option<u64>,
     through: Epoch,
     known: Known,
     /// The file has all of it.
@@ -37,6 +46,7 @@ impl Records {
     fn all_of(snapshot: &ClusterSnapshot) -> Records {
         let mut records = Records {
             cluster: snapshot.cluster_id,
+            run: None,
             through: Epoch(0),
             known: Known::new(),
             is_durable: false,
@@ -46,6 +56,19 @@ impl Records {
             records.note(*table, truncation.truncated_at);
         }
         records
+    }
+
+    /// Everything in the metadata counts as carried out, beside what the file says.
+    fn add_all_of(&mut self, snapshot: &ClusterSnapshot) {
+        let all = Records::all_of(snapshot);
+        (self.cluster, self.through, self.is_durable) = (all.cluster, all.through, false);
+        all.known.into_iter().for_each(|(table, at)| self.note(table, at));
+    }
+
+    /// Whether a later run has written the file since. `last`: number of the last run; a file that cannot be
+    /// compared is not believed.
+    fn is_older_than(&self, last: Option<u64>) -> bool {
+        self.run.is_some_and(|run| last.is_none_or(|last| run < last))
     }
 
     /// The truncation that a start may carry out (INV-truncation-2): that of the log's last entry.
@@ -123,19 +146,25 @@ impl Records {
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut text = format!("cluster {}\nthrough {}\n", self.cluster, self.through.0);
+        let (run, through) = (self.run.unwrap_or(RUN_UNKNOWN), self.through.0);
+        let mut text = format!("cluster {}\nrun {run}\nthrough {through}\n", self.cluster);
         for (table, at) in &self.known {
             let _ = writeln!(text, "{} {}", table.0, at.0);
         }
         text.into_bytes()
     }
 
-    fn decode(body: &[u8]) -> Option<Records> {
+    fn decode(form: SmallForm, body: &[u8]) -> Option<Records> {
         let mut lines = std::str::from_utf8(body).ok()?.lines();
         let cluster = Uuid::parse_str(lines.next()?.strip_prefix("cluster ")?).ok()?;
+        let is_present = form == FORM;
+        let run = match is_present {
+            true => Some(lines.next()?.strip_prefix("run ")?.parse().ok()?),
+            false => None,
+        };
         let through = Epoch(lines.next()?.strip_prefix("through ")?.parse().ok()?);
         let known = lines.map(line_of).collect::<Option<Known>>()?;
-        Some(Records { cluster, through, known, is_durable: true })
+        Some(Records { cluster, run, through, known, is_durable: is_present })
     }
 }
 
@@ -155,8 +184,9 @@ pub(crate) async fn load(
     path: &str,
     snapshot: &ClusterSnapshot,
 ) -> Result<Records, IoError> {
-    let mut records = match fs.read_small(FORM, path, FILE_BYTES_MAX).await? {
-        SmallContent::Body(body) => match Records::decode(&body) {
+    let (form, content) = read(fs, path).await?;
+    let mut records = match content {
+        SmallContent::Body(body) => match Records::decode(form, &body) {
             Some(records) => records,
             None => return Err(damaged(path, "its lines are not those of truncations")),
         },
@@ -186,13 +216,61 @@ pub(crate) async fn load(
             "the file follows the metadata log of another cluster: every truncation in the log of this \
              one counts as carried out"
         );
-        let all = Records::all_of(snapshot);
-        records.cluster = all.cluster;
-        records.through = all.through;
-        records.is_durable = false;
-        all.known.into_iter().for_each(|(table, at)| records.note(table, at));
+        records.add_all_of(snapshot);
     }
     Ok(records)
+}
+
+/// What the file holds, and the form that this is of.
+async fn read(fs: &Fs, path: &str) -> Result<(SmallForm, SmallContent), IoError> {
+    match fs.read_small(FORM, path, FILE_BYTES_MAX).await {
+        Err(error) if error.kind == IoErrorKind::Damaged => {
+            match fs.read_small(FORM_WITHOUT_RUN, path, FILE_BYTES_MAX).await {
+                Ok(content @ SmallContent::Body(_)) => Ok((FORM_WITHOUT_RUN, content)),
+                _ => Err(error),
+            }
+        }
+        content => Ok((FORM, content?)),
+    }
+}
+
+/// Makes the file that of the run that begins, durably. `last`: number of the run before, `this`: of this one.
+/// A file of an earlier run than `last` is an older copy: every truncation in the log counts as carried out.
+///
+/// # Errors
+/// `Damaged`; any other when it cannot be read or written.
+pub(crate) async fn begin_run(
+    fs: &Fs,
+    path: &str,
+    snapshot: &ClusterSnapshot,
+    (last, this): (Option<u64>, u64),
+) -> Result<(), IoError> {
+    let mut records = load(fs, path, snapshot).await?;
+    if records.is_older_than(last) {
+        tracing::warn!(
+            path,
+            of_run = records.run,
+            last_run = last,
+            skipped = %names_of(snapshot, &records.due(snapshot)),
+            "the file is not that of the last run, as an older copy is not: every truncation in the metadata log \
+             counts as carried out, because newer rows may have been written since; if a table named under \
+             'skipped' shows old rows, run TRUNCATE again"
+        );
+        records.add_all_of(snapshot);
+    }
+    records.run = Some(this);
+    store(fs, path, &records).await
+}
+
+/// Tables as the log shows them.
+fn names_of(snapshot: &ClusterSnapshot, due: &[(TableId, WallMicros)]) -> String {
+    let tables = due.iter().filter_map(|(table, _)| snapshot.schema.table_by_id(*table));
+    let mut names: Vec<String> =
+        tables.take(NAMED_TABLES_MAX).map(|t| format!("{}.{}", t.keyspace, t.name)).collect();
+    if due.len() > NAMED_TABLES_MAX {
+        names.push(format!("and {} more", due.len() - NAMED_TABLES_MAX));
+    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 /// Replaces the file, durably.
@@ -205,8 +283,13 @@ pub(crate) async fn store(fs: &Fs, path: &str, records: &Records) -> Result<(), 
 
 /// Fuzz entry: any bytes as the body of the file.
 pub(crate) fn fuzz(data: &[u8]) {
-    if let Some(records) = Records::decode(data) {
-        assert_eq!(Records::decode(&records.encode()), Some(records));
+    if let Some(records) = Records::decode(FORM, data) {
+        assert_eq!(Records::decode(FORM, &records.encode()), Some(records));
+    }
+    if let Some(records) = Records::decode(FORM_WITHOUT_RUN, data) {
+        let of_unknown_run =
+            Records { run: Some(RUN_UNKNOWN), is_durable: true, ..records.clone() };
+        assert_eq!(Records::decode(FORM, &records.encode()), Some(of_unknown_run));
     }
 }
 

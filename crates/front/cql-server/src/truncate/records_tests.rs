@@ -36,11 +36,67 @@ async fn written(fs: &Fs, records: &Records) -> Vec<u8> {
 fn the_bytes_on_disk_are_as_documented() {
     let mut records = Records::all_of(&snapshot(7, &[(table(2), 7, -5)]));
     records.cluster = Uuid::from_u128(1);
-    let text = "cluster 00000000-0000-0000-0000-000000000001\nthrough 7\n\
+    records.run = Some(12);
+    let text = "cluster 00000000-0000-0000-0000-000000000001\nrun 12\nthrough 7\n\
                 00000000-0000-0000-0000-000000000002 -5\n";
     assert_eq!(records.encode(), text.as_bytes());
-    let read = Records::decode(text.as_bytes()).unwrap();
-    assert_eq!(read, Records { is_durable: true, ..records });
+    assert!(FORM.encode(b"").starts_with(b"helenus-file truncated 3\n"));
+    let read = Records::decode(FORM, text.as_bytes()).unwrap();
+    assert_eq!(read, Records { is_durable: true, ..records.clone() });
+    // The form before.
+    let text = text.replace("run 12\n", "");
+    assert_eq!(Records::decode(FORM, text.as_bytes()), None);
+    let read = Records::decode(FORM_WITHOUT_RUN, text.as_bytes()).unwrap();
+    assert_eq!(read, Records { run: None, is_durable: false, ..records });
+}
+
+/// A file of run 20, read at starts behind other runs.
+#[test]
+fn a_file_is_believed_when_no_later_run_wrote_it() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        // The truncation of the last entry, which might have been cut off.
+        let of = snapshot(5, &[(existing(), 5, 50)]);
+        let old = Records { run: Some(20), ..Records::all_of(&snapshot(4, &[(table(8), 3, 30)])) };
+        let due = vec![(existing(), WallMicros(50))];
+        let runs = [
+            (Some(20), true, "the crashed run's"),
+            (Some(19), true, "of a start that ended before its number was written"),
+            (Some(21), false, "an older copy"),
+            (None, false, "of nobody knows which run"),
+        ];
+        for (last, is_believed, what) in runs {
+            written(&fs, &old).await;
+            begin_run(&fs, PATH, &of, (last, 30)).await.unwrap();
+            let read = load(&fs, PATH, &of).await.unwrap();
+            assert_eq!(read.run, Some(30), "{what}");
+            assert_eq!(read.due(&of), if is_believed { due.clone() } else { Vec::new() }, "{what}");
+            assert_eq!(read.known().get(&table(8)), Some(&WallMicros(30)), "{what}");
+            assert!(read.is_durable(), "{what}");
+        }
+        assert_eq!(names_of(&of, &due), "system_auth.roles");
+        assert_eq!(names_of(&of, &[]), "none");
+    });
+}
+
+#[test]
+fn a_file_of_the_form_before_is_read_and_gets_a_run() {
+    run(|rt| async move {
+        let fs = rt.fs();
+        let of = snapshot(5, &[(existing(), 5, 50)]);
+        let body = format!("cluster {}\nthrough 4\n{} 30\n", of.cluster_id, existing().0);
+        fs.create_dir_all("metadata").await.unwrap();
+        fs.write_small(FORM_WITHOUT_RUN, PATH, body.as_bytes()).await.unwrap();
+        begin_run(&fs, PATH, &of, (Some(20), 30)).await.unwrap();
+        let read = load(&fs, PATH, &of).await.unwrap();
+        assert_eq!((read.run, read.through), (Some(30), Epoch(4)));
+        assert_eq!(read.due(&of), [(existing(), WallMicros(50))]);
+        let mut bytes = FORM_WITHOUT_RUN.encode(body.as_bytes());
+        bytes[30] ^= 1;
+        fs.write_atomic(PATH, bytes).await.unwrap();
+        let error = load(&fs, PATH, &of).await.unwrap_err();
+        assert!(error.to_string().contains("checksum mismatch"), "{error}");
+    });
 }
 
 #[test]

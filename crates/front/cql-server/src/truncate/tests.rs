@@ -243,3 +243,43 @@ fn a_start_with_an_older_file_takes_no_newer_row() {
         });
     }
 }
+
+/// As above, and the truncation is the log's last entry: it looks like one that a crash cut off.
+#[test]
+fn a_start_with_an_older_file_takes_no_newer_row_when_the_truncation_is_the_last_entry() {
+    let world = World::new(17, WorldOptions::default());
+    let older: Rc<RefCell<Vec<u8>>> = Rc::default();
+    for number in 1..=5_u64 {
+        let older = older.clone();
+        run_in(&world, move |rt| async move {
+            let base = cql_plan::system::system_schema();
+            let opened = membership::log::open(&rt, "", &base).await.unwrap();
+            if let Some(snapshot) = opened.snapshot {
+                let runs = (Some(number - 1), number);
+                begin_truncations(&rt.fs(), "", &snapshot, runs).await.unwrap();
+            }
+            drop(opened.log);
+            let (server, mut client) = started(&rt).await;
+            match number {
+                1 => {
+                    client.with_table().await;
+                    insert(&mut client, "old").await;
+                }
+                2 => {
+                    assert_eq!(values(&mut client).await, ["old"]);
+                    let file = rt.fs().read("/metadata/truncated", 1 << 20).await.unwrap();
+                    *older.borrow_mut() = file;
+                }
+                3 => {
+                    client.must("TRUNCATE ks.t").await;
+                    insert(&mut client, "new").await;
+                    // Nothing is left in the commit log, which would know of the truncation.
+                    server.inner().coordinator.store().drain().await.unwrap();
+                    let older = older.borrow().clone();
+                    rt.fs().write_atomic("/metadata/truncated", older).await.unwrap();
+                }
+                _ => assert_eq!(values(&mut client).await, ["new"], "run {number}"),
+            }
+        });
+    }
+}
