@@ -17,7 +17,25 @@ use super::member::ClusterShard;
 #[derive(Default)]
 struct Said {
     own: Cell<bool>,
-    peers: RefCell<BTreeMap<HostId, i64>>,
+    /// Peers whose clocks differ, and whether it is certain that theirs are wrong.
+    peers: RefCell<BTreeMap<HostId, bool>>,
+}
+
+/// Whether the clocks of `wrong` are wrong, rather than this node's: another of the `measured` peers agrees with it.
+fn is_certain(measured: usize, wrong: usize) -> bool {
+    measured > wrong
+}
+
+/// What is said of a peer whose clock is `ahead_micros` ahead of this node's.
+fn complaint(address: &str, ahead_micros: i64, is_certain: bool) -> String {
+    let seconds = ahead_micros.unsigned_abs() / 1_000_000;
+    if is_certain {
+        return format!("the clock of {address} is wrong by {seconds} s: set it");
+    }
+    format!(
+        "the clocks of this node and of {address} differ by {seconds} s; one of them is wrong: compare both with a \
+         time server"
+    )
 }
 
 impl ClusterShard {
@@ -29,6 +47,11 @@ impl ClusterShard {
             return;
         }
         let (liveness, messaging) = (self.liveness.clone(), self.messaging.clone());
+        let membership = self.membership.clone();
+        let address_of = move |host: &HostId| match membership.snapshot().members.get(host) {
+            Some(member) => member.storage.to_string(),
+            None => "a node that is no member".to_owned(),
+        };
         let said = Rc::new(Said::default());
         let gauge = self.rt.telemetry().gauge(
             "clock_is_wrong",
@@ -36,7 +59,8 @@ impl ClusterShard {
             &[],
         );
         self.messaging.on_clock(move || {
-            let (own, peers) = match judge(&messaging.clocks()) {
+            let measured = messaging.clocks();
+            let (own, peers) = match judge(&measured) {
                 ClockVerdict::Own(ahead_micros) => (Some(ahead_micros), Vec::new()),
                 ClockVerdict::Peers(peers) => (None, peers),
             };
@@ -53,18 +77,48 @@ impl ClusterShard {
                     None => tracing::info!("this node's clock is that of the other nodes again"),
                 }
             }
-            let before = said.peers.replace(peers.iter().copied().collect());
-            for (host, ahead_micros) in &peers {
-                if !before.contains_key(host) {
-                    let ahead_seconds = ahead_micros / 1_000_000;
-                    tracing::warn!(%host, ahead_seconds, "the clock of a node is wrong: set it");
-                }
+            let certain = is_certain(measured.len(), peers.len());
+            let before = said.peers.take();
+            // What was certain once stays said, while fewer peers answer.
+            let is_said = |host: &HostId| before.get(host).is_some_and(|said| *said || !certain);
+            for (host, ahead_micros) in peers.iter().filter(|(host, _)| !is_said(host)) {
+                let ahead_seconds = ahead_micros / 1_000_000;
+                let words = complaint(&address_of(host), *ahead_micros, certain);
+                tracing::warn!(%host, ahead_seconds, "{words}");
             }
             for host in before.keys().filter(|_| own.is_none()) {
                 if !peers.iter().any(|(wrong, _)| wrong == host) {
-                    tracing::info!(%host, "the clock of a node is right again");
+                    let address = address_of(host);
+                    tracing::info!(%host, "the clock of {address} is that of this node again");
                 }
             }
+            let was_certain = |host: &HostId| before.get(host).is_some_and(|certain| *certain);
+            let now = peers.iter().map(|(host, _)| (*host, certain || was_certain(host)));
+            *said.peers.borrow_mut() = now.collect();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_two_nodes_nobody_knows_whose_clock_is_wrong() {
+        let undecided = "the clocks of this node and of 10.0.0.2:7000 differ by 3600 s; one of them is wrong: \
+                         compare both with a time server";
+        for (measured, wrong, ahead_micros, words) in [
+            (1, 1, -3_600_000_000, undecided),
+            (2, 2, 3_600_000_000, undecided),
+            (2, 1, 3_600_000_000, "the clock of 10.0.0.2:7000 is wrong by 3600 s: set it"),
+            (5, 2, -40_500_000, "the clock of 10.0.0.2:7000 is wrong by 40 s: set it"),
+        ] {
+            let certain = is_certain(measured, wrong);
+            assert_eq!(
+                complaint("10.0.0.2:7000", ahead_micros, certain),
+                words,
+                "{measured} {wrong}"
+            );
+        }
     }
 }
