@@ -58,7 +58,7 @@ pub use latency::TableLatencies;
 pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings, Timeout};
-pub use truncate::{TruncationState, begin_truncations};
+pub use truncate::{Runs, TruncationState, begin_truncations};
 pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
 
 #[cfg(test)]

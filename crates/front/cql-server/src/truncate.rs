@@ -534,9 +534,8 @@ fn retry(server: &Rc<Server>, work_dir: &str) {
 }
 
 /// Makes `metadata/truncated` that of the run that begins, before `metadata/run` gets its number: a crash between
-/// the two must not leave a file that looks like an older copy. `last`: the number in `metadata/run`; `this`: that of
-/// the run that begins. A file of an earlier run than `last` is one, and is not believed: every truncation of the
-/// metadata counts as carried out. `work_dir` is the directory that the metadata log lies below.
+/// the two must not leave a file that looks like an older copy. A file of an earlier run than [`Runs::last`] is one,
+/// and is not believed: every truncation of the metadata counts as carried out. `work_dir` is the directory that the metadata log lies below.
 ///
 /// # Errors
 /// `Corrupt`: the file is damaged; any other when it cannot be read or written.
@@ -544,9 +543,18 @@ pub async fn begin_truncations(
     fs: &Fs,
     work_dir: &str,
     snapshot: &ClusterSnapshot,
-    (last, this): (Option<u64>, u64),
+    runs: Runs,
 ) -> std::result::Result<(), StoreError> {
-    Ok(records::begin_run(fs, &path(work_dir), snapshot, (last, this)).await?)
+    Ok(records::begin_run(fs, &path(work_dir), snapshot, runs).await?)
+}
+
+/// Numbers of two runs of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Of the one before, as `metadata/run` has it.
+    pub last: Option<u64>,
+    /// Of the one that begins.
+    pub this: u64,
 }
 
 fn path(work_dir: &str) -> String {

@@ -5,6 +5,7 @@
 //! `<table> <µs>` per table. Tables that the schema does not have keep
 //! their line: an older metadata log may be restored, and with it the table.
 
+use super::Runs;
 use cluster::ClusterSnapshot;
 use codec::SmallForm;
 use rt::{Fs, SmallContent, damaged};
@@ -234,8 +235,8 @@ async fn read(fs: &Fs, path: &str) -> Result<(SmallForm, SmallContent), IoError>
     }
 }
 
-/// Makes the file that of the run that begins, durably. `last`: number of the run before, `this`: of this one.
-/// A file of an earlier run than `last` is an older copy: every truncation in the log counts as carried out.
+/// Makes the file that of the run that begins, durably.
+/// A file of an earlier run than [`Runs::last`] is an older copy: every truncation in the log counts as carried out.
 ///
 /// # Errors
 /// `Damaged`; any other when it cannot be read or written.
@@ -243,7 +244,7 @@ pub(crate) async fn begin_run(
     fs: &Fs,
     path: &str,
     snapshot: &ClusterSnapshot,
-    (last, this): (Option<u64>, u64),
+    Runs { last, this }: Runs,
 ) -> Result<(), IoError> {
     let mut records = load(fs, path, snapshot).await?;
     if records.is_older_than(last) {

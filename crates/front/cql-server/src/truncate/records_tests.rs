@@ -67,7 +67,7 @@ fn a_file_is_believed_when_no_later_run_wrote_it() {
         ];
         for (last, is_believed, what) in runs {
             written(&fs, &old).await;
-            begin_run(&fs, PATH, &of, (last, 30)).await.unwrap();
+            begin_run(&fs, PATH, &of, Runs { last, this: 30 }).await.unwrap();
             let read = load(&fs, PATH, &of).await.unwrap();
             assert_eq!(read.run, Some(30), "{what}");
             assert_eq!(read.due(&of), if is_believed { due.clone() } else { Vec::new() }, "{what}");
@@ -87,7 +87,7 @@ fn a_file_of_the_form_before_is_read_and_gets_a_run() {
         let body = format!("cluster {}\nthrough 4\n{} 30\n", of.cluster_id, existing().0);
         fs.create_dir_all("metadata").await.unwrap();
         fs.write_small(FORM_WITHOUT_RUN, PATH, body.as_bytes()).await.unwrap();
-        begin_run(&fs, PATH, &of, (Some(20), 30)).await.unwrap();
+        begin_run(&fs, PATH, &of, Runs { last: Some(20), this: 30 }).await.unwrap();
         let read = load(&fs, PATH, &of).await.unwrap();
         assert_eq!((read.run, read.through), (Some(30), Epoch(4)));
         assert_eq!(read.due(&of), [(existing(), WallMicros(50))]);

@@ -255,7 +255,7 @@ fn a_start_with_an_older_file_takes_no_newer_row_when_the_truncation_is_the_last
             let base = cql_plan::system::system_schema();
             let opened = membership::log::open(&rt, "", &base).await.unwrap();
             if let Some(snapshot) = opened.snapshot {
-                let runs = (Some(number - 1), number);
+                let runs = Runs { last: Some(number - 1), this: number };
                 begin_truncations(&rt.fs(), "", &snapshot, runs).await.unwrap();
             }
             drop(opened.log);
