@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn settings() -> WindowSettings {
-        WindowSettings { count_min: 4, count_max: 64, bytes_max: 1000, ..WindowSettings::default() }
+        WindowSettings { count_min: 4, count_max: 32, bytes_max: 1000, ..WindowSettings::default() }
     }
 
     /// Sends until there is no room.
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn a_window_is_bounded_by_count_and_by_bytes_of_which_one_may_exceed_it() {
         let mut window = ReplicaWindow::new(settings());
-        assert_eq!(fill(&mut window, at(1)), 64);
+        assert_eq!(fill(&mut window, at(1)), 32);
         let mut window = ReplicaWindow::new(settings());
         assert_eq!(window.room(at(1)), Room::Free);
         window.sent(at(1), 5000);
