@@ -29,16 +29,16 @@ const COMMENT_BYTES: usize = 60_000;
 /// Room of a full disk: an entry of the metadata log takes some 200 bytes, the rows that show it thousands.
 const FREE_BYTES: u64 = 2_500;
 
-/// What is wrong while tables are made.
+/// What is full while tables are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum Full {
     /// No data file can be written, until memtables are full.
-    FullMemtables,
+    Memtables,
     /// There is room for entries of the metadata log and for little else.
-    FullDisk,
+    Disk,
     /// As full memtables, and tables with so long comments that the reserve for the rows that show them is full,
     /// too. Such a table need not be shown before the trouble ends.
-    FullReserve,
+    Reserve,
 }
 
 /// One run's choices.
@@ -46,12 +46,12 @@ enum Trouble {
 pub struct Plan {
     seed: u64,
     shards: u16,
-    trouble: Trouble,
+    trouble: Full,
 }
 
 /// The choices of a seed.
 pub fn plan(seed: u64) -> Plan {
-    let all = [Trouble::FullMemtables, Trouble::FullDisk, Trouble::FullReserve];
+    let all = [Full::Memtables, Full::Disk, Full::Reserve];
     Plan { seed, shards: 1 + (seed / 3 % 3) as u16, trouble: all[(seed % 3) as usize] }
 }
 
@@ -77,12 +77,12 @@ fn options(plan: &Plan) -> Options {
     options
 }
 
-fn spoil(disk: &DiskControl, trouble: Trouble) {
+fn spoil(disk: &DiskControl, trouble: Full) {
     match trouble {
-        Trouble::FullMemtables | Trouble::FullReserve => {
+        Full::Memtables | Full::Reserve => {
             disk.set_failing_below(Some(("-Data.db", IoErrorKind::NoSpace)));
         }
-        Trouble::FullDisk => disk.set_free_bytes(Some(FREE_BYTES)),
+        Full::Disk => disk.set_free_bytes(Some(FREE_BYTES)),
     }
 }
 
@@ -124,7 +124,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
         let mut client = connect(&rt, address).await;
         fill(&mut client, trouble, &facts).await;
         let (tables, comment) = match trouble {
-            Trouble::FullReserve => (RESERVE_BYTES / COMMENT_BYTES + TABLES, COMMENT_BYTES),
+            Full::Reserve => (RESERVE_BYTES / COMMENT_BYTES + TABLES, COMMENT_BYTES),
             _ => (TABLES, 0),
         };
         let comment = "x".repeat(comment);
@@ -138,8 +138,8 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
             }
         }
         match (shows_all(&rt, &mut client, &facts).await, trouble) {
-            (Ok(()), Trouble::FullReserve) => Err("the reserve did not fill".to_owned()),
-            (_, Trouble::FullReserve) => Ok(()),
+            (Ok(()), Full::Reserve) => Err("the reserve did not fill".to_owned()),
+            (_, Full::Reserve) => Ok(()),
             (shown, _) => shown,
         }
     });
@@ -197,9 +197,9 @@ fn wait<F: Future<Output = Result<(), String>> + 'static>(
 }
 
 /// Writes rows until they are refused.
-async fn fill(client: &mut Client, trouble: Trouble, facts: &Rc<RefCell<Facts>>) {
+async fn fill(client: &mut Client, trouble: Full, facts: &Rc<RefCell<Facts>>) {
     let filler = "x".repeat(60_000);
-    let most = if trouble == Trouble::FullDisk { 0 } else { 400 };
+    let most = if trouble == Full::Disk { 0 } else { 400 };
     for k in 0..most {
         let text = format!("INSERT INTO ks.rows (k, v) VALUES ({k}, '{filler}')");
         if client.query(&text).await != Ok(Answer::Done) {

@@ -161,10 +161,7 @@ pub(crate) async fn finish(
 async fn statement_beside(fs: &Fs, directory: &str) -> Option<String> {
     let mut paths = vec![format!("{directory}/{SCHEMA_FILE}")];
     let snapshots = format!("{directory}/snapshots");
-    let mut tags = match fs.read_dir(&snapshots).await {
-        Ok(entries) => entries,
-        Err(_) => Vec::new(),
-    };
+    let mut tags = fs.read_dir(&snapshots).await.unwrap_or_default();
     tags.sort_by(|a, b| b.name.cmp(&a.name));
     paths.extend(tags.iter().map(|tag| format!("{snapshots}/{}/{SCHEMA_FILE}", tag.name)));
     for path in paths {

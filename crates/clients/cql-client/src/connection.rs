@@ -90,6 +90,9 @@ pub enum Query<'a> {
     Prepared(&'a Prepared),
 }
 
+/// An answer or the server's refusal, with the stream that it came on.
+type Answered = (i16, Result<Reply, ServerError>);
+
 /// How fast answers are read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadPace {
@@ -222,10 +225,7 @@ impl Connection {
     ///
     /// # Errors
     /// The outer error is the connection's, the inner one the server's.
-    pub async fn receive(
-        &mut self,
-        deadline: Instant,
-    ) -> Result<(i16, Result<Reply, ServerError>), ClientError> {
+    pub async fn receive(&mut self, deadline: Instant) -> Result<Answered, ClientError> {
         loop {
             if let Some(found) = self.take_answer()? {
                 return Ok(found);
@@ -301,7 +301,7 @@ impl Connection {
         let mut state: Option<Vec<u8>> = None;
         loop {
             let from = state.as_deref().or(parameters.paging_state);
-            let parameters = QueryParameters { paging_state: from, ..parameters.clone() };
+            let parameters = QueryParameters { paging_state: from, ..parameters };
             match self.execute(query, parameters).await?.answer {
                 Answer::Rows(page) => {
                     each(&page);
@@ -316,7 +316,7 @@ impl Connection {
     }
 
     /// The next whole answer; events before it are kept.
-    fn take_answer(&mut self) -> Result<Option<(i16, Result<Reply, ServerError>)>, ClientError> {
+    fn take_answer(&mut self) -> Result<Option<Answered>, ClientError> {
         while let Some(received) = self.machine.next_response()? {
             let stream = received.stream;
             if stream >= 0 {

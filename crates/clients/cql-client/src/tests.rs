@@ -44,8 +44,7 @@ impl Server {
         let mut out = Vec::new();
         let input = std::mem::take(&mut self.input);
         let mut rest = input.as_slice();
-        loop {
-            let Some(frame) = self.decoder.next(&mut rest).unwrap() else { break };
+        while let Some(frame) = self.decoder.next(&mut rest).unwrap() {
             let mut answer = Vec::new();
             let begins = frame.header.opcode == Opcode::Startup;
             respond(&frame, self.version, &mut answer);
@@ -166,9 +165,7 @@ fn logins_and_answers_are_the_same_wherever_the_bytes_are_cut() {
             let parameters = QueryParameters::new(Consistency::One);
             for (stream, query) in [(3, "warm"), (4, "rows"), (5, "nothing")] {
                 let options = RequestOptions { stream, ..RequestOptions::default() };
-                machine
-                    .send(&Request::Query { query, parameters: parameters.clone() }, &options)
-                    .unwrap();
+                machine.send(&Request::Query { query, parameters }, &options).unwrap();
             }
             let mut seen = Vec::new();
             carry(&mut machine, &mut server, step, |machine| {
@@ -265,11 +262,11 @@ fn a_client_in_a_simulated_world_reads_pages_and_events() {
                 values
                     .extend((0..page.len()).flat_map(|row| page.named(row, "n").unwrap().to_vec()));
             };
-            client.pages(query, parameters.clone(), &mut take).await.unwrap();
+            client.pages(query, parameters, &mut take).await.unwrap();
             assert_eq!(values, [0, 1, 2, 3, 4]);
         }
         client.register(EventKinds::NONE.with(EventKind::StatusChange)).await.unwrap();
-        client.execute(Query::Text("warm"), parameters.clone()).await.unwrap();
+        client.execute(Query::Text("warm"), parameters).await.unwrap();
         let event = client.next_event(rt.now() + Duration::from_secs(1)).await.unwrap();
         let address = "10.0.0.1:9042".parse().unwrap();
         assert_eq!(event, ServerEvent::Status { up: true, address });

@@ -117,7 +117,7 @@ mod tests {
             disk.note_refusal(&error);
         }
         disk.set("less room".to_owned());
-        assert_eq!(seen.take(), [full.clone()]);
+        assert_eq!(seen.take(), std::slice::from_ref(&full));
         assert_eq!(disk.check(), Err(StoreError::DiskFull { detail: "less room".to_owned() }));
         disk.note_success();
         assert_eq!(seen.take(), [], "it is full still");

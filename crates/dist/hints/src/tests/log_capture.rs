@@ -1,4 +1,8 @@
 //! What is logged while a closure runs.
+#![allow(
+    clippy::disallowed_types,
+    reason = "a subscriber of tracing has to be shared between threads"
+)]
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};

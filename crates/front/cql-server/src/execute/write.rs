@@ -36,8 +36,6 @@ use std::time::Duration;
 use stdx::ShardId;
 use store::StoreError;
 
-/// What a shard gets of a batch: mutations, and whether each goes into the commit log.
-
 /// A statement and its values.
 pub(crate) type Statement<'s> = (&'s Rc<Compiled>, &'s [BoundValue<'s>]);
 

@@ -23,7 +23,7 @@ fn conviction(seed: u64, is_killed: bool) -> Option<u64> {
     let net = Net::new(seed);
     let nodes = net.cluster(&[1, 2, 3]);
     net.fill(1, 3, 5);
-    net.run(if seed % 2 == 0 { 5 } else { 120 });
+    net.run(if seed.is_multiple_of(2) { 5 } else { 120 });
     match is_killed {
         true => net.world.kill(&nodes[2].node),
         false => net.world.power_cut(&nodes[2].node),
