@@ -82,7 +82,7 @@ struct Found {
     grown: i64,
     /// Clients that were closed as they read nothing, by the node's count.
     closed: i64,
-    /// Of each client that read nothing: how it ended.
+    /// How each client that reads nothing ended.
     ends: Vec<End>,
     /// Answers that the client that reads slowly has read, or why it could not.
     slow: Result<usize, String>,

@@ -487,7 +487,7 @@ const RUN_FORM: SmallForm = SmallForm { kind: "run", version: 2 };
 struct Run {
     /// Of the last one; `None` when there was none or nobody knows.
     last: Option<u64>,
-    /// Of the one that begins.
+    /// Number of the run that begins.
     this: u64,
 }
 

@@ -250,7 +250,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
 /// `default_compaction` as the schema stores it.
 ///
 /// # Errors
-/// What CREATE TABLE would refuse.
+/// A value that CREATE TABLE refuses.
 pub fn default_compaction(
     options: &Options,
 ) -> Result<Option<BTreeMap<String, String>>, StartError> {

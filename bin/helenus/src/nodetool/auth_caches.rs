@@ -73,7 +73,7 @@ fn permissions(line: &Line) -> Result<String, Failure> {
 
 /// Passwords that were verified.
 const CREDENTIALS: &str = "CredentialsCache";
-/// What is not cached.
+/// Caches that do not exist here.
 const UNCACHED: [&str; 3] = ["PermissionsCache", "RolesCache", "NetworkPermissionsCache"];
 
 /// The cache that a line names.
@@ -105,7 +105,7 @@ fn cache_config(validity: u64, entries: u64) -> String {
     )
 }
 
-/// What a line sets, after the checks of Cassandra's tool: validity in milliseconds, entries.
+/// Values of a command line, after the checks of Cassandra's tool: validity in milliseconds, entries.
 fn wanted(line: &Line) -> Result<(Option<u64>, Option<u64>), Failure> {
     let name = cache_name(line)?;
     let number = |option: &str| {

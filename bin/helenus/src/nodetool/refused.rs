@@ -89,7 +89,7 @@ mod tests {
     use super::super::verbs::verb;
     use super::*;
 
-    /// What `nodetool help` of a Cassandra 5.0.9 lists.
+    /// Commands that `nodetool help` of Cassandra 5.0.9 lists.
     const CASSANDRAS: &str = "assassinate autorepairstatus bootstrap checktokenmetadata cidrfilteringstats cleanup clearsnapshot \
     clientstats compact compactionhistory compactionstats datapaths decommission describecluster \
     describering disableauditlog disableautocompaction disablebackup disablebinary disablefullquerylog \

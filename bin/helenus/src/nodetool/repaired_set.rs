@@ -6,7 +6,7 @@ use super::cluster::bad;
 use super::{Failure, Line, node};
 use crate::http::HttpError;
 
-/// What the tables are called in the line that announces the change.
+/// Names of the tables in the line that announces the change.
 fn shown(line: &Line) -> String {
     match line.arguments.as_slice() {
         [] => "all keyspaces".to_owned(),

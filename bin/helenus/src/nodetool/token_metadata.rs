@@ -14,7 +14,7 @@ use crate::http::Api;
 const ROUND: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 4;
 
-/// What is printed when all agree, as by Cassandra's tool.
+/// Output when all nodes agree, as Cassandra's tool prints it.
 const NONE: &str = "\n";
 
 /// `checktokenmetadata`; asks again as long as a peer seems to have another epoch.

@@ -85,7 +85,7 @@ const THROUGHPUT_FLAGS: &[Flag] = &[
     switch(&["-d", "--precise-mbit"], "Print the throughput cap in precise Mbits (double)"),
 ];
 
-/// Of commands about what is remembered of logins.
+/// Arguments of the commands for authentication caches.
 const CACHE_NAME: Flag = valued(
     &["--cache-name"],
     "cache-name",

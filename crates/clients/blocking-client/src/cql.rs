@@ -34,7 +34,7 @@ pub enum CqlError {
     /// The flag of [`CqlConnection::set_cancel`] was set while waiting.
     #[error("cancelled")]
     Cancelled,
-    /// What came is not an answer.
+    /// The received bytes are not an answer.
     #[error(transparent)]
     Message(#[from] MessageFault),
     /// The version cannot express the request.
@@ -54,7 +54,7 @@ impl From<FrameError> for CqlError {
 /// How long a read waits for bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadWait {
-    /// As the stream was set by its owner.
+    /// The timeout that the owner has set.
     Stream,
     /// To the deadline, and a little longer.
     Until(Instant),
@@ -73,9 +73,9 @@ impl ReadWait {
 pub struct CqlConnection<T> {
     stream: T,
     machine: Machine,
-    /// Where reads go first: cleared memory is not needed anew for each.
+    /// Buffer of reads, reused so that it is cleared only once.
     buffer: Box<[u8]>,
-    /// What the stream was told last of how long a read may wait.
+    /// Read timeout that is set on the socket now.
     read_wait: Duration,
     next_stream: i16,
     cancel: Option<Arc<AtomicBool>>,
@@ -226,7 +226,7 @@ impl<T: Transport> CqlConnection<T> {
     /// Hands over every answer that has arrived, but no events; does not wait.
     ///
     /// # Errors
-    /// What came is not an answer.
+    /// The received bytes are not an answer.
     #[inline]
     pub fn drain(&mut self, mut each: impl FnMut(Received<'_>)) -> Result<(), MessageFault> {
         while let Some(received) = self.machine.next_response()? {

@@ -18,7 +18,7 @@ pub enum HttpFault {
     /// Nobody listens there, or the connection broke.
     #[error(transparent)]
     Connect(#[from] Error),
-    /// What came is not an answer, in words.
+    /// Why the received bytes are not an answer.
     #[error("{0}")]
     Strange(String),
 }

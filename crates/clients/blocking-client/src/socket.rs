@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-/// What a driver wants of a stream of bytes.
+/// Operations that a driver needs of a byte stream.
 pub trait Transport: Read + Write {
     /// Longest wait of one read from now on. Streams without a clock of their own ignore it.
     ///
@@ -107,7 +107,7 @@ impl Endpoint<'_> {
 /// How to speak TLS to a server.
 #[derive(Clone)]
 pub struct TlsPeer {
-    /// Who is trusted, and the own certificate.
+    /// Trusted authorities and the client's certificate.
     pub config: Arc<ClientConfig>,
     /// How long each read of the handshake may take.
     pub timeout: Duration,

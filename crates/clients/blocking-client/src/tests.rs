@@ -17,7 +17,7 @@ use super::*;
 
 const V4: ProtocolVersion = ProtocolVersion::V4;
 
-/// What reads return one after the other; then the end of the stream.
+/// Results of reads in order; then the end of the stream.
 #[derive(Default)]
 struct Script {
     reads: VecDeque<io::Result<Vec<u8>>>,

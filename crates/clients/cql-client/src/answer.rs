@@ -93,7 +93,7 @@ pub struct Prepared {
     pub markers: Vec<Column>,
 }
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Done, or a step of the handshake.
@@ -156,7 +156,7 @@ impl fmt::Display for ServerError {
 }
 
 impl Reply {
-    /// What was received, as a value of its own.
+    /// The received answer, owned.
     ///
     /// # Errors
     /// It is an ERROR.

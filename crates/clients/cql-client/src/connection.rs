@@ -26,7 +26,7 @@ const EVENTS_MAX: usize = 1024;
 pub struct ConnectOptions {
     /// The version to speak.
     pub version: ProtocolVersion,
-    /// What is said at the start.
+    /// Messages of the login.
     pub login: Login,
     /// Longest frame that is taken.
     pub frame_bytes_max: usize,
@@ -67,7 +67,7 @@ pub enum ClientError {
     /// The login failed.
     #[error(transparent)]
     Login(#[from] LoginError),
-    /// What came is not an answer.
+    /// The received bytes are not an answer.
     #[error(transparent)]
     Message(#[from] MessageFault),
     /// The version cannot express the request; nothing was sent.
@@ -81,7 +81,7 @@ pub enum ClientError {
     Strange(&'static str),
 }
 
-/// What is executed.
+/// Statement to execute.
 #[derive(Clone, Copy, Debug)]
 pub enum Query<'a> {
     /// A text.

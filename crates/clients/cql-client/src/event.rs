@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cql_wire::event::TopologyChangeKind;
 use cql_wire::{Event, SchemaChangeKind, SchemaTarget};
 
-/// What a server says unasked, after REGISTER.
+/// Event that a server sends after REGISTER.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// The ring changed.
@@ -23,7 +23,7 @@ pub enum ServerEvent {
         kind: SchemaChangeKind,
         /// The keyspace.
         keyspace: String,
-        /// What in it; `None`: the keyspace itself.
+        /// Object in the keyspace; `None`: the keyspace itself.
         name: Option<String>,
     },
 }

@@ -6,7 +6,7 @@ use cql_wire::{Request, ResponseBody, StringMap, WireError};
 use crate::answer::ServerError;
 use crate::machine::{Machine, MessageFault};
 
-/// What a client says of itself at the start of a connection.
+/// Name and settings that a client sends at the start of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// Options of STARTUP in order; `CQL_VERSION` must be one of them.
@@ -43,7 +43,7 @@ pub enum LoginError {
     Message(#[from] MessageFault),
 }
 
-/// What waits for its answer.
+/// Requests without an answer yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginStep {
     Startup,

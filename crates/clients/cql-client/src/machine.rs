@@ -59,7 +59,7 @@ pub struct Received<'a> {
     pub stream: i16,
     /// Bytes of the body.
     pub bytes: usize,
-    /// What the server said.
+    /// Message of the server.
     pub response: Response<'a>,
 }
 
@@ -159,7 +159,7 @@ impl Machine {
     /// The next answer or event; `None` when more bytes are needed.
     ///
     /// # Errors
-    /// What came is not a message of this version.
+    /// The received bytes are not a message of this version.
     #[inline]
     pub fn next_response(&mut self) -> Result<Option<Received<'_>>, MessageFault> {
         let negotiated = self.negotiated;

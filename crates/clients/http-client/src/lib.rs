@@ -20,7 +20,7 @@ pub const JSON: &str = "application/json";
 pub const OCTETS: &str = "application/octet-stream";
 
 impl Request<'_> {
-    /// What comes before the body.
+    /// Status line and headers.
     pub fn head(&self, host: &str, port: u16) -> String {
         let Request { method, path, body } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -39,7 +39,7 @@ impl Request<'_> {
 /// Status and body of a whole answer, chunks put together.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// Description of the error.
 pub fn split_answer(answer: &[u8]) -> Result<(u16, Vec<u8>), String> {
     if answer.is_empty() {
         return Err("the node ended before it answered; its log says why".to_owned());

@@ -113,7 +113,7 @@ pub struct ReplicatedWrite {
     pub consistency: Consistency,
     /// What errors call it.
     pub write_type: WriteType,
-    /// What is written.
+    /// The mutations to write.
     pub mutations: Vec<ReplicaMutation>,
     /// All of them are applied in the end, or none.
     pub logged: bool,

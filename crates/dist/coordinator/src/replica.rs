@@ -77,7 +77,7 @@ pub enum Origin {
     Counter,
     /// State of a Paxos partition or what it decided, admitted when the proposal was.
     Paxos,
-    /// Rows of Paxos state that nobody needs any more.
+    /// Removal of unused rows of Paxos state.
     PaxosCleanup,
     /// The node's own tables.
     System,

@@ -14,7 +14,7 @@ use crate::store::Hook;
 pub enum DiskSpaceChange {
     /// Writes are refused from now on.
     Full {
-        /// What could not be written, or how little is free.
+        /// The failed write, or the free space that is left.
         detail: String,
     },
     /// Writes are accepted again.
@@ -24,7 +24,7 @@ pub enum DiskSpaceChange {
     },
 }
 
-/// Of one shard.
+/// State of one shard.
 #[derive(Default)]
 pub(crate) struct FullDisk {
     /// Why writes are refused.

@@ -10,7 +10,7 @@ use crate::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::store::Store;
 
-/// What the files of a table are marked as.
+/// Marks of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairedMark {
     /// Repaired now.

@@ -97,7 +97,7 @@ pub(crate) struct ReplicasFailed {
 pub(crate) struct FailedReplica {
     pub(crate) address: SocketAddr,
     pub(crate) reason: FailureReason,
-    /// What the reason does not say.
+    /// Cause that the reason code does not show.
     pub(crate) cause: Option<&'static str>,
 }
 

@@ -551,9 +551,9 @@ pub async fn begin_truncations(
 /// Numbers of two runs of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
-    /// Of the one before, as `metadata/run` has it.
+    /// Number of the previous run, from `metadata/run`.
     pub last: Option<u64>,
-    /// Of the one that begins.
+    /// Number of the run that begins.
     pub this: u64,
 }
 

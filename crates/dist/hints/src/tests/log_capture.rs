@@ -1,4 +1,4 @@
-//! What is logged while a closure runs.
+//! Captures the log while a closure runs.
 #![allow(
     clippy::disallowed_types,
     reason = "a subscriber of tracing has to be shared between threads"

@@ -89,7 +89,7 @@ fn mutations() -> Vec<Vec<u8>> {
     ]
 }
 
-/// What a client sees, a line per cell.
+/// Cells that a client sees, one per line.
 #[derive(Default)]
 struct Seen(Vec<String>, i32);
 
@@ -142,9 +142,9 @@ async fn seen(store: &Store) -> Vec<String> {
     sink.0
 }
 
-/// What is seen between the drop and the addition.
+/// Cells seen between DROP and ADD.
 const WITHOUT: [&str; 4] = ["1 row", "2 row", "5 4 other", "5 row"];
-/// What is seen once the columns are added again.
+/// Cells seen after ADD.
 const AGAIN: [&str; 12] = [
     "1 2 new static",
     "1 3 new",
@@ -160,7 +160,7 @@ const AGAIN: [&str; 12] = [
     "7 2 only static",
 ];
 
-/// What happens between the drop and the addition.
+/// Operation between DROP and ADD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Between {
     Flush,

@@ -177,7 +177,7 @@ pub enum UpkeepAction {
     Force(TableId, Vec<Vec<u8>>),
     /// See [`UpkeepRequest::SetRepaired`].
     SetRepaired {
-        /// Of which tables.
+        /// The tables.
         tables: Vec<TableId>,
         /// They are, or are not.
         repaired: bool,

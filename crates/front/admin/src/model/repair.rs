@@ -68,7 +68,7 @@ pub struct AutoRepairReport {
     pub last_error: Option<String>,
     /// Tables of which this node has primary ranges.
     pub tables: Vec<AutoRepairTable>,
-    /// As configured; `None`: the node stands alone and has nothing to repair.
+    /// Configured schedule; `None`: the only node of its cluster has nothing to repair.
     #[serde(default)]
     pub config: Option<AutoRepairConfig>,
 }
