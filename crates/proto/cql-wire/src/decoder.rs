@@ -8,13 +8,13 @@
 //! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are passed over as they come. The same
 //! becomes of a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
 
+use crate::compression::Compression;
 use crate::constants::Opcode;
 use crate::error::{FrameError, WireError};
 use crate::frame::{
     Frame, FrameHeader, HEADER_LEN, RESPONSE_BIT, RawHeader, decompress_body, flags,
 };
 use crate::segment::{SegmentHeader, TRAILER_LEN, header_len, verify_payload};
-use crate::startup::Compression;
 use crate::version::ProtocolVersion;
 use codec::compression::lz4;
 use std::ops::Range;

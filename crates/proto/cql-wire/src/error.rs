@@ -1,7 +1,7 @@
 //! What can be wrong with bytes from the other side, in Cassandra's words where it has them.
 
+use crate::compression::Compression;
 use crate::constants::{ErrorCode, Opcode};
-use crate::startup::Compression;
 use crate::version::ProtocolVersion;
 use codec::DecodeError;
 use codec::writer::LengthError;

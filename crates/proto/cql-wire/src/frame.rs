@@ -4,10 +4,10 @@
 //! payload.
 
 use crate::collections::BytesMap;
+use crate::compression::Compression;
 use crate::constants::Opcode;
 use crate::error::{Result, WireError};
 use crate::primitive::{put_string_list, string_list};
-use crate::startup::Compression;
 use crate::version::ProtocolVersion;
 use codec::CompressionError;
 use codec::compression::{lz4, snappy};

@@ -2,12 +2,13 @@
 //!
 //! The first byte chooses side, compression and version; the rest is what the other side sent.
 
+use crate::compression::Compression;
 use crate::constants::Opcode;
 use crate::decoder::{FrameDecoder, Side};
 use crate::frame::{Frame, FrameHeader};
 use crate::request::RequestFrame;
 use crate::response::{Response, ResponseBody, encode_frame_error};
-use crate::startup::{Compression, StartupOptions};
+use crate::startup::StartupOptions;
 use crate::version::{Negotiated, ProtocolVersion};
 use stdx::invariant;
 

@@ -29,6 +29,7 @@
 )]
 
 pub mod collections;
+pub mod compression;
 pub mod constants;
 pub mod decoder;
 pub mod error;
@@ -49,6 +50,7 @@ pub mod types;
 pub mod version;
 
 pub use collections::{BytesMap, StringMap};
+pub use compression::Compression;
 pub use constants::{BatchKind, Consistency, ErrorCode, FailureReason, Opcode, WriteType};
 pub use decoder::{FrameDecoder, Side};
 pub use error::{FrameError, WireError};
@@ -61,7 +63,7 @@ pub use request::{Batch, BatchQuery, BatchStatement, BatchStatements, Request, R
 pub use response::{Prepared, Response, ResponseBody, Rows};
 pub use rows::{MetadataMode, RowsEncoder};
 pub use segment::{SEGMENT_PAYLOAD_MAX, pack_segments};
-pub use startup::{Compression, StartupOptions};
+pub use startup::StartupOptions;
 pub use types::WireType;
 pub use version::{Negotiated, ProtocolVersion};
 

@@ -1,6 +1,7 @@
 //! Bodies of requests, decoded by servers and encoded by clients.
 
 use crate::collections::{BytesMap, StringMap};
+use crate::compression::Compression;
 use crate::constants::{BatchKind, Opcode};
 use crate::error::{Result, WireError};
 use crate::event::EventKinds;
@@ -11,7 +12,6 @@ use crate::primitive::{
 };
 use crate::primitive::{short_bytes, string};
 use crate::query::{BoundValues, QueryParameters, is_same_form};
-use crate::startup::Compression;
 use crate::version::{Negotiated, ProtocolVersion};
 use codec::{Reader, Writer};
 

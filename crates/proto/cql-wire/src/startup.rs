@@ -1,6 +1,7 @@
 //! STARTUP's options, and the keys of SUPPORTED that are not an extension.
 
 use crate::collections::StringMap;
+use crate::compression::Compression;
 use crate::error::{Result, WireError};
 use crate::scylla;
 use crate::version::{Negotiated, ProtocolVersion};
@@ -19,36 +20,6 @@ pub const DRIVER_NAME: &str = "DRIVER_NAME";
 pub const DRIVER_VERSION: &str = "DRIVER_VERSION";
 /// `1`: answer OVERLOADED instead of applying back pressure.
 pub const THROW_ON_OVERLOAD: &str = "THROW_ON_OVERLOAD";
-
-/// A compression that STARTUP can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
-    /// `lz4`.
-    Lz4,
-    /// `snappy`; not in v5.
-    Snappy,
-}
-
-impl Compression {
-    /// All, in the order in which Cassandra lists them in SUPPORTED.
-    pub const ALL: [Compression; 2] = [Compression::Snappy, Compression::Lz4];
-
-    /// The string on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Compression::Lz4 => "lz4",
-            Compression::Snappy => "snappy",
-        }
-    }
-
-    /// The name in messages.
-    pub(crate) const fn display_name(self) -> &'static str {
-        match self {
-            Compression::Lz4 => "LZ4",
-            Compression::Snappy => "Snappy",
-        }
-    }
-}
 
 /// What a client asked for, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -116,7 +116,7 @@ verbs! {
     StreamAck = 0x0705;
     /// Ends a session.
     StreamClose = 0x0706;
-    /// Asks for a page of ranges of a table (`crates/dist/streaming`).
+    /// Asks for a page of ranges of a table (`crates/replication/streaming`).
     StreamFetch = 0x0707;
     /// Opens a repair session.
     RepairOpen = 0x0801;
