@@ -2,5 +2,5 @@
 
 /// A transaction record of a compaction.
 pub fn fuzz_transaction(data: &[u8]) {
-    let _ = crate::files::Transaction::decode(data);
+    let _ = crate::files::table_files::Transaction::decode(data);
 }

@@ -10,100 +10,56 @@
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).
 //!
-//! Reading order: `options`, `table`, `memtable`, `store`, `sources`, `read`, `by_timestamp`, `row_cache`, `counter_cache`, `saved`, `replica`, `flush`, `hidden`, `unflushable`, `files`, `slots`,
-//! `compaction`, `backlog`, `control`, `repairing`, `cleanup`, `upgrade`, `garbage`, `verify`, `scrub`, `quarantine`, `watch`, `out_of_service`, `ingest`, `whole`, `import`, `truncate`, `snapshot`, `again`, `background`.
+//! Reading order: `options`, `tables`, `memtable`, `store`, `read` (`sources`, `driver`, `timestamp_order`, `row_cache`,
+//! `replica_pages`), `write` (`flush`, `replay`), `files` (`table_files`, `quarantine`), `compact` (`slots`,
+//! `compaction`), `observe`.
 
-mod again;
-mod ahead;
-mod background;
-mod backlog;
-mod by_timestamp;
-mod cache;
-mod cleanup;
-mod compaction;
-mod control;
-mod copying;
-mod counter_cache;
-mod directories;
+mod compact;
 mod error;
-mod estimates;
 mod files;
-mod flush;
-mod found;
-mod full_disk;
 pub mod fuzz;
-mod garbage;
-mod hidden;
-mod import;
-mod ingest;
-mod large;
-mod link_rate;
 mod live_options;
 mod memtable;
+mod observe;
 mod options;
-mod out_of_service;
-mod outputs;
-mod plain_rows;
-mod quarantine;
 mod read;
-mod repaired_set;
-mod repairing;
-mod replay;
-mod replica;
-mod routing;
-mod row_cache;
-mod sampling;
-mod saved;
-mod scrub;
-mod slots;
-mod snapshot;
-mod sorted;
-mod sources;
-mod stages;
 mod store;
-mod table;
+mod tables;
 #[cfg(test)]
 mod tests;
-mod truncate;
-mod truncation_records;
-mod unflushable;
-mod upgrade;
-mod verify;
-mod warm;
-mod watch;
-mod whole;
+mod write;
 
-pub use backlog::Backlog;
-pub use cleanup::{Cleaned, OwnedRanges};
 pub use commitlog::{self, SyncMode};
+pub use compact::backlog::Backlog;
+pub use compact::cleanup::{Cleaned, OwnedRanges};
+pub use compact::compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
+pub use compact::requests::CompactionControl;
+pub use compact::scrub::Scrubbed;
+pub use compact::upgrade::UpgradeScope;
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
-pub use compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
-pub use control::CompactionControl;
-pub use counter_cache::{CounterRow, CountsOf, OwnCount};
 pub use error::StoreError;
-pub use estimates::RangeEstimate;
-pub use full_disk::DiskSpaceChange;
-pub use import::{ImportOptions, Imported};
-pub use ingest::{Ingest, Ingested};
-pub use large::{
+pub use files::file_streams::{Held, HeldFile};
+pub use files::import::{ImportOptions, Imported};
+pub use files::quarantine::{DamageEvent, DamagedFile, is_behind_copy};
+pub use files::repair_state::{BegunRepair, ReadScope};
+pub use files::repaired_set::RepairedMark;
+pub use files::row_ingest::{Ingest, Ingested};
+pub use files::verify::VerifyOptions;
+pub use observe::large_partitions::{
     CellFacts, LargeEvent, LargeFate, LargeFile, LargeThresholds, PartitionFacts,
     PartitionGuardrails, RowFacts, SstableName, Thresholds,
 };
+pub use observe::sampling::{Sample, Sampled, Sampler};
 pub use options::{FlushCompression, StoreOptions};
-pub use quarantine::{DamageEvent, DamagedFile, is_behind_copy};
-pub use read::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
-pub use repaired_set::RepairedMark;
-pub use repairing::{BegunRepair, ReadScope};
-pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
-pub use replica::{ReplicaRead, StreamRead};
-pub use sampling::{Sample, Sampled, Sampler};
-pub use saved::damaged_saved_caches;
-pub use scrub::Scrubbed;
-pub use snapshot::{SnapshotInfo, SnapshotOptions};
+pub use read::counter_cache::{CounterRow, CountsOf, OwnCount};
+pub use read::driver::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
+pub use read::replica_pages::{ReplicaRead, StreamRead};
+pub use read::saved_keys::damaged_saved_caches;
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
-pub use table::TableStats;
-pub use upgrade::UpgradeScope;
-pub use verify::VerifyOptions;
-pub use whole::{Held, HeldFile};
+pub use tables::estimates::RangeEstimate;
+pub use tables::snapshot::{SnapshotInfo, SnapshotOptions};
+pub use tables::table::TableStats;
+pub use write::full_disk::DiskSpaceChange;
+pub use write::replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};

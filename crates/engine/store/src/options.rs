@@ -10,7 +10,7 @@ use schema::Table;
 use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardId, TableId, Token};
 
-use crate::replay::ReplayOptions;
+use crate::write::replay::ReplayOptions;
 
 /// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct StoreOptions {
     /// Directories of keyspaces, at least one: such as
     /// `<data>/<keyspace>/<table>-<id>/nb-<generation>-big-Data.db`.
     pub data_directories: Vec<String>,
-    /// A data directory that fails is taken out of service, see `out_of_service`.
+    /// A data directory that fails is taken out of service, see `failed_directories`.
     pub best_effort: bool,
     /// A file that cannot be opened at the start is taken for a damaged one, instead of ending it.
     pub starts_with_damaged_files: bool,
@@ -167,7 +167,7 @@ impl StoreOptions {
             counter_cache_bytes_max: None,
             counter_cache_save_period: Duration::ZERO,
             counter_cache_keys_to_save: usize::MAX,
-            cache_load_max: crate::saved::LOAD_MAX,
+            cache_load_max: crate::read::saved_keys::LOAD_MAX,
             saved_caches_directory: "saved_caches".to_owned(),
             disk_reserve_bytes: 64 << 20,
             compaction_bytes_per_second: 64 << 20,

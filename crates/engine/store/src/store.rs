@@ -15,24 +15,24 @@ use schema::{Schema, Table, TableKind};
 use sstable::CursorBuffers;
 use stdx::{FixedMap, Instant, TableId, Token};
 
-use crate::backlog::Control;
-use crate::cache::ChunkCache;
-use crate::compaction::CompactionRecord;
-use crate::counter_cache::CounterCache;
+use crate::compact::backlog::Control;
+use crate::compact::compaction::CompactionRecord;
+use crate::compact::slots::Slots;
 use crate::error::StoreError;
-use crate::files::{OpenedSets, TableFile};
-use crate::full_disk::{DiskSpaceChange, FullDisk};
-use crate::large::Large;
+use crate::files::quarantine::DamageEvent;
+use crate::files::table_files::{OpenedSets, TableFile};
 use crate::live_options::LiveOptions;
+use crate::observe::large_partitions::Large;
+use crate::observe::stages::Stages;
 use crate::options::StoreOptions;
-use crate::quarantine::DamageEvent;
-use crate::replay::ReplayReport;
-use crate::replica::ReadAheads;
-use crate::row_cache::RowCache;
-use crate::slots::Slots;
-use crate::stages::Stages;
-use crate::table::{TableState, TableStats, TableView, bump};
-use crate::unflushable::place_of;
+use crate::read::chunk_cache::ChunkCache;
+use crate::read::counter_cache::CounterCache;
+use crate::read::replica_pages::ReadAheads;
+use crate::read::row_cache::RowCache;
+use crate::tables::table::{TableState, TableStats, TableView, bump};
+use crate::write::full_disk::{DiskSpaceChange, FullDisk};
+use crate::write::replay::ReplayReport;
+use crate::write::unflushable::place_of;
 
 /// What is called with what happened, if somebody wants to know.
 pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) tables: RefCell<FixedMap<TableId, Rc<TableState>>>,
     /// Accounted bytes of all memtables, flushing ones included.
     pub(crate) memtable_bytes: Cell<usize>,
-    /// What of it no flush can free, and of how many tables it is, see [`crate::unflushable`].
+    /// What of it no flush can free, and of how many tables it is, see [`crate::write::unflushable`].
     pub(crate) refused: Cell<(usize, usize)>,
     pub(crate) refused_gauge: telemetry::Gauge,
     /// Merge buffers of writes.
@@ -107,7 +107,7 @@ pub(crate) struct Inner {
     pub(crate) suspected: Notify,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     pub(crate) compacted_bytes: Cell<(u64, u64)>,
-    /// How many are linking files into snapshots, see [`crate::snapshot`].
+    /// How many are linking files into snapshots, see [`crate::tables::snapshot`].
     pub(crate) linking: Cell<u32>,
     /// One of them has done it.
     pub(crate) linked: Notify,
@@ -739,8 +739,8 @@ impl Store {
             sstables: view.files.len() as u64,
             disk_bytes: of_files(|f| f.reader.meta().disk_bytes()),
             uncompressed_bytes: of_files(|f| f.reader.meta().data_length()),
-            repaired_bytes: of_files(|f| crate::repairing::repaired_bytes(f).0),
-            pending_repair_bytes: of_files(|f| crate::repairing::repaired_bytes(f).1),
+            repaired_bytes: of_files(|f| crate::files::repair_state::repaired_bytes(f).0),
+            pending_repair_bytes: of_files(|f| crate::files::repair_state::repaired_bytes(f).1),
             partitions_estimate: of_files(|f| f.reader.meta().estimated_partitions()),
             metadata_bytes: of_files(|f| f.reader.meta().memory_bytes() as u64),
         }

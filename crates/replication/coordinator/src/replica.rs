@@ -3,7 +3,7 @@
 //! Owns: admission and the application of a mutation on the shard that owns its token. Whoever writes, a client,
 //! a peer, hints, repair, Paxos or the node itself, comes through [`Replica::admit`] and [`Replica::apply`], so
 //! whatever has to happen with every write is added here. Never: which replicas a write goes to, durability
-//! (that is [`crate::Coordinator::commit`]), rows of files that come whole (those are of `store::ingest`).
+//! (that is [`crate::Coordinator::commit`]), rows of files that come whole (those are of `store::files::row_ingest`).
 //!
 //! The effects of an application, in their order: 1. the checks of what can be written; 2. the commit log; 3.
 //! the cache of counters; 4. the memtable. [`Store::apply`] keeps that order.

@@ -2,7 +2,7 @@
 //! else.
 //!
 //! Of a damaged file with a loss there are copies of what can be read of it, and it is let go of when all
-//! its owned ranges were repaired behind them (`store::quarantine`). Until then reads of its damaged parts
+//! its owned ranges were repaired behind them (`store::files::quarantine`). Until then reads of its damaged parts
 //! fail on this node, so that nobody waits for the schedule: a full repair of these ranges begins as soon
 //! as it would count.
 //!

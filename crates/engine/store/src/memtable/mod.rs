@@ -50,7 +50,7 @@ pub(crate) struct Memtable {
     first_position: Cell<Option<LogPosition>>,
     /// Holds mutations from segments of earlier runs.
     replayed: Cell<bool>,
-    /// Memory of partitions that an earlier flush could not write, see [`crate::unflushable`].
+    /// Memory of partitions that an earlier flush could not write, see [`crate::write::unflushable`].
     refused: Cell<usize>,
     /// May have cells of columns that were dropped and not added again.
     hiding: Cell<bool>,
@@ -328,7 +328,8 @@ fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
 /// Whether a mutation has cells of hidden columns.
 #[cold]
 fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
-    let is_hidden = |row: RowRef<'_>| crate::hidden::cells(shape, row).next().is_some();
+    let is_hidden =
+        |row: RowRef<'_>| crate::tables::dropped_columns::cells(shape, row).next().is_some();
     mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
 }
 

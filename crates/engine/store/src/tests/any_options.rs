@@ -11,10 +11,10 @@ use data::replica_page::{PageLimits, ReplicaPage};
 use data::{Advance, Cursor, Item};
 use stdx::TtlSeconds;
 
-use super::everywhere::run_shards;
-use super::strategies::map_of;
-use super::*;
 use crate::options::FlushCompression;
+use crate::tests::compact::strategies::map_of;
+use crate::tests::everywhere::run_shards;
+use crate::tests::*;
 
 const OTHER: ColumnId = ColumnId(4);
 const PARTITIONS: u64 = 8;

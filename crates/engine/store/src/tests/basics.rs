@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use data::command::{Partitions, ResumePosition, RingBound};
 
-use super::*;
+use crate::tests::*;
 
 #[test]
 fn a_written_row_is_read_by_key_and_by_scan() {

@@ -4,8 +4,8 @@ use rt::sim::CrashKind;
 
 use commitlog::SyncMode;
 
-use super::everywhere::*;
-use super::*;
+use crate::tests::everywhere::*;
+use crate::tests::*;
 
 const ALL_KINDS: [CrashKind; 3] =
     [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutLosingAll];

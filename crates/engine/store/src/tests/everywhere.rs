@@ -3,7 +3,7 @@
 
 use rt::sim::CrashKind;
 
-use super::*;
+use crate::tests::*;
 
 /// Values by (pk, ck).
 type ValuesByKey = BTreeMap<(i32, i32), Vec<String>>;

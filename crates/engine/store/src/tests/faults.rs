@@ -5,8 +5,8 @@
 use commitlog::SyncMode;
 use stdx::IoErrorKind;
 
-use super::everywhere::*;
-use super::*;
+use crate::tests::everywhere::*;
+use crate::tests::*;
 
 /// Which calls fail.
 #[derive(Clone, Copy, Debug)]

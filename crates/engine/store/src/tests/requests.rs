@@ -3,7 +3,7 @@
 
 use rt::sim::DataCall;
 
-use super::*;
+use crate::tests::*;
 
 /// Bytes of a read.
 const REQUEST_BYTES: u64 = 256 * 1024;

@@ -5,9 +5,9 @@ use rt::sim::CrashKind;
 
 use commitlog::SyncMode;
 
-use super::crash::purging_schema;
-use super::everywhere::*;
-use super::*;
+use crate::tests::crash::purging_schema;
+use crate::tests::everywhere::*;
+use crate::tests::*;
 
 /// Partitions, on all shards of every node here.
 const KEYS: i32 = 9;

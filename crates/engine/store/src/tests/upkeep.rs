@@ -1,6 +1,6 @@
 //! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
 
-use super::*;
+use crate::tests::*;
 use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 use std::cell::RefCell;
 use std::rc::Rc;

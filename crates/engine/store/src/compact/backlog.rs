@@ -1,0 +1,188 @@
+//! How far compaction of a shard is behind, how fast it is, and the share of the processor that follows.
+//!
+//! Looked at once a second: the bytes of the inputs of all compactions that are due or under way, the rate
+//! at which inputs were read while something ran, how many SSTables reads looked into. From these
+//! `compact_plan::share` makes the share of the compaction group; what users set instead stays.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use compact_plan::Plan;
+use compact_plan::share::{Debt, share};
+use rt::Group;
+use stdx::{Instant, TableId};
+
+use crate::compact::compaction::options_of;
+use crate::store::Store;
+use crate::tables::table::{TableState, TableVersion};
+
+/// What a verification is shown as.
+const VERIFY: &str = "Verify";
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(1);
+/// Files of a table up to which all compactions that are due are planned for their bytes: planning takes
+/// time on the shard, more with each file.
+const PREVIEWED_MAX: usize = 200;
+/// Weight of the latest second in the rate: half of it is from the last seven seconds.
+const RATE_WEIGHT: f64 = 0.1;
+
+/// How far compaction is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// Bytes of inputs that compactions which are due or under way have still to read, as on disk for
+    /// those that are due and uncompressed for the others.
+    pub bytes: u64,
+    /// Uncompressed bytes of inputs that were read per second while compactions ran; 0.0 when none has.
+    pub bytes_per_second: f64,
+    /// Share of the processor, of 1000 that statements have.
+    pub share: u32,
+}
+
+/// Of what a table's debt was reckoned.
+struct Seen {
+    version: Rc<TableVersion>,
+    flushes: u64,
+    compactions: u64,
+    files: usize,
+    claimed: usize,
+}
+
+impl Seen {
+    fn is(&self, other: &Seen) -> bool {
+        Rc::ptr_eq(&self.version, &other.version)
+            && (self.flushes, self.compactions, self.files, self.claimed)
+                == (other.flushes, other.compactions, other.files, other.claimed)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Control {
+    backlog: Cell<Backlog>,
+    /// A share that somebody set; `None`: it follows the debt.
+    fixed: Cell<Option<u32>>,
+    /// Bytes that ended compactions have read.
+    pub(crate) read_by_ended: Cell<u64>,
+    due: RefCell<BTreeMap<TableId, (Seen, u64)>>,
+    last: Cell<Look>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Look {
+    at: Option<Instant>,
+    read: u64,
+    /// Reads of partitions, and SSTables that they looked into.
+    reads: u64,
+    sstables: u64,
+}
+
+impl Store {
+    /// How far compaction of this shard is behind, a second ago at most.
+    pub fn backlog(&self) -> Backlog {
+        self.inner.control.backlog.get()
+    }
+
+    /// Gives compaction of this shard a share of the processor, 1 to 1000 (statements have 1000), or lets
+    /// it follow the debt again.
+    pub fn set_compaction_share(&self, fixed: Option<u32>) {
+        self.inner.control.fixed.set(fixed);
+        self.look_at_backlog();
+    }
+
+    /// Looks, when the last look is a second ago.
+    pub(crate) fn look_at_backlog_if_due(&self) {
+        let last = self.inner.control.last.get().at;
+        if last.is_none_or(|last| self.inner.rt.now().since(last) >= LOOK) {
+            self.look_at_backlog();
+        }
+    }
+
+    fn look_at_backlog(&self) {
+        let control = &self.inner.control;
+        let tables = self.all_tables();
+        let due: u64 = tables.iter().map(|table| self.due_bytes(table)).sum();
+        let mut running = self.compactions();
+        // What only reads is nobody's debt.
+        running.retain(|c| c.kind != VERIFY);
+        let left = running.iter().map(|c| c.total_bytes.saturating_sub(c.done_bytes)).sum();
+        let read_by_running: u64 = running.iter().map(|c| c.done_bytes).sum();
+        let now = Look {
+            at: Some(self.inner.rt.now()),
+            read: control.read_by_ended.get().wrapping_add(read_by_running),
+            reads: tables.iter().map(|t| t.counters.partition_reads.get()).sum(),
+            sstables: tables.iter().map(|t| t.counters.sstables_read.get()).sum(),
+        };
+        let last = control.last.replace(now);
+        let mut backlog = control.backlog.get();
+        backlog.bytes = due.saturating_add(left);
+        let passed = match (last.at, now.at) {
+            (Some(last), Some(now)) => now.since(last).as_secs_f64(),
+            _ => 0.0,
+        };
+        // A table that was dropped takes its counts with it.
+        let more = |now: u64, last: u64| now.saturating_sub(last) as f64;
+        if passed > 0.0 {
+            let read = more(now.read, last.read) / passed;
+            if backlog.bytes_per_second == 0.0 {
+                backlog.bytes_per_second = read;
+            } else if read > 0.0 || !running.is_empty() {
+                let weight = (RATE_WEIGHT * passed).min(1.0);
+                backlog.bytes_per_second += (read - backlog.bytes_per_second) * weight;
+            }
+        }
+        let reads = now.reads.saturating_sub(last.reads);
+        let debt = Debt {
+            due_bytes: backlog.bytes,
+            memtable_bytes: self.inner.options.memtable_bytes_max as u64,
+            sstables_per_read: match reads {
+                0 => 0.0,
+                reads => more(now.sstables, last.sstables) / reads as f64,
+            },
+        };
+        backlog.share = control.fixed.get().unwrap_or_else(|| share(&debt));
+        control.backlog.set(backlog);
+        self.inner.rt.set_share(Group::Compaction, backlog.share);
+    }
+
+    /// Bytes on disk of the inputs of what is due and not under way. Planned anew only when files have
+    /// come or gone, or the options changed: what falls due by time alone is seen with the next change.
+    fn due_bytes(&self, table: &TableState) -> u64 {
+        let seen = Seen {
+            version: table.version(),
+            flushes: table.counters.flushes.get(),
+            compactions: table.counters.compactions.get(),
+            files: table.view().files.len(),
+            claimed: table.claimed.borrow().len(),
+        };
+        if let Some((then, bytes)) = self.inner.control.due.borrow().get(&table.id)
+            && then.is(&seen)
+        {
+            return *bytes;
+        }
+        let bytes = match options_of(&seen.version) {
+            // Fewer than two files are seldom due, and never by their number.
+            Ok(options) if seen.files > 1 => {
+                let infos = self.infos(table);
+                let bytes = |plan: &Plan| -> u64 {
+                    plan.inputs.iter().map(|generation| infos.bytes_of(*generation)).sum()
+                };
+                match seen.files <= PREVIEWED_MAX {
+                    true => compact_plan::preview(options, &infos.state()).iter().map(bytes).sum(),
+                    // As many as are due of the size of the first.
+                    false => compact_plan::next(options, &infos.state()).map_or(0, |plan| {
+                        bytes(&plan).saturating_mul(self.pending_compactions(table).max(1))
+                    }),
+                }
+            }
+            _ => 0,
+        };
+        let mut due = self.inner.control.due.borrow_mut();
+        due.insert(table.id, (seen, bytes));
+        // Of tables that were dropped.
+        if due.len() > 2 * self.inner.tables.borrow().len() + 16 {
+            due.clear();
+        }
+        bytes
+    }
+}

@@ -1,0 +1,345 @@
+//! Garbage collection: files lose what other files of their table hide, and tombstones that are not
+//! needed any more.
+//!
+//! Each file is compacted alone, beside its shadow: the files that overlap it, which are read and never
+//! written. The order of steps, and what a crash between them leaves, is that of any compaction.
+//!
+//! INV-garbage-1: only what is in a file of the view hides anything, never what is in a memtable; and it
+//! is not purged while a file with what it hides is in the view.
+//! Source: Cassandra `CompactionManager.performGarbageCollection`, `CompactionController.shadowSources`.
+
+use std::cmp::Reverse;
+use std::rc::Rc;
+
+use codec::KeyHash;
+use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
+use data::command::{KeyRange, RingBound};
+use data::{BlockRequest, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
+use sstable::{Chunk, SequentialReader};
+use stdx::{Generation, TableId};
+
+use crate::compact::cleanup::OwnedRanges;
+use crate::compact::compaction::{Job, MergeCounts, options_of};
+use crate::compact::outputs::Outputs;
+use crate::compact::slots::Progress;
+use crate::error::StoreError;
+use crate::files::table_files::TableFile;
+use crate::read::sources::{FileSource, Source};
+use crate::store::Store;
+use crate::tables::table::TableState;
+
+/// Most files that are read beside a compaction, each with a buffer of 256 KiB: those with the newest
+/// data. What others hide stays.
+pub(crate) const SHADOWS_MAX: usize = 64;
+
+/// A merge whose sources are files.
+pub(crate) trait Merging: Cursor {
+    /// Hands a block over that was asked for.
+    fn feed(&mut self, request: BlockRequest, chunk: Rc<Chunk>);
+
+    /// The inputs, in the order of their numbers; files that only hide have higher ones.
+    fn inputs(&self) -> impl Iterator<Item = &Source>;
+
+    /// For each of them whether it has the partition at hand.
+    fn members(&self) -> impl Iterator<Item = bool>;
+
+    /// Hash of the key of the partition that it stands on, where it is known.
+    fn key_hash(&self) -> Option<KeyHash>;
+
+    /// The input whose rows follow as it has them, if that is so: see [`MergeCursor::untouched`].
+    fn untouched(&mut self) -> Option<(usize, &mut Source)>;
+
+    /// See [`MergeCursor::run`].
+    fn run(&self) -> Option<(usize, Option<&[u8]>)>;
+
+    /// See [`MergeCursor::took_rows`].
+    fn took_rows(&mut self, ended: bool);
+
+    /// See [`MergeCursor::has_one_row`].
+    fn has_one_row(&self) -> bool;
+
+    /// See [`MergeCursor::is_between`].
+    fn is_between(&self) -> bool;
+
+    /// See [`MergeCursor::move_source`]; inputs are files.
+    fn move_input(&mut self, number: usize, place: impl FnOnce(&mut FileSource) -> bool);
+
+    /// The input of that number.
+    fn input(&self, number: usize) -> Option<&Source>;
+
+    /// The same to be changed.
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source>;
+
+    /// See [`MergeCursor::took_partition`].
+    fn took_partition(&mut self);
+}
+
+impl Merging for MergeCursor<'_, Source> {
+    fn feed(&mut self, request: BlockRequest, chunk: Rc<Chunk>) {
+        if let Some(source) = self.source_mut(request.source) {
+            source.feed(request.block, chunk);
+        }
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Source> {
+        self.sources()
+    }
+
+    fn members(&self) -> impl Iterator<Item = bool> {
+        MergeCursor::members(self)
+    }
+
+    #[inline]
+    fn key_hash(&self) -> Option<KeyHash> {
+        self.at_partition()?.file()?.key_hash()
+    }
+
+    #[inline]
+    fn untouched(&mut self) -> Option<(usize, &mut Source)> {
+        let index = MergeCursor::untouched(self)?;
+        let source = self.source_mut(u32::try_from(index).ok()?)?;
+        Some((index, source))
+    }
+
+    #[inline]
+    fn run(&self) -> Option<(usize, Option<&[u8]>)> {
+        MergeCursor::run(self)
+    }
+
+    #[inline]
+    fn took_rows(&mut self, ended: bool) {
+        MergeCursor::took_rows(self, ended);
+    }
+
+    #[inline]
+    fn has_one_row(&self) -> bool {
+        MergeCursor::has_one_row(self)
+    }
+
+    #[inline]
+    fn is_between(&self) -> bool {
+        MergeCursor::is_between(self)
+    }
+
+    #[inline]
+    fn move_input(&mut self, number: usize, place: impl FnOnce(&mut FileSource) -> bool) {
+        self.move_source(number, |source| source.file_mut().is_some_and(place));
+    }
+
+    #[inline]
+    fn input(&self, number: usize) -> Option<&Source> {
+        self.source(number)
+    }
+
+    #[inline]
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source> {
+        self.source_mut(u32::try_from(number).ok()?)
+    }
+
+    #[inline]
+    fn took_partition(&mut self) {
+        MergeCursor::took_partition(self);
+    }
+}
+
+/// What is hidden, and the files that hide it.
+pub(crate) type Shadow<'f> = (ShadowBy, &'f [Rc<TableFile>]);
+
+type Shadowed<'s> = ShadowCursor<'s, MergeCursor<'s, Source>, MergeCursor<'s, Source>>;
+
+impl Merging for Shadowed<'_> {
+    fn feed(&mut self, request: BlockRequest, chunk: Rc<Chunk>) {
+        let inputs = u32::try_from(self.data().sources().count()).unwrap_or(u32::MAX);
+        match request.source.checked_sub(inputs) {
+            None => self.data_mut().feed(request, chunk),
+            Some(source) => self.shadow_mut().feed(BlockRequest { source, ..request }, chunk),
+        }
+    }
+
+    fn inputs(&self) -> impl Iterator<Item = &Source> {
+        self.data().sources()
+    }
+
+    fn members(&self) -> impl Iterator<Item = bool> {
+        self.data().members()
+    }
+
+    fn key_hash(&self) -> Option<KeyHash> {
+        self.data().key_hash()
+    }
+
+    fn untouched(&mut self) -> Option<(usize, &mut Source)> {
+        // What hides them must be asked about each.
+        None
+    }
+
+    fn run(&self) -> Option<(usize, Option<&[u8]>)> {
+        None
+    }
+
+    fn took_rows(&mut self, _ended: bool) {}
+
+    fn has_one_row(&self) -> bool {
+        false
+    }
+
+    fn is_between(&self) -> bool {
+        // The same.
+        false
+    }
+
+    fn move_input(&mut self, _number: usize, _place: impl FnOnce(&mut FileSource) -> bool) {}
+
+    fn input(&self, number: usize) -> Option<&Source> {
+        self.data().source(number)
+    }
+
+    fn input_mut(&mut self, number: usize) -> Option<&mut Source> {
+        self.data_mut().input_mut(number)
+    }
+
+    fn took_partition(&mut self) {}
+}
+
+/// What of other files a compaction uses; `None`: nothing.
+pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<ShadowBy> {
+    let option = match &plan.reason {
+        Reason::Garbage(option) => *option,
+        // These take something else out, or nothing.
+        Reason::Upgrade | Reason::Relocation | Reason::Cleanup | Reason::Anticompaction => {
+            TombstoneOption::None
+        }
+        // A window alone would keep what deletions in the shared file hide.
+        Reason::Major if options.strategy == Strategy::ClusterKey && plan.cut == Cut::Never => {
+            match options.tombstones.provide_overlapping {
+                TombstoneOption::None => TombstoneOption::Row,
+                given => given,
+            }
+        }
+        _ => options.tombstones.provide_overlapping,
+    };
+    match option {
+        TombstoneOption::None => None,
+        TombstoneOption::Row => Some(ShadowBy::Rows),
+        TombstoneOption::Cell => Some(ShadowBy::Cells),
+    }
+}
+
+/// The files outside of a compaction that may hide something of these inputs.
+pub(crate) fn shadows_of(
+    table: &TableState,
+    plan: &Plan,
+    read: &[&Rc<TableFile>],
+    by: ShadowBy,
+) -> Vec<Rc<TableFile>> {
+    let stats = |f: &Rc<TableFile>| f.reader.meta().statistics().stats.max_timestamp;
+    let oldest = read.iter().map(|f| f.reader.meta().statistics().stats.min_timestamp).min();
+    let may_hide = |f: &&Rc<TableFile>| {
+        let meta = f.reader.meta();
+        let overlaps = |input: &&Rc<TableFile>| {
+            let input = input.reader.meta();
+            input.first_token() <= meta.last_token() && meta.first_token() <= input.last_token()
+        };
+        !plan.inputs.contains(&f.generation)
+            && oldest.is_some_and(|oldest| oldest <= stats(f))
+            && (by == ShadowBy::Cells || meta.statistics().stats.may_have_tombstones())
+            && read.iter().any(overlaps)
+    };
+    let view = table.view();
+    let mut shadows: Vec<Rc<TableFile>> = view.files.iter().filter(may_hide).cloned().collect();
+    shadows.sort_by_key(|f| (Reverse(stats(f)), f.generation));
+    shadows.truncate(SHADOWS_MAX);
+    shadows
+}
+
+/// From the first token of the files to the last.
+fn span(read: &[&Rc<TableFile>]) -> KeyRange {
+    let first = read.iter().map(|f| f.reader.meta().first_token()).min();
+    let last = read.iter().map(|f| f.reader.meta().last_token()).max();
+    match (first, last) {
+        (Some(first), Some(last)) => KeyRange {
+            start: RingBound::Token { token: first, after: false },
+            end: RingBound::Token { token: last, after: true },
+        },
+        _ => KeyRange::all(),
+    }
+}
+
+impl Store {
+    /// Has this shard's files of a table lose what deletions in other files of it hide (with `Cell` also
+    /// cells that are newer in another file), and tombstones that are not needed any more. The oldest
+    /// come first, so that those with tombstones find what they hid gone. Memtables are not flushed, as
+    /// in Cassandra: what they hide stays. Files in a repair under way are left alone, and files that
+    /// were not repaired with `only_purge_repaired_tombstones`. Returns how many files were written anew
+    /// or went.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`, `Invalid` (given up); files that were not
+    /// reached stay as they are.
+    pub async fn garbage_collect(
+        &self,
+        id: TableId,
+        by: TombstoneOption,
+    ) -> Result<u64, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.own_table(&table).await;
+        let version = table.version();
+        let options = options_of(&version)?;
+        let repaired_only = options.tombstones.only_purge_repaired;
+        let mut plans = Vec::new();
+        for file in &table.view().files {
+            let stats = &file.reader.meta().statistics().stats;
+            let is_whole = !table.is_damaged(file.generation);
+            if is_whole
+                && stats.pending_repair.is_none()
+                && (stats.repaired_at > 0 || !repaired_only)
+            {
+                let level = u32::try_from(stats.level).unwrap_or(0);
+                plans.push((stats.max_timestamp, plan(file.generation, level, by)));
+            }
+        }
+        plans.sort_by_key(|(newest, plan)| (*newest, plan.inputs.first().copied()));
+        let collected = plans.len() as u64;
+        for (_, plan) in plans {
+            if self.inner.stopping.get() {
+                return Err(StoreError::Stopping);
+            }
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+        }
+        Ok(collected)
+    }
+
+    /// As [`Store::merge_into`], without what the shadows hide.
+    pub(crate) async fn merge_beside(
+        &self,
+        shape: &TableShape,
+        (read, (by, shadows)): (&[&Rc<TableFile>], Shadow<'_>),
+        (mode, owned): (MergeMode, Option<&OwnedRanges>),
+        outputs: &mut Outputs<'_>,
+        progress: (&Progress, &mut MergeCounts),
+    ) -> Result<(), StoreError> {
+        let range = span(read);
+        let together = self.requests_together(read.len() + shadows.len());
+        let all = read.iter().copied().chain(shadows);
+        let blocks: Vec<SequentialReader> =
+            all.map(|f| f.reader.sequential().in_batches_of(together)).collect();
+        let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
+        let data = MergeCursor::new(shape, mode, false, sources);
+        let beside = shadows.iter().map(|file| self.whole_source(file, range.clone()));
+        let shadow = MergeCursor::new(shape, MergeMode::All, false, beside);
+        let first = u32::try_from(read.len()).unwrap_or(u32::MAX);
+        let merge = ShadowCursor::new(shape, by, data, (shadow, first));
+        self.write_merged(merge, blocks, owned, outputs, progress).await
+    }
+}
+
+fn plan(generation: Generation, level: u32, by: TombstoneOption) -> Plan {
+    Plan {
+        inputs: vec![generation],
+        expired: Vec::new(),
+        level,
+        cut: Cut::Never,
+        apart: false,
+        reason: Reason::Garbage(by),
+    }
+}

@@ -1,0 +1,273 @@
+//! Compactions that somebody asks for by file, range or partition, and how tables are compacted until
+//! the node stops: thresholds, and whether it happens by itself.
+//!
+//! What runs is given up by [`Store::stop_compactions`]: see [`crate::compact::slots`].
+
+use std::rc::Rc;
+
+use compact_plan::{CompactionOptions, Plan, SstableInfo};
+use stdx::{Generation, TableId, Token};
+
+use crate::compact::compaction::{Job, options_of};
+use crate::error::StoreError;
+use crate::files::file_streams::has_partition;
+use crate::files::table_files::TableFile;
+use crate::store::Store;
+use crate::tables::table::TableState;
+use sst_format::Component;
+
+/// How a table is compacted now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionControl {
+    /// Compactions begin by themselves.
+    pub automatic: bool,
+    /// Files of a compaction at least, where the strategy counts them.
+    pub min_threshold: u32,
+    /// Files of a compaction at most, likewise.
+    pub max_threshold: u32,
+}
+
+/// Partitions whose tombstones may go at any age, until this is dropped.
+struct Ageless<'t>(&'t TableState);
+
+impl<'t> Ageless<'t> {
+    fn new(table: &'t TableState, tokens: Vec<Token>) -> Ageless<'t> {
+        *table.ageless.borrow_mut() = tokens;
+        Ageless(table)
+    }
+}
+
+impl Drop for Ageless<'_> {
+    fn drop(&mut self) {
+        self.0.ageless.borrow_mut().clear();
+    }
+}
+
+impl Store {
+    /// How this shard compacts a table; `None`: there is none of that id, or its options are not
+    /// understood.
+    pub fn compaction_control(&self, id: TableId) -> Option<CompactionControl> {
+        let table = self.table(id)?;
+        let version = table.version();
+        let options = version.compaction.as_ref().ok()?;
+        Some(CompactionControl {
+            automatic: options.enabled,
+            min_threshold: options.size_tiered.min_threshold,
+            max_threshold: options.size_tiered.max_threshold,
+        })
+    }
+
+    /// Whether compactions of a table begin by themselves, from now on, whatever its option `enabled`
+    /// says. Those that run go on.
+    ///
+    /// # Errors
+    /// `UnknownTable`.
+    pub fn set_automatic_compaction(&self, id: TableId, enabled: bool) -> Result<(), StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        table.change_overrides(|overrides| overrides.automatic = Some(enabled));
+        self.inner.slots.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// How many files a compaction of a table takes at least and at most, from now on, whatever its
+    /// options say.
+    ///
+    /// # Errors
+    /// `UnknownTable`; `Invalid` in Cassandra's words: 0, or more at least than at most.
+    pub fn set_compaction_thresholds(
+        &self,
+        id: TableId,
+        (min, max): (u32, u32),
+    ) -> Result<(), StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        if min > max {
+            return Err(StoreError::Invalid(format!(
+                "The min_compaction_threshold cannot be larger than the \
+                 max_compaction_threshold. Min is '{min}', Max is '{max}'."
+            )));
+        }
+        if min == 0 {
+            let text = "Disabling compaction by setting min_compaction_threshold or \
+                        max_compaction_threshold to 0 is deprecated, set the compaction strategy \
+                        option 'enabled' to 'false' instead or use the nodetool command \
+                        'disableautocompaction'.";
+            return Err(StoreError::Invalid(text.to_owned()));
+        }
+        table.change_overrides(|overrides| overrides.thresholds = Some((min, max)));
+        self.inner.slots.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Compacts all files of a table as [`Store::compact_major`] does; size-tiered outputs are cut into
+    /// one with half of what there is, one with half of the rest, and so on.
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_split(&self, id: TableId) -> Result<(), StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.flush(Some(&[id])).await?;
+        let _own = self.own_table(&table).await;
+        let version = table.version();
+        let options = options_of(&version)?;
+        for plan in compact_plan::major_split(options, &self.infos(&table).state()) {
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+        }
+        Ok(())
+    }
+
+    /// Compacts those of the named files that this shard has: the repaired into one, and the others.
+    /// Files that take part in a repair under way are left alone. Returns how many were compacted.
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_files(
+        &self,
+        id: TableId,
+        files: &[Generation],
+    ) -> Result<u64, StoreError> {
+        self.compact_chosen(id, |file| files.contains(&file.generation)).await
+    }
+
+    /// Compacts the files of this shard that may have partitions of the ranges, both ends included, as
+    /// [`Store::compact_files`]. Nothing is flushed before.
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_ranges(
+        &self,
+        id: TableId,
+        ranges: &[(Token, Token)],
+    ) -> Result<u64, StoreError> {
+        self.compact_chosen(id, |file| {
+            let meta = file.reader.meta();
+            let (first, last) = (meta.first_token(), meta.last_token());
+            ranges.iter().any(|(start, end)| first <= *end && last >= *start)
+        })
+        .await
+    }
+
+    /// Compacts the files of this shard that may have a partition, as [`Store::compact_files`].
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_partition(&self, id: TableId, key: &[u8]) -> Result<u64, StoreError> {
+        let (token, hash) = (codec::token_of(key), codec::hash_key(key));
+        let (shard, shards) = self.shard();
+        if (self.inner.options.shard_of)(token, shards).0 != shard {
+            return Ok(0);
+        }
+        self.compact_chosen(id, |file| {
+            let meta = file.reader.meta();
+            let spans = meta.first_token() <= token && token <= meta.last_token();
+            spans && file.reader.may_contain(&hash)
+        })
+        .await
+    }
+
+    /// Compacts the files of this shard that may have one of the partitions, as
+    /// [`Store::compact_files`]; tombstones of these partitions go at any age where nothing of what they
+    /// hide is in another file or in a memtable. Nothing is flushed before, as in Cassandra.
+    ///
+    /// # Errors
+    /// As [`Store::compact_major`].
+    pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
+        let (shard, shards) = self.shard();
+        let wanted: Vec<(Token, codec::KeyHash)> = keys
+            .iter()
+            .map(|key| (codec::token_of(key), codec::hash_key(key)))
+            .filter(|(token, _)| (self.inner.options.shard_of)(*token, shards).0 == shard)
+            .collect();
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        if wanted.is_empty() {
+            return Ok(0);
+        }
+        let _own = self.own_table(&table).await;
+        // No other compaction of the table begins while it is there.
+        let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
+        let is_chosen = |file: &TableFile| {
+            let meta = file.reader.meta();
+            wanted.iter().any(|(token, hash)| {
+                let spans = meta.first_token() <= *token && *token <= meta.last_token();
+                spans && file.reader.may_contain(hash)
+            })
+        };
+        self.compact_owned(&table, is_chosen).await
+    }
+
+    /// Files of this shard that have the partition, by the path of their Data, with their levels. By
+    /// their indexes: a Bloom filter alone is not believed.
+    ///
+    /// # Errors
+    /// `UnknownTable`; a file that cannot be read.
+    pub async fn files_of_partition(
+        &self,
+        id: TableId,
+        key: &[u8],
+    ) -> Result<Vec<(String, u32)>, StoreError> {
+        let (token, hash) = (codec::token_of(key), codec::hash_key(key));
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        // No key has the least token: there is one before.
+        let range = (Token(token.0.saturating_sub(1)), token);
+        let mut found = Vec::new();
+        let view = table.view();
+        for file in &view.files {
+            let meta = file.reader.meta();
+            let spans = meta.first_token() <= token && token <= meta.last_token();
+            if spans && file.reader.may_contain(&hash) && has_partition(file, range).await? {
+                found.push((
+                    meta.file(Component::Data),
+                    u32::try_from(meta.statistics().stats.level).unwrap_or(0),
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    async fn compact_chosen(
+        &self,
+        id: TableId,
+        is_chosen: impl Fn(&TableFile) -> bool,
+    ) -> Result<u64, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.own_table(&table).await;
+        self.compact_owned(&table, is_chosen).await
+    }
+
+    /// Pre: the caller has the table as a whole.
+    async fn compact_owned(
+        &self,
+        table: &Rc<TableState>,
+        is_chosen: impl Fn(&TableFile) -> bool,
+    ) -> Result<u64, StoreError> {
+        let version = table.version();
+        let options = options_of(&version)?;
+        let view = table.view();
+        let chosen: Vec<Generation> =
+            view.files.iter().filter(|f| is_chosen(f)).map(|f| f.generation).collect();
+        drop(view);
+        let mut compacted = 0;
+        for repaired in [true, false] {
+            let Some(plan) = self.plan_of(table, options, (&chosen, repaired)) else { continue };
+            self.compact(table, Job { plan: &plan, options, owned: None }).await?;
+            compacted += plan.inputs.len() as u64;
+        }
+        Ok(compacted)
+    }
+
+    fn plan_of(
+        &self,
+        table: &Rc<TableState>,
+        options: &CompactionOptions,
+        (chosen, repaired): (&[Generation], bool),
+    ) -> Option<Plan> {
+        let infos = self.infos(table);
+        let state = infos.state();
+        let is_of = |f: &&SstableInfo| {
+            chosen.contains(&f.generation) && !f.is_pending() && f.is_repaired() == repaired
+        };
+        let of_side: Vec<Generation> =
+            state.candidates.iter().filter(is_of).map(|f| f.generation).collect();
+        // All of them are candidates, of one side: the only refusal is that there are none.
+        compact_plan::user_defined(&of_side, options, &state).ok()
+    }
+}

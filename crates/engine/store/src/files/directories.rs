@@ -1,0 +1,184 @@
+//! Where the files of a table are: in one data directory, or spread over several.
+//!
+//! A shard writes the files of a table into one data directory, so that whatever becomes visible or vanishes
+//! together (outputs and the record that names their inputs, the files of an ingest) is in one. With as many
+//! directories as shards or fewer a shard has one for all of its tables; with more it has several, and each
+//! table has one of them.
+//!
+//! INV-directories-1: a file may be in any of them (the number of shards or the list was another when it was
+//! written, or it came from Cassandra), and no two have the same generation: a record names inputs by
+//! generation alone.
+
+use rt::Fs;
+use schema::Table;
+use stdx::TableId;
+
+use crate::error::StoreError;
+use crate::store::Store;
+use crate::tables::snapshot::entries;
+
+/// Which of so many directories a shard writes the files of a table to.
+fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usize {
+    let (shard, shards) = (usize::from(shard), usize::from(shards.max(1)));
+    if directories <= shards {
+        return shard % directories.max(1);
+    }
+    // The shard's own: `shard`, `shard + shards`, and so on.
+    let own = (directories - shard).div_ceil(shards).max(1);
+    let hash = codec::xxh3_64(&table.0.as_u128().to_be_bytes());
+    shard + usize::try_from(hash % own as u64).unwrap_or(0) * shards
+}
+
+/// Whether a keyspace has what this node alone knows, and must not forget: promises of Paxos, the batch log.
+pub(crate) fn is_local(keyspace: &str) -> bool {
+    matches!(keyspace, "system" | "system_schema")
+}
+
+impl Store {
+    /// Those that are in service.
+    pub(crate) fn data_directories(&self) -> Vec<&String> {
+        let gone = self.inner.gone_directories.borrow();
+        self.inner.options.data_directories.iter().filter(|data| !gone.contains(data)).collect()
+    }
+
+    /// Keyspace and table as parts of a path.
+    fn below(table: &Table) -> String {
+        format!("{}/{}", table.keyspace, table.directory_name())
+    }
+
+    /// Where this shard writes files of a table. Those of local keyspaces lie together, in the first directory,
+    /// so that a node can go on without the others.
+    pub(crate) fn directory_of(&self, table: &Table) -> String {
+        let directories = self.data_directories();
+        let at = match self.inner.options.best_effort && is_local(&table.keyspace) {
+            true => 0,
+            false => place(self.shard(), directories.len(), table.id),
+        };
+        let data = directories.get(at).map_or("", |data| data.as_str());
+        format!("{data}/{}", Store::below(table))
+    }
+
+    /// Where this shard writes the files of a table; `None`: it has no such table.
+    pub fn target_directory(&self, id: TableId) -> Option<String> {
+        Some(self.directory_of(&self.table(id)?.version().table))
+    }
+
+    /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
+    pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
+        let data = self.data_directories().into_iter().min().map_or("", String::as_str);
+        format!("{data}/{}", Store::below(table))
+    }
+
+    /// All directories of a table, whether they are there or not.
+    pub(crate) fn directories_of(&self, table: &Table) -> Vec<String> {
+        let below = Store::below(table);
+        self.data_directories().iter().map(|data| format!("{data}/{below}")).collect()
+    }
+
+    /// The same of one of them: those that are there. One that is alone is not looked for.
+    pub(crate) async fn everywhere(
+        &self,
+        fs: &Fs,
+        directory: &str,
+    ) -> Result<Vec<String>, StoreError> {
+        let directories = self.data_directories();
+        let below = |data: &&String| directory.strip_prefix(data.as_str())?.strip_prefix('/');
+        let Some(below) = directories.iter().find_map(below).filter(|_| directories.len() > 1)
+        else {
+            return Ok(vec![directory.to_owned()]);
+        };
+        let mut found = Vec::new();
+        for data in directories {
+            let place = format!("{data}/{below}");
+            if fs.exists(&place).await? {
+                found.push(place);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Bytes that are free where this shard writes; of several directories the fewest.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub(crate) async fn free_bytes(&self) -> Result<u64, StoreError> {
+        let (fs, directories) = (self.inner.rt.fs(), self.data_directories());
+        let (shard, shards) = self.shard();
+        let mut least = u64::MAX;
+        for (n, directory) in directories.iter().enumerate() {
+            let is_own = match directories.len() <= usize::from(shards) {
+                true => n == usize::from(shard) % directories.len().max(1),
+                false => n % usize::from(shards) == usize::from(shard),
+            };
+            if is_own {
+                least = least.min(fs.free_bytes(directory).await?);
+            }
+        }
+        Ok(least)
+    }
+
+    /// Makes the data directories, durably.
+    pub(crate) async fn make_data_directories(&self) -> Result<(), StoreError> {
+        for directory in self.data_directories() {
+            self.inner.rt.fs().create_dir_durably(directory).await?;
+        }
+        Ok(())
+    }
+
+    /// Directories below the data directories, by keyspace and table: data directory, path, name of the
+    /// keyspace, name of the table's directory.
+    pub(crate) async fn found_directories(&self) -> Result<Vec<FoundDirectory>, StoreError> {
+        let fs = self.inner.rt.fs();
+        let mut found = Vec::new();
+        for data in self.data_directories() {
+            for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {
+                let path = format!("{data}/{}", keyspace.name);
+                for table in entries(&fs, &path).await?.into_iter().filter(|e| e.is_dir) {
+                    found.push(FoundDirectory {
+                        keyspace: keyspace.name.clone(),
+                        path: format!("{path}/{}", table.name),
+                        name: table.name,
+                    });
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A directory where a table may have files.
+pub(crate) struct FoundDirectory {
+    pub(crate) keyspace: String,
+    /// Of the directory itself.
+    pub(crate) name: String,
+    pub(crate) path: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use stdx::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn every_directory_is_written_to_and_only_one_by_a_shard_for_a_table() {
+        for (shards, directories) in
+            [(1, 1), (2, 2), (4, 2), (5, 3), (1, 4), (2, 5), (3, 3), (2, 3)]
+        {
+            let mut used = BTreeSet::new();
+            for table in 0..40 {
+                for shard in 0..shards {
+                    let table = TableId(Uuid::from_u128(table));
+                    let at = place((shard, shards), directories, table);
+                    assert_eq!(at % directories.min(usize::from(shards)), {
+                        usize::from(shard) % directories.min(usize::from(shards))
+                    });
+                    used.insert(at);
+                }
+            }
+            assert_eq!(used, (0..directories).collect(), "{shards} shards");
+        }
+    }
+}

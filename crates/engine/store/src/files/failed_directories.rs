@@ -1,0 +1,114 @@
+//! Data directories that failed, with `disk_failure_policy: best_effort`: this shard goes on without them.
+//!
+//! 1. A read or write of a file in a data directory fails as only a device fails. Nothing is written there any more.
+//! 2. SSTables that lie there leave the views. What a compaction, or whatever else has a whole table, has in hand
+//!    leaves when that is through, for it would take missing inputs for truncated ones.
+//! 3. Until the store is stopped no tombstone is purged, no leftover removed, and what TRUNCATE is to remove stays
+//!    in the commit log: a start may find the directory again.
+//!
+//! The directory of the local system keyspaces, and the last one that is left, cannot be done without: it is told
+//! that there is none any more. Each shard acts on what fails under its own hands, and goes on so until it stops.
+//!
+//! INV-out-of-service-1: a start that finds the directory again answers as if it had never been gone.
+//!
+//! Source of the policy: Cassandra's `DefaultFSErrorHandler`, `DisallowedDirectories`. There a write error leaves
+//! the files readable, and purging goes on.
+
+use std::rc::Rc;
+
+use stdx::{IoError, IoErrorKind};
+
+use crate::files::directories::is_local;
+use crate::store::{Store, StoreFailure};
+use crate::tables::table::{TableState, TableView};
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+impl Store {
+    /// Whether a data directory is not used any more.
+    pub(crate) fn misses_directories(&self) -> bool {
+        !self.inner.gone_directories.borrow().is_empty()
+    }
+
+    /// What an error of a file leads to: `None` when that is known already. It may take a data directory out of
+    /// service.
+    pub(crate) fn failure_of(&self, error: &IoError) -> Option<StoreFailure> {
+        let all = &self.inner.options.data_directories;
+        let directory = all.iter().find(|directory| is_below(&error.path, directory));
+        let directory = match directory {
+            Some(directory)
+                if self.inner.options.best_effort && error.kind == IoErrorKind::Device =>
+            {
+                directory
+            }
+            _ => return Some(StoreFailure::Disk(error.to_string())),
+        };
+        if self.inner.gone_directories.borrow().contains(directory) {
+            self.withhold_files();
+            return None;
+        }
+        if self.data_directories().len() < 2 || self.has_local_files(directory) {
+            return Some(StoreFailure::NoDirectory(format!(
+                "{directory} cannot be done without: {error}"
+            )));
+        }
+        self.inner.gone_directories.borrow_mut().push(directory.clone());
+        for table in self.all_tables() {
+            table.has_directory.set(false);
+            // As for a file that a start may find: see `TableState::orphans`.
+            let sentinel = table.in_flight(self.next_generation(&table));
+            table.orphans.borrow_mut().push(sentinel);
+        }
+        let files = self.withhold_files();
+        Some(StoreFailure::OutOfService(format!(
+            "{directory} is not read and written any more by this shard, and {files} SSTables in it are missing \
+             until the node is started again: {error}"
+        )))
+    }
+
+    /// Whether what a node must not forget lies there, or would.
+    fn has_local_files(&self, directory: &str) -> bool {
+        let holds = |table: &Rc<TableState>| {
+            let is_there =
+                table.view().files.iter().any(|f| is_below(f.reader.meta().directory(), directory));
+            is_there || is_below(&self.directory_of(&table.version().table), directory)
+        };
+        let tables = self.all_tables();
+        tables.iter().any(|table| is_local(&table.version().table.keyspace) && holds(table))
+    }
+
+    /// Step 2, as far as it can be done now; how many files left the views.
+    pub(crate) fn withhold_files(&self) -> usize {
+        let mut left = 0;
+        for table in self.all_tables().iter().filter(|table| !table.owned.get()) {
+            left += self.withhold_files_of(table);
+        }
+        left
+    }
+
+    fn withhold_files_of(&self, table: &Rc<TableState>) -> usize {
+        let gone = self.inner.gone_directories.borrow();
+        let view = table.view();
+        let (mut stay, mut leave) = (Vec::new(), Vec::new());
+        for file in &view.files {
+            let directory = file.reader.meta().directory();
+            let is_gone = gone.iter().any(|gone| is_below(directory, gone));
+            match is_gone && !table.claimed.borrow().contains(&file.generation) {
+                true => leave.push(file.generation),
+                false => stay.push(file.clone()),
+            }
+        }
+        if leave.is_empty() {
+            return 0;
+        }
+        // A truncation names them too.
+        table
+            .orphans
+            .borrow_mut()
+            .extend(leave.iter().map(|generation| table.in_flight(*generation)));
+        table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), stay));
+        leave.len()
+    }
+}

@@ -1,0 +1,97 @@
+//! SSTables on the disk of a table that appears in the schema while the store runs: its definition came
+//! late (from a peer, after the metadata log lost its tail), or the table was created again under its
+//! old id. They are in use before the first read is answered or the first file is written.
+//!
+//! INV-found-1: no generation is given before those of the files in the directory are known, so that
+//! no write takes the name of one of them.
+//! INV-found-2: files of a table that is being dropped are not taken into use.
+
+use std::rc::Rc;
+
+use sstable::{SetState, list_sstables};
+use stdx::{Generation, IoErrorKind, TableId};
+
+use crate::error::StoreError;
+use crate::files::table_files::{OpenedSets, map_error};
+use crate::store::{Store, StoreFailure};
+use crate::tables::table::{TableState, TableView};
+use crate::tables::truncate::is_marked_dropped;
+
+impl Store {
+    /// Opens the files of a table that was not in the schema at the start. Does nothing the second time.
+    ///
+    /// # Errors
+    /// What is wrong with a file: it is tried again at the next read or write. `Io`.
+    pub(crate) async fn open_found(&self, table: &TableState) -> Result<(), StoreError> {
+        if table.is_opened.get() {
+            return Ok(());
+        }
+        let _one = table.opening.acquire(1).await;
+        if table.is_opened.get() || table.dropped.get() {
+            return Ok(());
+        }
+        let version = table.version();
+        let own = self.directory_of(&version.table);
+        let mut highest = Generation(0);
+        let (mut has_sets, mut is_marked) = (false, false);
+        for directory in self.everywhere(&self.inner.rt.fs(), &own).await? {
+            let fs = self.inner.rt.fs();
+            let sets = match list_sstables(&fs, &directory).await.map_err(map_error) {
+                Err(StoreError::Io(error)) if error.kind == IoErrorKind::NotFound => continue,
+                sets => sets?,
+            };
+            for (set, state) in sets {
+                has_sets |= state != SetState::Unfinished;
+                if set.generation.0 & sstable::Descriptor::UUID_GENERATION == 0 {
+                    highest = highest.max(set.generation);
+                }
+            }
+            is_marked |= is_marked_dropped(&fs, &directory).await?;
+        }
+        table.generation.set(table.generation.get().max(highest));
+        let is_dropping = self.inner.dropping.borrow().contains(&table.id);
+        if has_sets && !is_marked && !is_dropping {
+            self.open_found_files(table).await?;
+        }
+        table.is_opened.set(true);
+        Ok(())
+    }
+
+    async fn open_found_files(&self, table: &TableState) -> Result<(), StoreError> {
+        let version = table.version();
+        let mut done = OpenedSets::default();
+        let (files, highest) = self.open_files(&version.table, &mut done).await?;
+        if table.dropped.get() {
+            return Ok(());
+        }
+        table.generation.set(table.generation.get().max(highest));
+        let count = files.len();
+        let view = table.view();
+        let mut all = view.files.clone();
+        all.extend(files);
+        table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
+        self.open_marks(table).await?;
+        let below = format!("/{}/{}", version.table.keyspace, version.table.directory_name());
+        self.inner.strangers.borrow_mut().retain(|path| !path.ends_with(&below));
+        if count > 0 {
+            self.tell_failure(StoreFailure::Found(format!(
+                "{}.{}: {count} SSTables",
+                version.table.keyspace, version.table.name
+            )));
+        }
+        self.inner.work.notify_one();
+        Ok(())
+    }
+
+    /// The table of a request, with its files.
+    ///
+    /// # Errors
+    /// `UnknownTable`; those of [`Store::open_found`].
+    pub(crate) async fn opened_table(&self, id: TableId) -> Result<Rc<TableState>, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        if !table.is_opened.get() {
+            Box::pin(self.open_found(&table)).await?;
+        }
+        Ok(table)
+    }
+}

@@ -1,0 +1,122 @@
+//! What is cached of files stays so when others replace them: a compaction's outputs are written beside the
+//! page cache, and without this all that was read often would come from the disk again, at once.
+//!
+//! A chunk of an output goes into the cache when rows in it come from chunks that are in it. What goes in is
+//! no more than what was found of the inputs, and a chunk for each of its stretches, so a compaction of cold
+//! files changes nothing there. What a
+//! flush writes was in memory: of a table that is read it goes in as long as nothing has to go out for it.
+
+use std::rc::Rc;
+
+use sstable::Chunk;
+
+use crate::compact::garbage_collect::Merging;
+use crate::files::table_files::TableFile;
+use crate::read::chunk_cache::ChunkCache;
+use crate::read::sources::Source;
+use crate::store::Store;
+
+/// Blocks that are forgotten before the clock is looked at again.
+const BLOCKS_PER_LOOK: usize = 128;
+
+/// Blocks by number, of the file with that number in the chunk cache.
+pub(crate) type WarmBlocks = (u64, Vec<(u64, Rc<Chunk>)>);
+
+/// Which inputs of a merge stand on a chunk that is cached.
+pub(crate) struct Warmth {
+    inputs: Vec<Input>,
+    /// Some input stands on a chunk that is cached.
+    is_any_cached: bool,
+}
+
+struct Input {
+    /// Its number in the cache.
+    file: u64,
+    /// The chunk at hand is there.
+    is_cached: bool,
+    /// It has the partition at hand.
+    is_in: bool,
+}
+
+impl Warmth {
+    pub(crate) fn new(merge: &impl Merging) -> Warmth {
+        let file = |source: &Source| source.file().map_or(0, |source| source.file.id);
+        let inputs = merge.inputs().map(file);
+        let inputs = inputs.map(|file| Input { file, is_cached: false, is_in: false });
+        Warmth { inputs: inputs.collect(), is_any_cached: false }
+    }
+
+    /// An input goes on with another chunk. How many chunks of outputs may be cached for it. Files that only
+    /// hide are no inputs.
+    pub(crate) fn feed(&mut self, cache: &ChunkCache, input: usize, block: u64) -> usize {
+        let Some(input) = self.inputs.get_mut(input) else { return 0 };
+        let was_cached = input.is_cached;
+        input.is_cached = cache.has(input.file, block);
+        let is_cached = input.is_cached;
+        self.is_any_cached = self.inputs.iter().any(|input| input.is_cached);
+        match (was_cached, is_cached) {
+            (_, false) => 0,
+            (true, true) => 1,
+            // What n chunks have lies in n + 1 where it does not begin with a chunk.
+            (false, true) => 2,
+        }
+    }
+
+    /// Whether some input stands on a chunk that is cached: else what comes is not warm, whatever has it.
+    #[inline]
+    pub(crate) fn is_any_cached(&self) -> bool {
+        self.is_any_cached
+    }
+
+    /// The merge comes to a partition that these inputs have.
+    pub(crate) fn partition_of(&mut self, members: impl Iterator<Item = usize>) {
+        self.inputs.iter_mut().for_each(|input| input.is_in = false);
+        for number in members {
+            if let Some(input) = self.inputs.get_mut(number) {
+                input.is_in = true;
+            }
+        }
+    }
+
+    /// The merge stands on a partition: how many inputs have it.
+    pub(crate) fn partition(&mut self, merge: &impl Merging) -> usize {
+        let mut inputs = 0;
+        for (input, is_in) in self.inputs.iter_mut().zip(merge.members()) {
+            input.is_in = is_in;
+            inputs += usize::from(is_in);
+        }
+        inputs
+    }
+
+    /// Whether something of the partition at hand may come from a cached chunk.
+    pub(crate) fn is_warm(&self) -> bool {
+        self.is_any_cached && self.inputs.iter().any(|input| input.is_in && input.is_cached)
+    }
+}
+
+impl ChunkCache {
+    /// Takes blocks of a file that is being written as long as nothing has to go for them. False: that is
+    /// over.
+    pub(crate) fn fill(&self, file: u64, blocks: Vec<(u64, Rc<Chunk>)>) -> bool {
+        for (block, chunk) in blocks {
+            if !self.has_room(chunk.memory_bytes()) {
+                return false;
+            }
+            self.insert(file, block, chunk);
+        }
+        true
+    }
+}
+
+impl Store {
+    /// Forgets the blocks of a file that is in no view any more; a large one's in small steps.
+    pub(crate) async fn forget_blocks(&self, file: &TableFile) {
+        let mut blocks = file.reader.meta().blocks().peekable();
+        while blocks.peek().is_some() {
+            self.inner.cache.forget_blocks(file.id, blocks.by_ref().take(BLOCKS_PER_LOOK));
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Which counters are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
+
+use data::command::{Partitions, ReadCommand};
+use data::{ColumnRef, RowRef, Slice, Slices};
+use rt::Group;
+use stdx::Token;
+
+use super::{CounterRow, ENTRY_OVERHEAD, OwnCount, row_of};
+use crate::error::StoreError;
+use crate::read::driver::{Flow, RowSink};
+use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
+use crate::store::Store;
+
+/// Its keys are places of rows: their counters are warmed together.
+pub(crate) const COUNTERS: SavedCache = SavedCache {
+    name: "counters",
+    kind: "saved-counters",
+    what: "which counters are in the counter cache",
+};
+
+/// One row, or a static one.
+#[derive(Default)]
+struct OneRow {
+    wants_static: bool,
+    row: Option<Vec<u8>>,
+}
+
+impl RowSink for OneRow {
+    fn partition(&mut self, _: Token, _: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        if self.wants_static {
+            self.row = static_row.map(|row| row.bytes().to_vec());
+            return Flow::Stop;
+        }
+        Flow::Continue
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        self.row = Some(row.bytes().to_vec());
+        Flow::Stop
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Continue
+    }
+}
+
+impl Store {
+    /// Begins to read what was saved, and saves from time to time.
+    pub(crate) fn start_counter_cache(&self) {
+        let period = self.inner.options.counter_cache_save_period;
+        if period.is_zero() {
+            return;
+        }
+        let store = self.clone();
+        let task = async move {
+            store.pause(WARM_AFTER).await;
+            store.warm_counters().await;
+            while !store.inner.stopping.get() {
+                store.pause(period).await;
+                // The stop itself saves.
+                if !store.inner.stopping.get() {
+                    store.save_counters().await;
+                }
+            }
+        };
+        // A closed gate: the store is stopping already.
+        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "store-counters", task);
+    }
+
+    /// Saves which counters are cached, if the options want that.
+    pub(crate) async fn save_counters(&self) {
+        let options = &self.inner.options;
+        let cache = &self.inner.counter_cache;
+        if options.counter_cache_save_period.is_zero() || !cache.is_on() {
+            return;
+        }
+        let bytes = {
+            // Most nodes count nothing, and need no file that says so.
+            if cache.counts.borrow().is_empty() {
+                return;
+            }
+            let counts = cache.counts.borrow();
+            let tables = self.inner.tables.borrow();
+            let is_current = |numbers: &super::Numbers| {
+                let table = tables.get(&numbers.table);
+                table.is_some_and(|table| cache.numbers(table, numbers.token) == *numbers)
+            };
+            let current = counts.iter().filter(|(key, _)| is_current(&key.numbers));
+            let keys = current.map(|(key, _)| (key.numbers.table, &*key.place));
+            COUNTERS.encode(keys.take(self.inner.live.counter_cache_keys_to_save.get()))
+        };
+        self.save_cache(COUNTERS, bytes).await;
+    }
+
+    /// Reads counters that were cached when it was saved, those of this shard, whichever had them then.
+    async fn warm_counters(&self) {
+        let deadline = self.inner.rt.now() + self.inner.options.cache_load_max;
+        for path in self.saved_files(COUNTERS).await {
+            for saved in self.saved_keys(COUNTERS, &path).await {
+                let ended = self.inner.stopping.get() || self.inner.rt.now() >= deadline;
+                // What cannot be read here says so to whoever reads it.
+                if ended || !self.warm_counter(&saved).await.unwrap_or(true) {
+                    return;
+                }
+                self.inner.rt.yield_if_due().await;
+            }
+        }
+    }
+
+    /// False: there is no room for more.
+    async fn warm_counter(&self, (id, place): &Saved) -> Result<bool, StoreError> {
+        let cache = &self.inner.counter_cache;
+        let Some((key, clustering)) = row_of(place) else { return Ok(true) };
+        let token = codec::token_of(key);
+        let (shard, shards) = self.shard();
+        if (self.inner.options.shard_of)(token, shards).0 != shard {
+            return Ok(true);
+        }
+        let Some(of) = self.counts_of(*id, key) else { return Ok(true) };
+        if !of.table.shape().has_counters() {
+            return Ok(true);
+        }
+        let weight = cache.counts.borrow().weight();
+        if weight.saturating_add((place.len() + ENTRY_OVERHEAD) as u64) > cache.capacity() {
+            return Ok(false);
+        }
+        let mut found = OneRow { wants_static: clustering.is_none(), row: None };
+        let slice = match clustering {
+            Some(clustering) if !clustering.is_empty() => Slice::prefix(clustering.to_vec()),
+            Some(_) => Slice::all(),
+            None => Slice { end_after: false, ..Slice::all() },
+        };
+        let command = ReadCommand {
+            table: *id,
+            partitions: Partitions::Key(key.to_vec()),
+            slices: Slices(vec![slice]).into(),
+            reversed: false,
+            columns: None,
+            now: self.inner.rt.wall().seconds(),
+            wants_static: clustering.is_none(),
+            resume: None,
+            bypass_cache: false,
+        };
+        self.read(&command, &mut found).await?;
+        if self.are_counts_current(&of)
+            && let Some(row) = &found.row
+        {
+            self.keep_row(&of, (key, clustering), RowRef::trusted(row));
+        }
+        Ok(true)
+    }
+
+    /// Keeps what was read of a row.
+    fn keep_row(&self, of: &super::CountsOf, at: CounterRow<'_>, row: RowRef<'_>) {
+        for (column, cell) in row.columns() {
+            if let ColumnRef::Simple(cell) = cell
+                && !cell.is_tombstone()
+            {
+                let count = OwnCount::of(cell.timestamp, cell.value, of.writer);
+                self.keep_count(of, at, (column, count));
+            }
+        }
+    }
+}

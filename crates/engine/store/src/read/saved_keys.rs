@@ -1,0 +1,169 @@
+//! Keys of a cache, saved in files and read again after the next start.
+//!
+//! `<saved_caches>/<name>.<shard>`, in the envelope of small files (`docs/formats/small-files.md`): for each entry
+//! the table's UUID, 16 bytes, the length of the key, 4 bytes big endian, and the key. Contents are not saved, so
+//! the file need not agree with anything: a damaged one is reported and ignored.
+
+use std::time::Duration;
+
+use codec::SmallForm;
+use rt::{DirEntry, Fs, SmallContent};
+use stdx::{TableId, Uuid};
+
+use crate::error::StoreError;
+use crate::store::{Store, StoreFailure};
+
+/// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
+pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
+/// Used when the options say nothing else, as in Cassandra.
+pub(crate) const LOAD_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of a file; keys that have no room are left out.
+const BYTES_MAX: usize = 64 << 20;
+
+/// What was cached: a table, and what the cache calls a key.
+pub(crate) type Saved = (TableId, Vec<u8>);
+
+/// A cache whose keys are saved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SavedCache {
+    /// Of its files.
+    pub(crate) name: &'static str,
+    /// Kind in the envelope of its files.
+    pub(crate) kind: &'static str,
+    /// What cannot be saved, in words.
+    pub(crate) what: &'static str,
+}
+
+impl SavedCache {
+    fn form(self) -> SmallForm {
+        SmallForm { kind: self.kind, version: 2 }
+    }
+
+    /// The shard that wrote a file.
+    fn shard_of(self, entry: &DirEntry) -> Option<u16> {
+        entry.name.strip_prefix(self.name)?.strip_prefix('.')?.parse().ok()
+    }
+
+    /// The body of a file of these keys.
+    pub(crate) fn encode<'a>(self, keys: impl Iterator<Item = (TableId, &'a [u8])>) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (table, key) in keys {
+            let Ok(length) = u32::try_from(key.len()) else { continue };
+            if out.len().saturating_add(key.len() + 24) > BYTES_MAX {
+                break;
+            }
+            out.extend_from_slice(&table.0.as_u128().to_be_bytes());
+            out.extend_from_slice(&length.to_be_bytes());
+            out.extend_from_slice(key);
+        }
+        out
+    }
+
+    fn decode(mut rest: &[u8]) -> Option<Vec<Saved>> {
+        let mut all = Vec::new();
+        while !rest.is_empty() {
+            let (table, behind) = rest.split_first_chunk::<16>()?;
+            let (length, behind) = behind.split_first_chunk::<4>()?;
+            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+            let (key, behind) = behind.split_at_checked(length)?;
+            all.push((TableId(Uuid::from_u128(u128::from_be_bytes(*table))), key.to_vec()));
+            rest = behind;
+        }
+        Some(all)
+    }
+}
+
+impl Store {
+    /// Writes the file of this shard. What cannot be written is told of, and written the next time.
+    pub(crate) async fn save_cache(&self, cache: SavedCache, bytes: Vec<u8>) {
+        let (shard, shards) = self.shard();
+        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let saved = async {
+            // The task that saves from time to time may be at it when the store stops: both write under one name.
+            let _one = self.inner.saving.acquire(1).await;
+            fs.create_dir_durably(directory).await?;
+            fs.write_small(cache.form(), &format!("{directory}/{}.{shard}", cache.name), &bytes)
+                .await?;
+            if shard == 0 {
+                // Of a time with more shards.
+                for entry in fs.read_dir(directory).await? {
+                    if cache.shard_of(&entry).is_some_and(|of| of >= shards) {
+                        fs.remove_file(&format!("{directory}/{}", entry.name)).await?;
+                    }
+                }
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = saved.await {
+            let what = format!("{}, in {directory}: {error}", cache.what);
+            self.tell_failure(StoreFailure::SavedCache(what));
+        }
+    }
+
+    /// Names of the files of all shards.
+    pub(crate) async fn saved_files(&self, cache: SavedCache) -> Vec<String> {
+        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let Ok(entries) = fs.read_dir(directory).await else { return Vec::new() };
+        let ours = entries.iter().filter(|entry| cache.shard_of(entry).is_some());
+        ours.map(|entry| format!("{directory}/{}", entry.name)).collect()
+    }
+
+    /// The keys of one file; none when it cannot be used.
+    pub(crate) async fn saved_keys(&self, cache: SavedCache, path: &str) -> Vec<Saved> {
+        let keys = read(&self.inner.rt.fs(), cache, path).await;
+        keys.unwrap_or_else(|why| {
+            let what = format!("{path} is ignored and will be rewritten: {why}");
+            self.tell_failure(StoreFailure::SavedCache(what));
+            Vec::new()
+        })
+    }
+}
+
+/// The keys of one file; none when another shard has removed it.
+async fn read(fs: &Fs, cache: SavedCache, path: &str) -> Result<Vec<Saved>, String> {
+    match fs.read_small(cache.form(), path, BYTES_MAX + 256).await {
+        Ok(SmallContent::Missing) => Ok(Vec::new()),
+        Ok(SmallContent::Body(body)) => SavedCache::decode(&body)
+            .ok_or_else(|| "its entries are not what was written".to_owned()),
+        Ok(SmallContent::Legacy(_)) => Err("it is damaged or of an earlier release".to_owned()),
+        Err(error) => Err(error.detail),
+    }
+}
+
+/// Damaged files of saved caches below a directory, each with the reason. They are ignored and rewritten, whether
+/// the caches are in use or not; a start reports them.
+pub async fn damaged_saved_caches(fs: &Fs, directory: &str) -> Vec<(String, String)> {
+    let Ok(entries) = fs.read_dir(directory).await else { return Vec::new() };
+    let mut damaged = Vec::new();
+    for entry in &entries {
+        let caches = [
+            crate::read::row_cache::saved_keys::ROWS,
+            crate::read::counter_cache::saved_keys::COUNTERS,
+        ];
+        let Some(cache) = caches.into_iter().find(|cache| cache.shard_of(entry).is_some()) else {
+            continue;
+        };
+        let path = format!("{directory}/{}", entry.name);
+        if let Err(why) = read(fs, cache, &path).await {
+            damaged.push((path, why));
+        }
+    }
+    damaged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_read_back_and_other_bytes_are_not() {
+        let table = TableId(Uuid::from_u128(7));
+        let keys: [&[u8]; 3] = [b"a", b"", &[0; 300]];
+        let cache = SavedCache { name: "rows", kind: "saved-rows", what: "" };
+        let bytes = cache.encode(keys.iter().map(|key| (table, *key)));
+        let read: Vec<Saved> = keys.iter().map(|key| (table, key.to_vec())).collect();
+        assert_eq!(SavedCache::decode(&bytes), Some(read));
+        assert_eq!(SavedCache::decode(&bytes[..bytes.len() - 1]), None);
+        assert_eq!(SavedCache::decode(&bytes[..19]), None);
+    }
+}

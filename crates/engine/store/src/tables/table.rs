@@ -1,0 +1,587 @@
+//! One table of this shard: its shape and its view.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use commitlog::{LogPosition, TableTicket};
+use data::command::Partitions;
+use data::{GcBefore, TableShape};
+use rt::sync::Semaphore;
+use schema::{ColumnKind, Table};
+use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token, Uuid};
+use telemetry::{EstimatedHistogram, EstimatedSnapshot};
+
+use compact_plan::{CompactionOptions, GcPolicy, parse_options};
+
+use crate::files::background_verify::VerifiedTimes;
+use crate::files::quarantine::{Damage, FailedCopies};
+use crate::files::table_files::TableFile;
+use crate::memtable::Memtable;
+use crate::observe::large_partitions::LargeFiles;
+use crate::observe::sampling::Sampling;
+use crate::read::driver::ReadStats;
+use crate::read::row_cache::CachedRows;
+use crate::tables::retry_backoff::Failures;
+use crate::tables::truncation_records::{TruncatedSlices, TruncationPin};
+
+/// Everything a read merges, as of one moment. Replaced as a whole, never changed.
+pub(crate) struct TableView {
+    /// The memtable that takes writes.
+    pub(crate) active: Rc<Memtable>,
+    /// Memtables on their way to disk, oldest first.
+    pub(crate) flushing: Vec<Rc<Memtable>>,
+    /// Complete SSTables.
+    pub(crate) files: Vec<Rc<TableFile>>,
+    /// Files of views with the same number have the same rows, except for what flushes added to them. Given by
+    /// [`TableState::set_view`]; 0 for views that were never a table's.
+    pub(crate) contents: u64,
+}
+
+impl TableView {
+    pub(crate) fn new(
+        active: Rc<Memtable>,
+        flushing: Vec<Rc<Memtable>>,
+        files: Vec<Rc<TableFile>>,
+    ) -> TableView {
+        TableView { active, flushing, files, contents: 0 }
+    }
+
+    pub(crate) fn empty() -> TableView {
+        TableView::new(Rc::new(Memtable::new()), Vec::new(), Vec::new())
+    }
+
+    pub(crate) fn is_flushing(&self, memtable: &Rc<Memtable>) -> bool {
+        self.flushing.iter().any(|m| Rc::ptr_eq(m, memtable))
+    }
+
+    pub(crate) fn flushing_without(&self, memtable: &Rc<Memtable>) -> Vec<Rc<Memtable>> {
+        self.flushing.iter().filter(|m| !Rc::ptr_eq(m, memtable)).cloned().collect()
+    }
+
+    /// Memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Rc<Memtable>> {
+        std::iter::once(&self.active).chain(self.flushing.iter().rev())
+    }
+}
+
+/// Numbers of one table on this shard; as `nodetool tablestats` shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStats {
+    /// Complete SSTables in use.
+    pub sstables: u64,
+    /// Bytes of their components on disk.
+    pub disk_bytes: u64,
+    /// Bytes of the largest of them on disk.
+    pub sstable_bytes_max: u64,
+    /// Longest time between the first and the last write of one of them, microseconds.
+    pub sstable_span_micros_max: u64,
+    /// For each level, from 0 on: how many of them, and the bytes of their Data on disk.
+    pub levels: Vec<(u64, u64)>,
+    /// Uncompressed bytes of their data.
+    pub uncompressed_bytes: u64,
+    /// Those of them that were repaired.
+    pub repaired_bytes: u64,
+    /// Those of them that take part in a repair.
+    pub pending_repair_bytes: u64,
+    /// Keys in SSTables, counted once per file.
+    pub partitions_estimate: u64,
+    /// Accounted memory of memtables.
+    pub memtable_bytes: u64,
+    /// That of partitions that no SSTable can hold.
+    pub unflushable_bytes: u64,
+    /// Partitions in memtables.
+    pub memtable_partitions: u64,
+    /// Mutations in memtables.
+    pub memtable_mutations: u64,
+    /// Memtables flushed since start.
+    pub flushes: u64,
+    /// Compactions finished since start.
+    pub compactions: u64,
+    /// Compactions the strategy would start now.
+    pub pending_compactions: u64,
+    /// Reads since start.
+    pub reads: u64,
+    /// Writes since start.
+    pub writes: u64,
+    /// Memory of what is kept of SSTables beside their blocks.
+    pub metadata_bytes: u64,
+    /// That of Bloom filters.
+    pub filter_bytes: u64,
+    /// Bytes of Filter components.
+    pub filter_file_bytes: u64,
+    /// Memory of samples of indexes.
+    pub summary_bytes: u64,
+    /// Memory of offsets of compressed chunks.
+    pub offsets_bytes: u64,
+    /// Bytes of the Data of compressed SSTables on disk, and uncompressed.
+    pub compressed_bytes: (u64, u64),
+    /// SSTables of other versions than the one that is written.
+    pub old_sstables: u64,
+    /// SSTables that lie in another data directory than they should.
+    pub misplaced_sstables: u64,
+    /// Memtables that are being written to disk, or wait for that.
+    pub pending_flushes: u64,
+    /// Partitions that were looked for in SSTables, as Bloom filters let them pass, and were not there; since
+    /// start.
+    pub filter_misses: u64,
+    /// SSTables that reads of partitions looked into since start.
+    pub sstables_read: u64,
+    /// Cells of SSTables that are tombstones old enough to go, as estimated by Statistics, and all cells.
+    pub droppable_cells: (u64, u64),
+    /// Tombstones that reads met.
+    pub tombstones_scanned: u64,
+    /// How long reads of this shard's data took.
+    pub read_latency: EstimatedSnapshot,
+    /// How long writes took: log buffer and memtable.
+    pub write_latency: EstimatedSnapshot,
+    /// SSTables that each read looked into, plus one.
+    pub sstables_per_read: EstimatedSnapshot,
+    /// How long reads of ranges of this shard's data took.
+    pub scan_latency: EstimatedSnapshot,
+    /// Live rows that each read met, of partitions and of ranges, plus one.
+    pub rows_per_read: EstimatedSnapshot,
+    /// Tombstones that each read met, likewise, plus one.
+    pub tombstones_per_read: EstimatedSnapshot,
+    /// Bytes of the partitions of all SSTables: counts in Cassandra's 156 buckets, empty ones at the
+    /// end left out.
+    pub partition_sizes: Vec<u64>,
+    /// Cells of these partitions: 119 buckets, likewise.
+    pub cell_counts: Vec<u64>,
+}
+
+/// Counters of a table.
+#[derive(Default)]
+pub(crate) struct TableCounters {
+    pub(crate) reads: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
+    /// Bytes of the data of flushed files on disk.
+    pub(crate) flushed_bytes: Cell<u64>,
+    pub(crate) compactions: Cell<u64>,
+    pub(crate) tombstones: Cell<u64>,
+    pub(crate) read_latency: EstimatedHistogram,
+    pub(crate) write_latency: EstimatedHistogram,
+    pub(crate) sstables_per_read: EstimatedHistogram,
+    /// Reads of partitions, and SSTables that they looked into.
+    pub(crate) partition_reads: Cell<u64>,
+    pub(crate) sstables_read: Cell<u64>,
+    /// What Bloom filters let pass in vain, of files that are in the view no more.
+    misses_before: Cell<u64>,
+    pub(crate) scan_latency: EstimatedHistogram,
+    pub(crate) rows_per_read: EstimatedHistogram,
+    pub(crate) tombstones_per_read: EstimatedHistogram,
+    pub(crate) sampling: Sampling,
+    /// `reads` and `writes` when they were last looked at.
+    seen: Cell<(u64, u64)>,
+}
+
+/// Writes for each read at which a table still counts as one that is read.
+const WRITES_PER_READ: u64 = 16;
+
+impl TableCounters {
+    /// Whether the table was read since the last call, beside what was written: what is flushed is wanted in
+    /// the chunk cache then.
+    pub(crate) fn is_read(&self) -> bool {
+        let now = (self.reads.get(), self.writes.get());
+        let before = self.seen.replace(now);
+        let (reads, writes) = (now.0.wrapping_sub(before.0), now.1.wrapping_sub(before.1));
+        reads > 0 && reads.saturating_mul(WRITES_PER_READ) >= writes
+    }
+
+    /// A read ended that took so long and met so much. Source of what counts: Cassandra's
+    /// `ReadCommand.recordLatency`, `updateSSTablesIterated`, `tombstoneScannedHistogram`.
+    #[inline]
+    pub(crate) fn note_read(
+        &self,
+        partitions: &Partitions,
+        (began, took): (Instant, Duration),
+        stats: &ReadStats,
+    ) {
+        // Reads of ranges are not among Cassandra's local reads. One more, here and below, so that
+        // none has a bucket of its own.
+        if matches!(partitions, Partitions::Key(_)) {
+            self.read_latency.record_nanos(nanos(took));
+            self.sstables_per_read.record(u64::from(stats.sstables).saturating_add(1));
+            bump(&self.partition_reads, 1);
+            bump(&self.sstables_read, u64::from(stats.sstables));
+        } else {
+            self.scan_latency.record_nanos(nanos(took));
+        }
+        self.rows_per_read.record(stats.rows.saturating_add(1));
+        self.tombstones_per_read.record(u64::from(stats.tombstones).saturating_add(1));
+        bump(&self.tombstones, u64::from(stats.tombstones));
+        if self.sampling.is_on() {
+            self.sampling.note_read(partitions, (began, took), stats);
+        }
+    }
+
+    /// A write was applied.
+    #[inline]
+    pub(crate) fn note_write(&self, took: Duration) {
+        self.write_latency.record_nanos(nanos(took));
+    }
+}
+
+#[inline]
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn bump(cell: &Cell<u64>, by: u64) {
+    cell.set(cell.get().wrapping_add(by));
+}
+
+/// What somebody has set in this run instead of options of the `compaction` map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Overrides {
+    /// `enabled`.
+    pub(crate) automatic: Option<bool>,
+    /// `min_threshold` and `max_threshold`.
+    pub(crate) thresholds: Option<(u32, u32)>,
+}
+
+/// A table version, compiled.
+pub(crate) struct TableVersion {
+    pub(crate) table: Arc<Table>,
+    pub(crate) shape: Rc<TableShape>,
+    pub(crate) ticket: TableTicket,
+    /// Its `compaction` map; a text why it is not understood.
+    pub(crate) compaction: Result<CompactionOptions, String>,
+    /// `rows_per_partition` of its `caching`.
+    pub(crate) cached_rows: CachedRows,
+}
+
+impl TableVersion {
+    fn new(table: Arc<Table>, overrides: Overrides) -> Rc<TableVersion> {
+        let map = table.options.compaction.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        let first = table.clustering().first();
+        let cql_type = first.map(|column| column.ty.to_string());
+        let first = first.map(|column| column.name.as_ref()).zip(cql_type.as_deref());
+        let mut compaction = parse_options(map)
+            .and_then(|options| options.for_table(first))
+            .map_err(|e| e.to_string());
+        if let Ok(options) = &mut compaction {
+            let tiered = &mut options.size_tiered;
+            let (min, max) =
+                overrides.thresholds.unwrap_or((tiered.min_threshold, tiered.max_threshold));
+            (tiered.min_threshold, tiered.max_threshold) = (min, max);
+            options.enabled = overrides.automatic.unwrap_or(options.enabled);
+        }
+        Rc::new(TableVersion {
+            shape: Rc::new(TableShape::for_table(&table)),
+            ticket: TableTicket::new(&table),
+            compaction,
+            cached_rows: CachedRows::parse(
+                table.options.caching.get("rows_per_partition").map(String::as_str),
+            ),
+            table,
+        })
+    }
+}
+
+impl TableVersion {
+    /// Whether the first clustering column descends.
+    pub(crate) fn first_is_reversed(&self) -> bool {
+        let first = self.table.clustering().first();
+        first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
+    }
+}
+
+/// One table.
+pub(crate) struct TableState {
+    pub(crate) id: TableId,
+    pub(crate) version: RefCell<Rc<TableVersion>>,
+    pub(crate) view: RefCell<Rc<TableView>>,
+    /// The number of its contents.
+    contents: Cell<u64>,
+    /// Begins and ends of folds into the row cache: odd while one is under way.
+    pub(crate) folds: Cell<u64>,
+    pub(crate) counters: TableCounters,
+    /// Files with something large.
+    pub(crate) large: LargeFiles,
+    /// The highest generation seen or given.
+    pub(crate) generation: Cell<Generation>,
+    /// Files being written.
+    writing: RefCell<Vec<Generation>>,
+    /// Truncations whose records the log must keep.
+    pub(crate) pins: RefCell<Vec<TruncationPin>>,
+    /// First positions of memtables that are gone while their log is still needed: see [`Pin`].
+    memtable_pins: RefCell<Vec<LogPosition>>,
+    /// Truncations carried out here, as far as this run and the replayed log know.
+    pub(crate) truncated: RefCell<TruncatedSlices>,
+    /// Truncations of earlier runs whose records the old log must keep.
+    pub(crate) replayed_truncations: RefCell<Vec<TimestampMicros>>,
+    /// A truncation could not be logged: writes that bypass the log would be lost by carrying it out later.
+    pub(crate) refuses_unlogged: Cell<bool>,
+    /// Truncations of earlier runs whose files are still there.
+    pub(crate) replayed_removals: Cell<u32>,
+    /// No background compaction before this (after one failed).
+    pub(crate) compaction_paused_until: Cell<Instant>,
+    /// Background compactions that failed one behind another.
+    pub(crate) failed_compactions: Cell<Failures>,
+    /// Inputs of compactions that run.
+    pub(crate) claimed: RefCell<Vec<Generation>>,
+    overrides: Cell<Overrides>,
+    /// Somebody has the table as a whole: no compaction of it begins.
+    pub(crate) owned: Cell<bool>,
+    /// How many have it or wait for it.
+    pub(crate) wanted: Cell<u32>,
+    /// When the active memtable became active.
+    pub(crate) switched_at: Cell<Instant>,
+    /// How often everything was taken out of it, by TRUNCATE or DROP.
+    pub(crate) emptied: Cell<u64>,
+    /// Memory of partitions that flushes could not write, see [`crate::write::unflushable`].
+    pub(crate) refused_bytes: Cell<usize>,
+    /// A flush may free some of it.
+    pub(crate) wants_flush: Cell<bool>,
+    /// Which of them were reported, and when.
+    pub(crate) refused_report: Cell<Option<(i64, Instant)>>,
+    /// Not in the schema any more.
+    pub(crate) dropped: Cell<bool>,
+    /// The directory is there, durably.
+    pub(crate) has_directory: Cell<bool>,
+    /// Its files are in the view: see [`crate::files::late_tables`].
+    pub(crate) is_opened: Cell<bool>,
+    /// Held by the task that opens them.
+    pub(crate) opening: Semaphore,
+    /// Files that were, or may have been, written whole and are in no view, because a later step
+    /// failed. A start would open them, so until they are gone nothing may be purged: what a
+    /// tombstone hides in one of them would come back.
+    pub(crate) orphans: RefCell<Vec<InFlight>>,
+    /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
+    /// in no file yet.
+    pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
+    /// Tokens of partitions whose tombstones may go at any age.
+    pub(crate) ageless: RefCell<Vec<Token>>,
+    /// Damaged files: in no compaction, see [`crate::files::quarantine`].
+    pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
+    /// Those of them that could not be copied.
+    pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,
+    /// Those of them that may go.
+    pub(crate) releasable: RefCell<Vec<Generation>>,
+    /// When files were verified in the background, once that was read.
+    pub(crate) verified: RefCell<Option<VerifiedTimes>>,
+    /// When tombstones are old enough to go.
+    pub(crate) gc: RefCell<Rc<GcPolicy>>,
+}
+
+/// A file being written; ends when dropped.
+pub(crate) struct InFlight {
+    // Its table may hold it, among its orphans.
+    table: Weak<TableState>,
+    generation: Generation,
+}
+
+impl InFlight {
+    pub(crate) fn generation(&self) -> Generation {
+        self.generation
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(table) = self.table.upgrade() {
+            table.writing.borrow_mut().retain(|g| *g != self.generation);
+            table.large.forget(self.generation);
+        }
+    }
+}
+
+/// Keeps the log that a memtable needs, until it is dropped.
+pub(crate) struct Pin<'t> {
+    table: &'t TableState,
+    position: Option<LogPosition>,
+    is_replayed: bool,
+}
+
+impl<'t> Pin<'t> {
+    pub(crate) fn new(table: &'t TableState, memtable: &Memtable) -> Pin<'t> {
+        let (position, is_replayed) = (memtable.first_position(), memtable.is_replayed());
+        table.memtable_pins.borrow_mut().extend(position);
+        let removals = table.replayed_removals.get();
+        table.replayed_removals.set(removals.saturating_add(u32::from(is_replayed)));
+        Pin { table, position, is_replayed }
+    }
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut pins = self.table.memtable_pins.borrow_mut();
+        if let Some(at) = pins.iter().position(|position| Some(*position) == self.position) {
+            pins.swap_remove(at);
+        }
+        let removals = self.table.replayed_removals.get();
+        self.table.replayed_removals.set(removals.saturating_sub(u32::from(self.is_replayed)));
+    }
+}
+
+impl TableState {
+    pub(crate) fn new(table: Arc<Table>) -> TableState {
+        TableState {
+            id: table.id,
+            version: RefCell::new(TableVersion::new(table, Overrides::default())),
+            overrides: Cell::default(),
+            view: RefCell::new(Rc::new(TableView::empty())),
+            contents: Cell::new(0),
+            folds: Cell::new(0),
+            counters: TableCounters::default(),
+            large: LargeFiles::default(),
+            generation: Cell::new(Generation(0)),
+            writing: RefCell::default(),
+            pins: RefCell::default(),
+            memtable_pins: RefCell::default(),
+            truncated: RefCell::default(),
+            replayed_truncations: RefCell::default(),
+            refuses_unlogged: Cell::default(),
+            replayed_removals: Cell::new(0),
+            compaction_paused_until: Cell::new(Instant::ZERO),
+            failed_compactions: Cell::default(),
+            claimed: RefCell::default(),
+            owned: Cell::new(false),
+            wanted: Cell::new(0),
+            switched_at: Cell::new(Instant::ZERO),
+            emptied: Cell::new(0),
+            refused_bytes: Cell::new(0),
+            wants_flush: Cell::new(false),
+            refused_report: Cell::new(None),
+            dropped: Cell::new(false),
+            has_directory: Cell::new(false),
+            is_opened: Cell::new(false),
+            opening: Semaphore::new(1),
+            orphans: RefCell::default(),
+            repairs: RefCell::default(),
+            ageless: RefCell::default(),
+            damaged: RefCell::default(),
+            failed_copies: RefCell::default(),
+            releasable: RefCell::default(),
+            verified: RefCell::default(),
+            gc: RefCell::default(),
+        }
+    }
+
+    /// Whether all these files are in the view.
+    pub(crate) fn has_all(&self, files: &[Rc<TableFile>]) -> bool {
+        let view = self.view();
+        files.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
+    }
+
+    /// Tombstones of any partition that were made before it may go.
+    pub(crate) fn gc_before(&self, now: DeletionSeconds) -> DeletionSeconds {
+        let grace = self.version.borrow().table.options.gc_grace_seconds;
+        self.gc.borrow().least(now, grace)
+    }
+
+    /// The same by partition, for a merge that begins now.
+    pub(crate) fn gc_rule(&self, now: DeletionSeconds) -> GcBefore {
+        let grace = self.version.borrow().table.options.gc_grace_seconds;
+        let policy = self.gc.borrow().clone();
+        let ageless = self.ageless.borrow().clone();
+        GcBefore::Of(Box::new(move |token| match ageless.contains(&token) {
+            // What was made in this second too.
+            true => DeletionSeconds(now.0.saturating_add(1)),
+            false => policy.at(token, now, grace),
+        }))
+    }
+
+    /// Keeps in mind what Bloom filters of files let pass in vain that go out of the view.
+    fn keep_misses(&self, files: &[Rc<TableFile>]) {
+        let of = |files: &[Rc<TableFile>]| files.iter().map(|f| f.reader.meta().misses()).sum();
+        let (before, after): (u64, u64) = (of(&self.view.borrow().files), of(files));
+        bump(&self.counters.misses_before, before.saturating_sub(after));
+    }
+
+    /// How often Bloom filters let a partition pass that was not there, since the start.
+    pub(crate) fn filter_misses(&self) -> u64 {
+        let view = self.view.borrow();
+        let now: u64 = view.files.iter().map(|f| f.reader.meta().misses()).sum();
+        self.counters.misses_before.get().saturating_add(now)
+    }
+
+    /// Gives the table another view, whose files may have other rows than those of the one before.
+    pub(crate) fn set_view(&self, view: TableView) {
+        let contents = self.contents.get() + 1;
+        self.contents.set(contents);
+        self.large.follow(&self.version.borrow().table, &view.files);
+        self.keep_misses(&view.files);
+        *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
+    }
+
+    /// The same when files have the rows that files had before: others were written of them, or a memtable's
+    /// file came while its [`Fold`] was there.
+    ///
+    /// [`Fold`]: crate::read::row_cache::Fold
+    pub(crate) fn set_equal_view(&self, view: TableView) {
+        let contents = self.contents.get();
+        self.large.follow(&self.version.borrow().table, &view.files);
+        self.keep_misses(&view.files);
+        *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
+    }
+
+    /// Registers a file as being written.
+    pub(crate) fn in_flight(self: &Rc<Self>, generation: Generation) -> InFlight {
+        self.writing.borrow_mut().push(generation);
+        InFlight { table: Rc::downgrade(self), generation }
+    }
+
+    pub(crate) fn generations_in_flight(&self) -> Vec<Generation> {
+        self.writing.borrow().clone()
+    }
+
+    /// Whether segments of earlier runs are still needed for this table.
+    pub(crate) fn holds_old_log(&self) -> bool {
+        self.replayed_removals.get() > 0
+            || !self.replayed_truncations.borrow().is_empty()
+            || self.view.borrow().memtables().any(|m| m.is_replayed())
+    }
+
+    pub(crate) fn version(&self) -> Rc<TableVersion> {
+        self.version.borrow().clone()
+    }
+
+    pub(crate) fn shape(&self) -> Rc<TableShape> {
+        self.version.borrow().shape.clone()
+    }
+
+    pub(crate) fn view(&self) -> Rc<TableView> {
+        self.view.borrow().clone()
+    }
+
+    /// Takes a new version of the table over, if it is one.
+    pub(crate) fn set_table(&self, table: &Arc<Table>) {
+        if !Arc::ptr_eq(&self.version.borrow().table, table) {
+            *self.version.borrow_mut() = TableVersion::new(table.clone(), self.overrides.get());
+            let view = self.view();
+            view.memtables().for_each(|memtable| memtable.note_altered());
+            self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
+            let (active, flushing) = (view.active.clone(), view.flushing.clone());
+            // What is cached was merged for the shape of before.
+            self.set_view(TableView::new(active, flushing, view.files.clone()));
+        }
+    }
+
+    /// Changes what counts instead of options, also in later versions of the table.
+    pub(crate) fn change_overrides(&self, change: impl FnOnce(&mut Overrides)) {
+        let mut overrides = self.overrides.get();
+        change(&mut overrides);
+        self.overrides.set(overrides);
+        let table = self.version.borrow().table.clone();
+        *self.version.borrow_mut() = TableVersion::new(table, overrides);
+    }
+
+    /// What a flush of the active memtable frees, as far as is known.
+    pub(crate) fn flushable_bytes(&self) -> usize {
+        let view = self.view.borrow();
+        view.active.bytes().saturating_sub(view.active.refused_bytes())
+    }
+
+    /// Where in the log its first mutation lies that is in no SSTable.
+    pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
+        let pin = self.pins.borrow().iter().map(TruncationPin::needed).min();
+        let pinned = self.memtable_pins.borrow().iter().copied().min();
+        let view = self.view.borrow();
+        view.memtables().filter_map(|m| m.first_position()).chain(pin).chain(pinned).min()
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of `observe`.
+
+pub(super) mod large_partitions;
+pub(super) mod large_scan;
+pub(super) mod sampling;

@@ -1,0 +1,3 @@
+//! Tests of `tables`.
+
+pub(super) mod dropped_columns;

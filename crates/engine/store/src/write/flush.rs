@@ -1,0 +1,490 @@
+//! Flush: a memtable becomes an SSTable.
+//!
+//! Order: 1. the view gets a new active memtable, the old one is among the flushing ones; 2. the
+//! file set is written, TOC.txt last, everything synced; 3. the view gets the file and loses the
+//! memtable in one step; 4. the commit log's segments below every unflushed mutation are deleted. A
+//! crash before 2 is done leaves a set marked as unfinished, which the next start removes; the
+//! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use codec::KeyHash;
+use data::command::KeyRange;
+use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, RowRef, Slices};
+use sst_format::header::EncodingStats;
+use sst_format::{PackedRow, RowCopier};
+use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
+use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
+
+use crate::error::StoreError;
+use crate::files::table_files::{TableFile, map_error};
+use crate::memtable::{Memtable, MemtableScan};
+use crate::store::{Store, StoreFailure};
+use crate::tables::table::{Pin, TableState, TableView, bump};
+use crate::write::unflushable::{Logging, Refused};
+
+/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
+pub(crate) const ITEMS_PER_LOOK: usize = 32;
+
+/// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
+/// at a time, so that the memory counts little, and each request costs the kernel some 50 us of the processor or
+/// more, whatever its size.
+pub(crate) const REQUEST_BYTES: usize = 1024 * 1024;
+
+/// Passes items on to a writer; partitions from which nothing is left are not begun.
+pub(crate) struct Sieve {
+    pending: Option<DeletionTime>,
+    key: Vec<u8>,
+    token: Token,
+    /// Of `key`, where it is known.
+    hash: Option<KeyHash>,
+}
+
+impl Sieve {
+    pub(crate) fn new() -> Sieve {
+        Sieve { pending: None, key: Vec::new(), token: Token::MIN, hash: None }
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        item: Item<'_>,
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<()> {
+        match item {
+            Item::Partition { token, key, deletion } => {
+                self.token = token;
+                self.hash = None;
+                if deletion.is_live() {
+                    self.key.clear();
+                    self.key.extend_from_slice(key);
+                    self.pending = Some(deletion);
+                    return Ok(());
+                }
+                self.pending = None;
+            }
+            Item::PartitionEnd => {
+                if self.pending.take().is_some() {
+                    return Ok(());
+                }
+            }
+            Item::Static(_) | Item::Row { .. } | Item::Marker(_) => {
+                self.begin(writer)?;
+            }
+        }
+        writer.put(item)
+    }
+
+    /// The hash of the key of the partition that was put last.
+    #[inline]
+    pub(crate) fn set_hash(&mut self, hash: Option<KeyHash>) {
+        self.hash = hash;
+    }
+
+    #[inline]
+    fn begin(&mut self, writer: &mut SstableWriter) -> sstable::Result<()> {
+        match (self.pending.take(), self.hash) {
+            (None, _) => Ok(()),
+            (Some(deletion), Some(hash)) => writer.partition_of(hash, &self.key, deletion),
+            (Some(deletion), None) => writer.partition(&self.key, deletion),
+        }
+    }
+
+    /// Copies rows of another file: see [`SstableWriter::copy_rows`]. None when the first one is not of the
+    /// usual form.
+    #[inline]
+    pub(crate) fn copy_rows(
+        &mut self,
+        copier: &RowCopier,
+        (bytes, until): (&[u8], CopyUntil<'_>),
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<CopiedRows> {
+        let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
+        let first = first.filter(|row| writer.is_before(row, until));
+        let Some(first) = first else { return Ok(CopiedRows::default()) };
+        self.begin(writer)?;
+        writer.copy_rows(copier, first, (bytes, until))
+    }
+
+    /// Writes rows: see [`SstableWriter::packed_rows`].
+    #[inline]
+    fn packed_rows<'r>(
+        &mut self,
+        rows: impl IntoIterator<Item = (&'r [u8], RowRef<'r>)>,
+        writer: &mut SstableWriter,
+    ) -> sstable::Result<u64> {
+        let begin = self.pending.map(|_| self.key.as_slice());
+        let count = writer.packed_rows(begin, rows)?;
+        if count > 0 {
+            self.pending = None;
+        }
+        Ok(count)
+    }
+}
+
+/// Writes rows that follow in a memtable, as far as they are of the usual form: how many, at most
+/// [`ITEMS_PER_LOOK`]. When they are the last of the partition, it is ended.
+#[inline]
+fn put_rows(
+    merge: &mut MergeCursor<'_, MemtableScan>,
+    sieve: &mut Sieve,
+    writer: &mut SstableWriter,
+) -> sstable::Result<usize> {
+    let Some(scan) = merge.source_mut(0) else { return Ok(0) };
+    let Some(rows) = scan.next_rows() else { return Ok(0) };
+    let count = sieve.packed_rows(rows.take(ITEMS_PER_LOOK), writer)?;
+    if count > 0 {
+        let ended = scan.pass_rows(count);
+        if ended {
+            writer.partition_end()?;
+        }
+        merge.took_rows(ended);
+    }
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// Writes partitions of one row of the usual form that follow in a memtable, as far as the scan has them at hand: how
+/// many. They need no merge.
+fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<usize> {
+    let Some(bytes_max) = writer.whole_max() else { return Ok(0) };
+    let schema = writer.schema();
+    let mut plains = scan.next_plains();
+    let count = writer.whole_partitions(None, || {
+        let (key, entry) = plains.next()?;
+        let (clustering, row) = entry.parts();
+        let row = PackedRow::new(&schema, clustering, row)?;
+        let is_small = key.len() + row.length_max() <= bytes_max;
+        is_small.then(|| (codec::hash_key(key), key, row))
+    })?;
+    drop(plains);
+    scan.pass_plains(count);
+    Ok(count)
+}
+
+impl Store {
+    /// Writes memtables to SSTables: of the named tables, or of all.
+    ///
+    /// # Errors
+    /// `DiskFull`, `Io`: what was not written stays in memory and in the commit log, and is tried
+    /// again in the background. `Unwritable`: everything was written but partitions that no SSTable can hold.
+    pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
+        let states: Vec<Rc<TableState>> = match tables {
+            Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
+            None => self.all_tables(),
+        };
+        for table in &states {
+            self.switch_memtable(table);
+        }
+        let mut unwritable = Ok(());
+        for table in &states {
+            match self.flush_switched(table).await {
+                // Everything else of the table was written.
+                Err(error @ StoreError::Unwritable { .. }) => {
+                    unwritable = unwritable.and(Err(error))
+                }
+                other => other?,
+            }
+        }
+        let _running = self.inner.stages.post_flush.run();
+        self.release_log().await?;
+        unwritable
+    }
+
+    /// Step 1.
+    pub(crate) fn switch_memtable(&self, table: &TableState) {
+        let view = table.view();
+        if view.active.is_empty() {
+            return;
+        }
+        let mut flushing = view.flushing.clone();
+        flushing.push(view.active.clone());
+        table.set_equal_view(TableView::new(
+            Rc::new(Memtable::new()),
+            flushing,
+            view.files.clone(),
+        ));
+    }
+
+    /// Writes every memtable of a table that is waiting, oldest first.
+    pub(crate) async fn flush_switched(&self, table: &Rc<TableState>) -> Result<(), StoreError> {
+        let mut unwritable = Ok(());
+        loop {
+            let Some(memtable) = table.view().flushing.first().cloned() else { return unwritable };
+            let result = self.flush_memtable(table, &memtable).await;
+            self.note_write_result(&result);
+            // It is in the view no more, and what of it was not written is in the active memtable.
+            unwritable = unwritable.and(self.report_refused(table, result?));
+            self.drop_in_steps(memtable).await;
+        }
+    }
+
+    /// Drops a memtable, unless somebody reads it still.
+    pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
+        let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
+        let _running = self.inner.stages.reclaim.run();
+        let mut leftovers = memtable.into_leftovers();
+        while leftovers.drop_some() {
+            if self.inner.rt.is_yield_due() {
+                self.inner.rt.yield_if_due().await;
+            }
+        }
+    }
+
+    async fn flush_memtable(
+        &self,
+        table: &Rc<TableState>,
+        memtable: &Rc<Memtable>,
+    ) -> Result<Vec<Refused>, StoreError> {
+        let waiting = self.inner.stages.flush.wait();
+        let _permit = self.inner.flush_slot.acquire(1).await;
+        drop(waiting);
+        let _running = self.inner.stages.flush.run();
+        self.make_directory(table).await?;
+        if !table.view().is_flushing(memtable) {
+            return Ok(Vec::new());
+        }
+        let version = table.version();
+        let directory = self.directory_of(&version.table);
+        let generation = self.next_generation(table);
+        let in_flight = table.in_flight(generation);
+        let flushed = self.flush_to(table, memtable, &directory, generation).await;
+        let (file, mut refused) = match flushed {
+            Ok(flushed) => flushed,
+            // A file set of another writer has the name.
+            Err(StoreError::Io(error)) if error.kind == IoErrorKind::AlreadyExists => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                self.discard(table, in_flight).await;
+                return Err(error);
+            }
+        };
+        let mut fold = None;
+        if let Some(file) = &file
+            && table.view().is_flushing(memtable)
+        {
+            self.back_up(table, file).await;
+            fold = Some(self.fold(table, memtable).await);
+        }
+        let view = table.view();
+        if view.is_flushing(memtable) {
+            let mut files = view.files.clone();
+            let bytes = file.as_ref().map_or(0, |f| f.reader.meta().data_file_length());
+            bump(&table.counters.flushed_bytes, bytes);
+            files.extend(file);
+            let flushing = view.flushing_without(memtable);
+            table.set_equal_view(TableView::new(view.active.clone(), flushing, files));
+            drop(fold);
+            let pin = (!refused.is_empty()).then(|| Pin::new(table, memtable));
+            self.put_back(table, memtable, &refused, Logging::Running);
+            self.release_memory(memtable.bytes());
+            bump(&table.counters.flushes, 1);
+            if pin.is_some() {
+                self.sync().await?;
+            }
+            drop(pin);
+        } else if let Some(file) = file {
+            // Truncated or dropped meanwhile.
+            refused.clear();
+            self.remove_file(&file).await?;
+        }
+        drop(in_flight);
+        self.inner.work.notify_one();
+        Ok(refused)
+    }
+
+    /// Step 2 and the file that came of it; `None` when nothing was left to write.
+    async fn flush_to(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        directory: &str,
+        generation: Generation,
+    ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
+        let cached_as = self.inner.cache.next_file();
+        let file = self.flush_as(table, memtable, (directory, generation), cached_as).await;
+        if !matches!(file, Ok((Some(_), _))) {
+            self.inner.cache.forget(cached_as);
+        }
+        file
+    }
+
+    async fn flush_as(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        (directory, generation): (&str, Generation),
+        cached_as: u64,
+    ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
+        let place = (directory, generation);
+        let cached_as_read = table.counters.is_read().then_some(cached_as);
+        let (written, refused) =
+            self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
+        let Some(written) = written else { return Ok((None, refused)) };
+        self.inner.cache.fill(cached_as, written.warm);
+        let (fs, version) = (self.inner.rt.fs(), table.version());
+        let descriptor = written.descriptor;
+        let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
+        let file = self.file_cached_as(cached_as, reader.map_err(map_error)?, Vec::new());
+        Ok((file.map(Rc::new), refused))
+    }
+
+    pub(crate) fn writer_options(
+        &self,
+        table: &schema::Table,
+        generation: Generation,
+        partitions: u64,
+        stats: EncodingStats,
+    ) -> Result<WriterOptions, StoreError> {
+        let (shard, shards) = self.shard();
+        let mut options = WriterOptions::for_table(table, generation, partitions.max(1), stats)
+            .map_err(StoreError::Invalid)?;
+        options.version = self.inner.options.sstable_version;
+        options.host = Some(self.inner.options.host.0);
+        options.column_index_size = self.inner.live.column_index_bytes.get();
+        options.shard = Some(shard);
+        options.shard_count = shards;
+        let now = self.inner.rt.wall().seconds();
+        options.large = self.inner.large.limits().of_writer(table, now);
+        Ok(options)
+    }
+
+    /// Step 2, into any directory. `cached_as`: what is written goes into the chunk cache too, under this
+    /// number, as long as there is room. `held`: see [`WriterOptions::held`]. Partitions that cannot be written are
+    /// left out and handed back.
+    pub(crate) async fn write_memtable(
+        &self,
+        table: &TableState,
+        memtable: &Rc<Memtable>,
+        (directory, generation): (&str, Generation),
+        (cached_as, held): (Option<u64>, bool),
+    ) -> Result<(Option<Written>, Vec<Refused>), StoreError> {
+        let version = table.version();
+        let options = self.flush_options(table, memtable, generation, held)?;
+        let kept = self.table_to_flush(&version, memtable).await?;
+        let fs = self.inner.rt.fs();
+        let mut refused = Vec::new();
+        loop {
+            let mut writer = SstableWriter::create(&fs, directory, &kept, options.clone())
+                .await
+                .map_err(map_error)?;
+            let what = (&version.shape, memtable, refused.as_slice());
+            let error = match self.write_scan(what, &mut writer, cached_as).await {
+                Ok(()) => {
+                    let written = writer.finish().await.map_err(map_error)?;
+                    self.warn_of_large(&version.table, written.as_ref());
+                    return Ok((written, refused));
+                }
+                Err(error) => error,
+            };
+            let mut found = Ok(Vec::new());
+            if matches!(error, StoreError::Unwritable { .. }) && refused.is_empty() {
+                found = self.refused_partitions(&version, memtable, &writer).await;
+            }
+            writer.abort().await;
+            refused = found?;
+            if refused.is_empty() {
+                return Err(error);
+            }
+        }
+    }
+
+    fn flush_options(
+        &self,
+        table: &TableState,
+        memtable: &Memtable,
+        generation: Generation,
+        held: bool,
+    ) -> Result<WriterOptions, StoreError> {
+        let version = table.version();
+        let stats = EncodingStats {
+            min_timestamp: memtable.min_timestamp().unwrap_or(TimestampMicros(0)),
+            ..EncodingStats::NONE
+        };
+        let partitions = memtable.partition_count() as u64;
+        let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
+        (options.request_bytes, options.held) = (REQUEST_BYTES, held);
+        options.compression = self.inner.options.flush_compression.of(options.compression);
+        Ok(options)
+    }
+
+    pub(crate) async fn write_scan(
+        &self,
+        (shape, memtable, refused): (&Rc<data::TableShape>, &Rc<Memtable>, &[Refused]),
+        writer: &mut SstableWriter,
+        cached_as: Option<u64>,
+    ) -> Result<(), StoreError> {
+        writer.set_warm(cached_as.is_some());
+        let slices = Arc::new(Slices::all());
+        let scan =
+            MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
+        // A merge of one source: it removes what ALTER TABLE dropped.
+        let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
+        let mut sieve = Sieve::new();
+        let (mut items, mut is_refused) = (0, false);
+        loop {
+            let mut rows = 0;
+            if crate::compact::row_copy::is_on() && refused.is_empty() {
+                if let Some(scan) = merge.only_source() {
+                    rows = put_plain(scan, writer).map_err(map_error)?;
+                } else if merge.untouched().is_some() {
+                    rows = put_rows(&mut merge, &mut sieve, writer).map_err(map_error)?;
+                }
+            }
+            if rows == 0 {
+                if merge.advance()? != Advance::Item {
+                    return Ok(());
+                }
+                let item = merge.item();
+                if let Item::Partition { key, .. } = item {
+                    is_refused = refused.iter().any(|partition| partition.key == key);
+                }
+                if !is_refused {
+                    sieve.put(item, writer).map_err(map_error)?;
+                }
+            }
+            let full = writer.is_full();
+            if full {
+                writer.write_full().await.map_err(map_error)?;
+                if let Some(file) = cached_as
+                    && !self.inner.cache.fill(file, writer.take_warm())
+                {
+                    writer.set_warm(false);
+                }
+            }
+            items += rows.max(1);
+            if full || items >= ITEMS_PER_LOOK {
+                items = 0;
+                if self.inner.rt.is_yield_due() {
+                    self.inner.rt.yield_if_due().await;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn release_memory(&self, bytes: usize) {
+        self.inner.memtable_bytes.set(self.inner.memtable_bytes.get().saturating_sub(bytes));
+        self.inner.room.notify_waiters();
+    }
+
+    /// Step 4.
+    pub(crate) async fn release_log(&self) -> Result<(), StoreError> {
+        let tables = self.all_tables();
+        let old_pinned = tables.iter().any(|t| t.holds_old_log());
+        if !old_pinned && !self.inner.old_log_released.get() {
+            let done = self.inner.log.release_old().await?;
+            self.inner.old_log_released.set(done);
+        }
+        let below = tables.iter().filter_map(|t| t.first_unflushed()).min();
+        let below = below.unwrap_or_else(|| self.inner.log.position());
+        let released = self.inner.log.release_below(below).await;
+        self.tell_archive_failure();
+        Ok(released?)
+    }
+
+    pub(crate) fn tell_archive_failure(&self) {
+        if let Some(what) = self.inner.log.take_archive_failure() {
+            self.tell_failure(StoreFailure::Archive(what));
+        }
+    }
+}

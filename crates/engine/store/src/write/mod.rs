@@ -1,0 +1,9 @@
+//! The write side: flush, replay of the commit log, background triggers, refusal of writes for lack of space.
+//!
+//! Owns: how a mutation gets from the commit log and the memtable into an SSTable. Never: rewrites SSTables.
+
+pub(crate) mod background;
+pub(crate) mod flush;
+pub(crate) mod full_disk;
+pub(crate) mod replay;
+pub(crate) mod unflushable;
