@@ -13,6 +13,7 @@ mod datacenters;
 mod dealing;
 mod durability;
 mod export;
+mod fault_points;
 mod fixed;
 mod folded;
 mod giving_up;
@@ -161,6 +162,10 @@ fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
                 run: Box::new(move |seed| cluster::run(&scenario, seed)),
             });
         }
+    }
+    for entry in &mut entries {
+        let run = std::mem::replace(&mut entry.run, Box::new(|_| Ok(report::Report::default())));
+        entry.run = fault_points::with_fault_points(run);
     }
     Ok(entries)
 }

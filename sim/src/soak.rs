@@ -1,11 +1,12 @@
 //! `sim soak`: scenario after scenario with new seeds until the time is up, and what that reached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::fault_points;
 use crate::report::Report;
 
 /// Nodes that a run has at least, to be counted.
@@ -68,9 +69,45 @@ struct Sum {
     least: BTreeMap<String, (u64, u64, u64)>,
     faults: BTreeMap<String, u64>,
     probes: BTreeMap<String, u64>,
+    /// Fault points of the product (`stdx::chaos!`) and how often they fired.
+    fired: BTreeMap<String, u64>,
+    /// Marks of the product (`stdx::reached!`), with the number of processes that reached them.
+    marks: BTreeMap<String, u64>,
     /// CPU time of all runs, and of the one that took most, in milliseconds.
     cpu_millis: u64,
     cpu_millis_max: u64,
+}
+
+/// Names of the fault points and of the marks in the sources; none where the sources are not at hand.
+fn declared() -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut points, mut marks) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let source = std::fs::read_to_string(&path).unwrap_or_default();
+                names_behind("chaos!(\"", &source, &mut points);
+                names_behind("reached!(\"", &source, &mut marks);
+            }
+        }
+    }
+    (points, marks)
+}
+
+/// Those of the tests of `stdx` itself are left out.
+fn names_behind(word: &str, source: &str, names: &mut BTreeSet<String>) {
+    for rest in source.split(word).skip(1) {
+        if let Some((name, _)) = rest.split_once('"')
+            && !name.starts_with("stdx-")
+            && name.contains('-')
+            && name != "area-what"
+        {
+            names.insert(name.to_owned());
+        }
+    }
 }
 
 /// CPU time that this thread has used, in milliseconds; 0 where the system does not say.
@@ -114,6 +151,8 @@ impl Sum {
         lines.extend(least.map(|(name, (n, o, f))| format!("#least {n} {o} {f} {name}")));
         lines.extend(self.faults.iter().map(|(name, n)| format!("#fault {n} {name}")));
         lines.extend(self.probes.iter().map(|(name, n)| format!("#probe {n} {name}")));
+        lines.extend(self.fired.iter().map(|(name, n)| format!("#fired {n} {name}")));
+        lines.extend(self.marks.iter().map(|(name, n)| format!("#mark {n} {name}")));
         lines.push(format!("#cpu {} {}", self.cpu_millis, self.cpu_millis_max));
         lines
     }
@@ -137,6 +176,8 @@ impl Sum {
             }
             Some(&"#fault") => *self.faults.entry(rest(2)).or_default() += number(1),
             Some(&"#probe") => *self.probes.entry(rest(2)).or_default() += number(1),
+            Some(&"#fired") => *self.fired.entry(rest(2)).or_default() += number(1),
+            Some(&"#mark") => *self.marks.entry(rest(2)).or_default() += number(1),
             Some(&"#cpu") => {
                 self.cpu_millis += number(1);
                 self.cpu_millis_max = self.cpu_millis_max.max(number(2));
@@ -178,6 +219,16 @@ impl Sum {
         let never: Vec<&str> = never.collect();
         let never = if never.is_empty() { "-".to_owned() } else { never.join(", ") };
         println!("never reached: {never}");
+        println!("fault points that fired: {}", list(&self.fired));
+        println!("marks reached: {}", list(&self.marks));
+        let (points, marks) = declared();
+        let missing = |names: &BTreeSet<String>, of: &BTreeMap<String, u64>| {
+            let missing: Vec<&str> =
+                names.iter().filter(|name| !of.contains_key(*name)).map(String::as_str).collect();
+            if missing.is_empty() { "-".to_owned() } else { missing.join(", ") }
+        };
+        println!("fault points that never fired: {}", missing(&points, &self.fired));
+        println!("marks never reached: {}", missing(&marks, &self.marks));
         println!("{} violations", self.failed);
     }
 }
@@ -258,6 +309,12 @@ pub fn run_here(orders: &Orders, scenarios: &[(String, OneRun)]) -> ExitCode {
             }
         }
         seed = seed.saturating_add(1);
+    }
+    for (name, count) in fault_points::fired() {
+        sum.fired.insert(name.to_owned(), count);
+    }
+    for name in stdx::probe::reached_names() {
+        sum.marks.insert(name.to_owned(), 1);
     }
     for line in sum.lines() {
         println!("{line}");

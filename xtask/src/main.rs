@@ -6,6 +6,7 @@ mod amplification;
 mod disk;
 mod fuzz;
 mod layers;
+mod names;
 mod perf;
 mod scan;
 mod steps;
