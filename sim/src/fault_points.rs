@@ -8,7 +8,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use stdx::BugReport;
 use stdx::chaos::{ChaosGuard, switch_on};
+use stdx::invariant::bug_reports;
 
 use crate::soak::OneRun;
 
@@ -17,11 +19,16 @@ thread_local! {
     static FIRED: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// The same run with the fault points of its seed.
+/// The same run with the fault points of its seed; a broken invariant (`stdx::bug!`) fails it.
 pub fn with_fault_points(one: OneRun) -> OneRun {
     Box::new(move |seed| {
         let _guard = for_seed(seed);
-        one(seed)
+        let before = bug_reports();
+        let report = one(seed)?;
+        match bug_reports().into_iter().find(|after| !before.contains(after)) {
+            Some(BugReport { latest, .. }) => Err(format!("{}: {latest}", latest.site)),
+            None => Ok(report),
+        }
     })
 }
 
@@ -83,5 +90,19 @@ mod tests {
         assert!(runs.iter().all(|fired| *fired != u64::MAX));
         assert!(!stdx::chaos!("sim-test"));
         assert!(fired()["sim-test"] > 0);
+    }
+
+    #[test]
+    fn a_broken_invariant_fails_its_run_and_not_the_next() {
+        let one: OneRun = Box::new(|seed| {
+            if seed == 7 {
+                let _ = stdx::bug!("seed {seed}");
+            }
+            Ok(Report::default())
+        });
+        let one = with_fault_points(one);
+        assert!(one(6).is_ok());
+        assert!(one(7).unwrap_err().ends_with("internal error: seed 7"));
+        assert!(one(8).is_ok());
     }
 }

@@ -18,6 +18,7 @@ mod actions;
 mod archiving;
 mod auth_rows;
 pub mod boot;
+mod bug_log;
 mod cassandras_rows;
 mod cidr;
 mod cluster;

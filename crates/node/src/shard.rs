@@ -32,8 +32,8 @@ use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
 use crate::views::NodeViews;
 use crate::{
-    Outcome, Program, ReadyHook, StartError, archiving, counter_id, dropped, expiry, first_role,
-    log_lines, open, parts, serving, system_tables,
+    Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
+    first_role, log_lines, open, parts, serving, system_tables,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -410,6 +410,7 @@ impl Parts {
         report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
         own_rows.record_estimates();
         expiry::expire_snapshots(rt, &self.own_rows, &self.store);
+        bug_log::log_bugs(rt, &self.own_rows);
         if let Some(cluster) = &self.cluster {
             let liveness = cluster.liveness.clone();
             server.set_applied_epochs(move |host| liveness.applied_epoch(host));
