@@ -231,9 +231,9 @@ impl Start<'_> {
         snapshot: &ClusterSnapshot,
         run: Run,
     ) -> Result<(), StartError> {
-        let runs = cql_server::Runs { last: run.last, this: run.this };
+        let runs = truncation::Runs { last: run.last, this: run.this };
         let begun =
-            cql_server::begin_truncations(&self.rt.fs(), self.work_dir, snapshot, runs).await;
+            truncation::begin_truncations(&self.rt.fs(), self.work_dir, snapshot, runs).await;
         begun.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
 

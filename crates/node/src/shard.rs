@@ -376,12 +376,12 @@ impl Parts {
         self.membership.on_apply(move |_, after| {
             let (server, directory) = (of_hook.clone(), directory.clone());
             Box::pin(async move {
-                if let Err(error) = server.apply_truncations(&directory, &after).await {
+                if let Err(error) = server.truncations().apply(&directory, &after).await {
                     tracing::error!(%error, "cannot read the truncation records");
                 }
             })
         });
-        let truncated = server.apply_truncations(work_dir, &self.membership.snapshot()).await;
+        let truncated = server.truncations().apply(work_dir, &self.membership.snapshot()).await;
         truncated.map_err(|error| StartError::Store { shard: self.rt.shard().0, error })
     }
 
@@ -413,7 +413,7 @@ impl Parts {
         bug_log::log_bugs(rt, &self.own_rows);
         if let Some(cluster) = &self.cluster {
             let liveness = cluster.liveness.clone();
-            server.set_applied_epochs(move |host| liveness.applied_epoch(host));
+            server.truncations().set_applied_epochs(move |host| liveness.applied_epoch(host));
             cluster.tell_of_truncations(server);
             cluster.settle().await;
         }

@@ -70,7 +70,7 @@ pub(crate) async fn install(
         let latest = latest.clone();
         let (writer, server, work_dir) = (of_hook.clone(), server.clone(), work_dir.clone());
         Box::pin(async move {
-            if let Err(error) = server.apply_truncations(&work_dir, &after).await {
+            if let Err(error) = server.truncations().apply(&work_dir, &after).await {
                 tracing::error!(%error, "cannot read the truncation records");
             }
             if let Err(error) = writer.show(&after).await {

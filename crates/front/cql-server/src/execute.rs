@@ -25,7 +25,7 @@ use crate::role_change;
 use crate::schema_change;
 use crate::server::Server;
 use crate::session::{Session, Ticket};
-use crate::truncate;
+use crate::truncate_table;
 use crate::wire_type::Described;
 pub(crate) use check::Allowed;
 use check::{Access, check};
@@ -43,6 +43,7 @@ use write::modify;
 
 pub(crate) use once::with_calls_evaluated;
 pub(crate) use prepare::{prepare_here, prepared_here, spread};
+#[cfg(test)]
 pub(crate) use write::join_all;
 pub(crate) use write::{Modification, Statement, WriteOrder, bind, carry_out};
 
@@ -350,7 +351,7 @@ fn run_plan(
         PlanKind::Auth(_) => role_change::run(compiled, undescribed(cx.session), cx),
         PlanKind::Truncate(_) => {
             check_drop_allowed(cx.server)?;
-            Ok(Step::Waits(truncate_table(compiled.clone(), cx)))
+            Ok(Step::Waits(truncate_table::run(compiled.clone(), cx)))
         }
         PlanKind::Use(keyspace) => {
             if !cx.server.settings.use_statements_enabled {
@@ -490,29 +491,6 @@ fn ddl(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
                     Ok(())
                 }
             }
-        })
-        .await
-    })
-}
-
-fn truncate_table(compiled: Rc<Compiled>, cx: &Cx<'_>) -> Waiting {
-    let (server, session) = (cx.server.clone(), cx.session.clone());
-    let ticket = cx.ticket.clone();
-    Box::pin(async move {
-        let result = match &compiled.plan.kind {
-            PlanKind::Truncate(plan) if plan.table.is_virtual() => {
-                let is_empty = server.virtual_source.truncate(&plan.table);
-                let table = format!("{}.{}", plan.table.keyspace, plan.table.name);
-                is_empty.then_some(()).ok_or_else(|| {
-                    Failure::invalid(format!("Truncation is not supported by table {table}"))
-                })
-            }
-            PlanKind::Truncate(plan) => truncate::truncate(&server, plan.table.id).await,
-            _ => Err(server.internal_failure("a plan of another kind")),
-        };
-        finish(&server, &session, &ticket, result, |out| {
-            session.respond_void(out, &ticket, &[]);
-            Ok(())
         })
         .await
     })

@@ -1,4 +1,4 @@
-//! Fuzz targets beside frames and CQL, which their crates fuzz: credentials of clients, `metadata/truncated`.
+//! Fuzz target beside frames and CQL, which their crates fuzz: credentials of clients.
 
 /// Takes bytes as a SASL PLAIN token.
 ///
@@ -13,34 +13,8 @@ pub fn fuzz_sasl_plain(data: &[u8]) {
     }
 }
 
-/// Takes bytes as the body of `metadata/truncated`.
-///
-/// # Panics
-/// Never, whatever the bytes.
-pub fn fuzz_truncation_records(data: &[u8]) {
-    crate::truncate::records::fuzz(data);
-}
-
 #[cfg(test)]
 mod tests {
-    #[test]
-    fn no_bytes_as_truncation_records_panic() {
-        let good = "cluster 00000000-0000-0000-0000-000000000001\nrun 12\nthrough 7\n\
-                    00000000-0000-0000-0000-000000000002 -5\n";
-        // The form before had no run.
-        for good in [good.to_owned(), good.replace("run 12\n", "")] {
-            super::fuzz_truncation_records(good.as_bytes());
-            for at in 0..good.len() {
-                super::fuzz_truncation_records(&good.as_bytes()[..at]);
-                for bit in 0..8 {
-                    let mut bad = good.clone().into_bytes();
-                    bad[at] ^= 1 << bit;
-                    super::fuzz_truncation_records(&bad);
-                }
-            }
-        }
-    }
-
     #[test]
     fn no_token_of_a_client_panics() {
         let corpus: [&[u8]; 5] = [b"", b"\0me\0secret", b"a\0b\0c", b"\0\0\0", b"\xff\0\xfe\0\xfd"];

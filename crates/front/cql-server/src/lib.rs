@@ -11,7 +11,7 @@
 //! INV-prepared-1 and -2: see `prepared`.
 //!
 //! Reading order: `settings`, `account`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
-//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `disk_usage`, `truncate`, `topology_events`, `prepared`, `failure`.
+//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `disk_usage`, `topology_events`, `prepared`, `failure`.
 
 mod accept;
 mod access;
@@ -47,7 +47,7 @@ mod settings;
 mod tombstones;
 mod topology_events;
 mod trace;
-mod truncate;
+mod truncate_table;
 mod virtual_tables;
 mod wire_type;
 
@@ -58,7 +58,6 @@ pub use latency::TableLatencies;
 pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings, Timeout};
-pub use truncate::{Runs, TruncationState, begin_truncations};
 pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! What the CQL servers of one node's shards ask each other.
 
 use rt::{Mesh, MovedStream};
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use stdx::{Epoch, ShardId, TableId, WallMicros};
+use stdx::ShardId;
 
 /// A request to the CQL server of another shard.
 pub(crate) enum ServerRequest {
@@ -25,51 +23,20 @@ pub(crate) enum ServerRequest {
     Clients,
     /// List the statements that run.
     Queries,
-    /// Empty this shard's part of a table.
-    Truncate {
-        /// The table.
-        table: TableId,
-        /// What was written at or before this is gone.
-        at: WallMicros,
-    },
-    /// These truncations are recorded, durably: see [`store::Store::truncation_recorded`].
-    TruncationsRecorded(Arc<BTreeMap<TableId, WallMicros>>),
-    /// To shard 0: whether the nodes have emptied a table.
-    WereEmptied {
-        /// The table.
-        table: TableId,
-        /// As of `Truncate`.
-        at: WallMicros,
-        /// Of the entry that says so.
-        epoch: Epoch,
-    },
-}
-
-/// How far a truncation has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Emptied {
-    /// Storage addresses of members that could not.
-    pub(crate) failed: Vec<SocketAddr>,
-    /// Members that have carried it out.
-    pub(crate) nodes: usize,
-    /// Those that have not, as far as is known.
-    pub(crate) missing: usize,
-    /// Why this node is among `failed`.
-    pub(crate) why: Option<String>,
+    /// About truncations.
+    Truncation(truncation::ShardRequest),
 }
 
 /// Answer to a [`ServerRequest`].
 pub(crate) enum ServerReply {
-    /// To `Adopt`, `Closed`, `Prepare`, `TruncationsRecorded`.
+    /// To `Adopt`, `Closed`, `Prepare`.
     Done,
     /// To `Clients`.
     Clients(Vec<ClientInfo>),
     /// To `Queries`.
     Queries(Vec<QueryInfo>),
-    /// To `Truncate`: whether it is empty now, durably, or why not.
-    Truncated(Result<(), String>),
-    /// To `WereEmptied`.
-    Emptied(Emptied),
+    /// To `Truncation`.
+    Truncation(truncation::ShardReply),
 }
 
 /// A statement that runs, as `system_views.queries` shows it.

@@ -18,7 +18,6 @@ use crate::prepared::PreparedCache;
 use crate::session::{Session, Stage};
 use crate::settings::{ServerSettings, Timeout, Timeouts};
 use crate::topology_events::News;
-use crate::truncate::{self, TruncationState, Truncations};
 use crate::virtual_tables::VirtualSource;
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use coordinator::Coordinator;
@@ -30,17 +29,19 @@ use cql_wire::{
 };
 use membership::Membership;
 use rt::sync::Semaphore;
-use rt::{Gate, Group, Reply, Rt, Stream};
+use rt::{Gate, Group, MeshError, Reply, Rt, Stream};
 use schema::Schema;
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{Epoch, FixedMap, HostId, Instant, TableId, TimestampMicros, Uuid, WallMicros};
+use stdx::{FixedMap, HostId, Instant, TableId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
+use truncation::{AskShard, TruncationParts, Truncations};
 
 /// What a [`CqlServer`] is made of.
 pub struct ServerParts {
@@ -150,6 +151,30 @@ const SCANS_MIN: usize = 8;
 const BUFFERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// Asks the truncations of other shards over the mesh of the servers.
+fn ask_truncations(rt: &Rt, mesh: &Arc<ServerMesh>) -> AskShard {
+    let (rt, mesh) = (rt.clone(), mesh.clone());
+    Rc::new(move |shard, request| -> Pin<Box<dyn Future<Output = _>>> {
+        let call = mesh.calls.call(&rt, shard, ServerRequest::Truncation(request));
+        Box::pin(async move {
+            match call.await? {
+                ServerReply::Truncation(answer) => Ok(answer),
+                _ => Err(MeshError::Closed),
+            }
+        })
+    })
+}
+
+/// Logs failures of the store while it empties tables, once there is a server.
+fn log_truncate_failures(server: &Rc<RefCell<Weak<Server>>>) -> Rc<dyn Fn(&StoreError)> {
+    let server = server.clone();
+    Rc::new(move |error| {
+        if let Some(server) = server.borrow().upgrade() {
+            server.log_failure("truncate", error);
+        }
+    })
+}
+
 impl CqlServer {
     /// Puts the parts together and begins to serve the other shards' servers. No connection is
     /// taken before [`CqlServer::listen`].
@@ -167,7 +192,20 @@ impl CqlServer {
         rt.random_fill(&mut salt);
         let latencies = Rc::new(Latencies::new(&rt.telemetry()));
         let request_bytes_max = settings.request_bytes_max / usize::from(rt.shard_count().max(1));
+        let gate = rt.gate("cql-connections");
+        let logging: Rc<RefCell<Weak<Server>>> = Rc::default();
+        let truncation_parts = TruncationParts {
+            rt: rt.clone(),
+            coordinator: coordinator.clone(),
+            membership: membership.clone(),
+            gate: gate.clone(),
+            storage_address: settings.storage_address,
+            timeout: settings.truncate_timeout,
+            ask: ask_truncations(&rt, &mesh),
+            on_failure: log_truncate_failures(&logging),
+        };
         let inner = Rc::new(Server {
+            truncations: Truncations::new(truncation_parts),
             coordinator,
             snapshot: RefCell::new(membership.snapshot()),
             membership: membership.clone(),
@@ -180,7 +218,7 @@ impl CqlServer {
             },
             mesh: mesh.clone(),
             virtual_source,
-            gate: rt.gate("cql-connections"),
+            gate,
             prepared: PreparedCache::new(settings.prepared_bytes_max),
             credentials: CredentialsCache::new(
                 salt,
@@ -193,7 +231,6 @@ impl CqlServer {
             counters: Counters::new(&rt.telemetry(), &latencies),
             latencies,
             scratch: RefCell::default(),
-            truncations: Truncations::default(),
             news: News::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
@@ -217,6 +254,7 @@ impl CqlServer {
             settings,
             rt: rt.clone(),
         });
+        *logging.borrow_mut() = Rc::downgrade(&inner);
         let server = CqlServer { inner };
         crate::forwarded::install(&server);
         crate::scanned::install(&server);
@@ -226,8 +264,6 @@ impl CqlServer {
         membership.on_applied(move |before, after| hook.announce_changes(before, after));
         let serving = server.clone();
         mesh.calls.serve(&rt, move |request, reply| serving.serve_request(request, reply));
-        let ending = server.clone();
-        rt.at_end(move || ending.inner.truncations.let_go());
         server
     }
 
@@ -254,46 +290,9 @@ impl CqlServer {
         self.inner.replica_disks.set(host, pressure);
     }
 
-    /// Carries out the truncations that the metadata says and that this node has not carried out,
-    /// on all shards. To be called on shard 0: at the start when the shards serve each other and
-    /// nothing is written yet, and at each change of the metadata before it is acknowledged.
-    /// `work_dir` is the directory that the metadata log lies below.
-    ///
-    /// # Errors
-    /// `Corrupt`: `metadata/truncated` is damaged; `Io`: it cannot be read.
-    pub async fn apply_truncations(
-        &self,
-        work_dir: &str,
-        snapshot: &Arc<ClusterSnapshot>,
-    ) -> Result<(), StoreError> {
-        truncate::apply(&self.inner, work_dir, snapshot).await
-    }
-
-    /// How to find out which entry of the metadata a member has applied last; `None` when that is
-    /// not known. To be called on shard 0. TRUNCATE waits until every member has applied its entry;
-    /// without this it takes the metadata log's answer for it.
-    pub fn set_applied_epochs(&self, applied: impl Fn(HostId) -> Option<Epoch> + 'static) {
-        self.inner.truncations.set_applied_epochs(Rc::new(applied));
-    }
-
-    /// How to ask a member, by its own [`CqlServer::truncation_state`], how a truncation went there;
-    /// `None` when it does not answer. To be called on shard 0. Without this what a member has applied
-    /// is taken for done.
-    pub fn set_truncations_of_others<F>(
-        &self,
-        ask: impl Fn(HostId, TableId, WallMicros) -> F + 'static,
-    ) where
-        F: Future<Output = Option<TruncationState>> + 'static,
-    {
-        let ask = move |host, table, at| -> std::pin::Pin<Box<dyn Future<Output = _>>> {
-            Box::pin(ask(host, table, at))
-        };
-        self.inner.truncations.set_of_others(Rc::new(ask));
-    }
-
-    /// How the truncation of that time, or a later one, went on this node. To be called on shard 0.
-    pub fn truncation_state(&self, table: TableId, at: WallMicros) -> TruncationState {
-        self.inner.truncations.state(table, at)
+    /// The truncations of this shard.
+    pub fn truncations(&self) -> &Truncations {
+        &self.inner.truncations
     }
 
     /// Tells registered clients what changed, once the system tables say it too: drivers answer an
@@ -323,6 +322,9 @@ impl CqlServer {
     /// Changes how long requests of this shard may take that begin from now on.
     pub fn set_timeout(&self, kind: Timeout, timeout: Duration) {
         self.inner.timeouts.set(kind, timeout);
+        if kind == Timeout::Truncate {
+            self.inner.truncations.set_timeout(timeout);
+        }
     }
 
     /// Changes the limits on requests of this shard that begin from now on.
@@ -417,6 +419,7 @@ impl CqlServer {
 
     pub(crate) fn end_connections(&self) {
         self.inner.draining.set(true);
+        self.inner.truncations.stop();
         self.inner.drained.notify_waiters();
         let sessions: Vec<Rc<Session>> = self.inner.sessions.borrow().values().cloned().collect();
         for session in sessions {
@@ -449,28 +452,9 @@ impl CqlServer {
             }
             ServerRequest::Clients => reply.send(ServerReply::Clients(server.clients())),
             ServerRequest::Queries => reply.send(ServerReply::Queries(server.queries())),
-            ServerRequest::TruncationsRecorded(known) => {
-                server.truncation_recorded_here(&known);
-                reply.send(ServerReply::Done);
-            }
-            ServerRequest::WereEmptied { table, at, epoch } => {
-                let (rt, gate) = (server.rt.clone(), server.gate.clone());
-                let task = async move {
-                    let emptied = truncate::emptied(&server, table, at, epoch).await;
-                    reply.send(ServerReply::Emptied(emptied));
-                };
-                // A closed gate: as below.
-                let _ = gate.spawn(&rt, Group::Admin, "truncated", task);
-            }
-            ServerRequest::Truncate { table, at } => {
-                let rt = server.rt.clone();
-                let gate = server.gate.clone();
-                let task = async move {
-                    reply.send(ServerReply::Truncated(server.truncate_here(table, at).await));
-                };
-                // A closed gate means that the node stops: the dropped reply tells the caller.
-                let _ = gate.spawn(&rt, Group::Admin, "truncate", task);
-            }
+            ServerRequest::Truncation(request) => server
+                .truncations
+                .serve(request, move |answer| reply.send(ServerReply::Truncation(answer))),
         }
     }
 }
@@ -709,35 +693,6 @@ impl Server {
                 }
             })
             .collect()
-    }
-
-    /// Empties this shard's part of a table, durably, unless its log says that this was done.
-    ///
-    /// # Errors
-    /// Why it failed.
-    pub(crate) async fn truncate_here(
-        &self,
-        table: stdx::TableId,
-        at: WallMicros,
-    ) -> std::result::Result<(), String> {
-        let store = self.coordinator.store();
-        let result = if store.is_truncated(table, TimestampMicros(at.0)) {
-            store.sync_truncation(table).await
-        } else {
-            self.coordinator.truncate(table, at).await
-        };
-        result.map_err(|error| {
-            self.log_failure("truncate", &error);
-            error.to_string()
-        })
-    }
-
-    /// These truncations are recorded durably.
-    pub(crate) fn truncation_recorded_here(&self, known: &BTreeMap<stdx::TableId, WallMicros>) {
-        let store = self.coordinator.store();
-        for (table, at) in known {
-            store.truncation_recorded(*table, TimestampMicros(at.0));
-        }
     }
 
     /// Writes the one log line of an internal failure and returns the id that names it.

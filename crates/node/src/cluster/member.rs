@@ -26,7 +26,7 @@ use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 use crate::StartError;
 use crate::cluster::leaving::Orders;
 use crate::cluster::repair_rows::RepairRows;
-use crate::cluster::truncation::Truncations;
+use crate::cluster::truncation::OwnTruncations;
 use crate::cluster::{network, seeds};
 use coordinator::{Origin, ReplicaMutation};
 
@@ -53,7 +53,7 @@ pub(crate) struct ClusterShard {
     pub(crate) streaming: Streaming,
     pub(crate) repair: Repair,
     /// How truncations went here; empty until clients can be served.
-    pub(crate) truncations: Rc<Truncations>,
+    pub(crate) truncations: Rc<OwnTruncations>,
     /// Copies for members that go.
     pub(crate) orders: Rc<Orders>,
     /// The way to the hints of all shards.

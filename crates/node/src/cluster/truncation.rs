@@ -7,10 +7,11 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use codec::{DecodeError, Reader, Writer};
-use cql_server::{CqlServer, TruncationState};
+use cql_server::CqlServer;
 use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing, Request, Responder};
 use stdx::{HostId, ShardId, TableId, Uuid, WallMicros};
+use truncation::{TruncationState, Truncations};
 
 use super::member::ClusterShard;
 
@@ -19,17 +20,17 @@ const ANSWER: Duration = Duration::from_secs(2);
 
 /// The part of the node that knows how truncations went, once there is one. Shard 0 only.
 #[derive(Default)]
-pub(crate) struct Truncations(RefCell<Option<CqlServer>>);
+pub(crate) struct OwnTruncations(RefCell<Option<Truncations>>);
 
 impl ClusterShard {
     /// Lets the server ask the others how truncations went, and the others this node. Shard 0 only.
     pub(crate) fn tell_of_truncations(&self, server: &CqlServer) {
         let asking = self.clone();
-        server.set_truncations_of_others(move |host, table, at| {
+        server.truncations().set_states_of_others(move |host, table, at| {
             let asking = asking.clone();
             async move { asking.truncation_of(host, table, at).await }
         });
-        *self.truncations.0.borrow_mut() = Some(server.clone());
+        *self.truncations.0.borrow_mut() = Some(server.truncations().clone());
         // They hold each other.
         let ending = self.truncations.clone();
         self.rt.at_end(move || drop(ending.0.take()));
@@ -64,8 +65,8 @@ impl ClusterShard {
             Ok(question) => question,
             Err(error) => return responder.fail(&ErrorReply::Invalid(error.to_string())),
         };
-        let server = self.truncations.0.borrow().clone();
-        let state = server.map_or(TruncationState::Pending, |s| s.truncation_state(table, at));
+        let own = self.truncations.0.borrow().clone();
+        let state = own.map_or(TruncationState::Pending, |own| own.state(table, at));
         responder.respond(|out| out.put_u8(state.code()));
     }
 }

@@ -21,6 +21,7 @@ mod several_nodes;
 mod statements;
 mod tombstone_pages;
 mod traces;
+mod truncation;
 
 use crate::settings::ServerSettings;
 use crate::{
@@ -196,7 +197,7 @@ pub(crate) async fn node_with(
     let applying = server.clone();
     membership.on_apply(move |_, after| {
         let server = applying.clone();
-        Box::pin(async move { server.apply_truncations("", &after).await.unwrap() })
+        Box::pin(async move { server.truncations().apply("", &after).await.unwrap() })
     });
     server
 }

@@ -160,18 +160,18 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         mesh: meshes.server,
         virtual_source: Rc::new(crate::NoVirtualSource),
     });
-    server.apply_truncations("", &snapshot).await.unwrap();
+    server.truncations().apply("", &snapshot).await.unwrap();
     let others = shared.clone();
-    server.set_applied_epochs(move |host| {
+    server.truncations().set_applied_epochs(move |host| {
         let n = (1..=NODES).find(|n| member(*n).host_id == host)?;
         let servers = others.servers.borrow();
         Some(servers.get(&n)?.inner().membership.snapshot().epoch)
     });
     let others = shared.clone();
-    server.set_truncations_of_others(move |host, table, at| {
+    server.truncations().set_states_of_others(move |host, table, at| {
         let n = (1..=NODES).find(|n| member(*n).host_id == host);
         let servers = others.servers.borrow();
-        let state = n.and_then(|n| Some(servers.get(&n)?.truncation_state(table, at)));
+        let state = n.and_then(|n| Some(servers.get(&n)?.truncations().state(table, at)));
         async move { state }
     });
     let (emptying, of_test) = (server.clone(), shared.clone());
@@ -179,7 +179,7 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         let (server, shared) = (emptying.clone(), of_test.clone());
         Box::pin(async move {
             if !shared.forgetful.borrow().contains(&n) {
-                server.apply_truncations("", &after).await.unwrap();
+                server.truncations().apply("", &after).await.unwrap();
             }
         })
     });

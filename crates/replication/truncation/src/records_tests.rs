@@ -1,7 +1,12 @@
 use super::*;
-use crate::tests::{run, several_members};
-use cluster::Truncation;
-use stdx::IoErrorKind;
+use cluster::{LocalNode, Transformation, Truncation, metalog};
+use rt::Rt;
+use rt::sim::{World, WorldOptions};
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+use stdx::{HostId, IoErrorKind, Token};
 
 const PATH: &str = "metadata/truncated";
 
@@ -9,9 +14,35 @@ fn table(n: u128) -> TableId {
     TableId(Uuid::from_u128(n))
 }
 
+/// The metadata of a node that is alone.
+fn alone() -> ClusterSnapshot {
+    let local = LocalNode {
+        host_id: HostId(Uuid::from_u128(1)),
+        cluster_name: "Test Cluster".to_owned(),
+        datacenter: "datacenter1".to_owned(),
+        rack: "rack1".to_owned(),
+        tokens: vec![Token(0)],
+        created_at: WallMicros(1_700_000_000_000_000),
+    };
+    let first = Transformation::Bootstrap(local);
+    metalog::bootstrap(&first, &cql_plan::system::system_schema()).unwrap()
+}
+
+/// Runs `main` on one simulated node.
+fn run<F: Future<Output = ()> + 'static>(main: impl FnOnce(Rt) -> F + 'static) {
+    let world = World::new(11, WorldOptions::default());
+    let done = Rc::new(Cell::new(false));
+    let seen = done.clone();
+    world.client("n1", move |rt| async move {
+        main(rt).await;
+        seen.set(true);
+    });
+    world.run_until(|| done.get(), Duration::from_secs(3600)).unwrap();
+}
+
 /// A metadata log at `epoch` with truncations (table, epoch, time).
-fn snapshot(epoch: u64, truncations: &[(TableId, u64, i64)]) -> ClusterSnapshot {
-    let mut snapshot = several_members(1);
+pub(crate) fn metadata(epoch: u64, truncations: &[(TableId, u64, i64)]) -> ClusterSnapshot {
+    let mut snapshot = alone();
     snapshot.epoch = Epoch(epoch);
     for (table, epoch, at) in truncations {
         let truncated_at = WallMicros(*at);
@@ -23,7 +54,7 @@ fn snapshot(epoch: u64, truncations: &[(TableId, u64, i64)]) -> ClusterSnapshot 
 
 /// A table that every schema has.
 fn existing() -> TableId {
-    several_members(1).schema.table("system_auth", "roles").unwrap().id
+    alone().schema.table("system_auth", "roles").unwrap().id
 }
 
 async fn written(fs: &Fs, records: &Records) -> Vec<u8> {
@@ -34,7 +65,7 @@ async fn written(fs: &Fs, records: &Records) -> Vec<u8> {
 
 #[test]
 fn the_bytes_on_disk_are_as_documented() {
-    let mut records = Records::all_of(&snapshot(7, &[(table(2), 7, -5)]));
+    let mut records = Records::all_of(&metadata(7, &[(table(2), 7, -5)]));
     records.cluster = Uuid::from_u128(1);
     records.run = Some(12);
     let text = "cluster 00000000-0000-0000-0000-000000000001\nrun 12\nthrough 7\n\
@@ -56,8 +87,8 @@ fn a_file_is_believed_when_no_later_run_wrote_it() {
     run(|rt| async move {
         let fs = rt.fs();
         // The truncation of the last entry, which might have been cut off.
-        let of = snapshot(5, &[(existing(), 5, 50)]);
-        let old = Records { run: Some(20), ..Records::all_of(&snapshot(4, &[(table(8), 3, 30)])) };
+        let of = metadata(5, &[(existing(), 5, 50)]);
+        let old = Records { run: Some(20), ..Records::all_of(&metadata(4, &[(table(8), 3, 30)])) };
         let due = vec![(existing(), WallMicros(50))];
         let runs = [
             (Some(20), true, "the crashed run's"),
@@ -83,7 +114,7 @@ fn a_file_is_believed_when_no_later_run_wrote_it() {
 fn a_file_of_the_form_before_is_read_and_gets_a_run() {
     run(|rt| async move {
         let fs = rt.fs();
-        let of = snapshot(5, &[(existing(), 5, 50)]);
+        let of = metadata(5, &[(existing(), 5, 50)]);
         let body = format!("cluster {}\nthrough 4\n{} 30\n", of.cluster_id, existing().0);
         fs.create_dir_all("metadata").await.unwrap();
         fs.write_small(FORM_WITHOUT_RUN, PATH, body.as_bytes()).await.unwrap();
@@ -103,7 +134,7 @@ fn a_file_of_the_form_before_is_read_and_gets_a_run() {
 fn a_damaged_file_is_refused_by_name_and_never_believed() {
     run(|rt| async move {
         let fs = rt.fs();
-        let of = snapshot(9, &[(existing(), 5, 50)]);
+        let of = metadata(9, &[(existing(), 5, 50)]);
         let records = Records::all_of(&of);
         let good = written(&fs, &records).await;
         let mut bad: Vec<Vec<u8>> = (1..good.len()).map(|at| good[..at].to_vec()).collect();
@@ -131,7 +162,7 @@ fn without_a_file_to_believe_everything_counts_as_carried_out() {
     run(|rt| async move {
         let fs = rt.fs();
         // The truncation of the last entry, which might have been cut off.
-        let of = snapshot(5, &[(existing(), 5, 50)]);
+        let of = metadata(5, &[(existing(), 5, 50)]);
         let (fs, of) = (&fs, &of);
         let due = || async move {
             let mut records = load(fs, PATH, of).await.unwrap();
@@ -140,7 +171,7 @@ fn without_a_file_to_believe_everything_counts_as_carried_out() {
             records.due(of)
         };
         assert_eq!(due().await, [], "no file");
-        let old = Records::all_of(&snapshot(4, &[]));
+        let old = Records::all_of(&metadata(4, &[]));
         written(fs, &old).await;
         assert_eq!(due().await, [(existing(), WallMicros(50))], "the one that is believed");
         let another = Records { cluster: Uuid::from_u128(9), ..old };
@@ -157,13 +188,13 @@ fn without_a_file_to_believe_everything_counts_as_carried_out() {
 
 #[test]
 fn a_start_carries_out_the_last_entry_only() {
-    let mut records = Records::all_of(&snapshot(4, &[]));
-    let before_the_last = snapshot(6, &[(existing(), 5, 50)]);
+    let mut records = Records::all_of(&metadata(4, &[]));
+    let before_the_last = metadata(6, &[(existing(), 5, 50)]);
     assert_eq!(records.is_due_at_start(&before_the_last), None);
     records.skip_all_but(&before_the_last, None);
     assert_eq!(records.due(&before_the_last), []);
     assert!(!records.is_durable());
-    let last = snapshot(7, &[(existing(), 7, 70)]);
+    let last = metadata(7, &[(existing(), 7, 70)]);
     assert_eq!(records.is_due_at_start(&last), Some(existing()));
     records.note(existing(), WallMicros(70));
     records.reflect(&last);
@@ -172,24 +203,24 @@ fn a_start_carries_out_the_last_entry_only() {
 
 #[test]
 fn an_older_time_is_never_newer_and_tables_of_other_logs_keep_their_lines() {
-    let mut records = Records::all_of(&snapshot(4, &[(existing(), 4, 40), (table(8), 3, 30)]));
+    let mut records = Records::all_of(&metadata(4, &[(existing(), 4, 40), (table(8), 3, 30)]));
     for at in [39, 40] {
-        assert_eq!(records.due(&snapshot(5, &[(existing(), 5, at)])), [], "{at}");
+        assert_eq!(records.due(&metadata(5, &[(existing(), 5, at)])), [], "{at}");
     }
-    assert_eq!(records.due(&snapshot(5, &[(existing(), 5, 41)])).len(), 1);
-    assert_eq!(records.due(&snapshot(5, &[(table(9), 5, 41)])), [], "no such table here");
-    records.reflect(&snapshot(5, &[]));
+    assert_eq!(records.due(&metadata(5, &[(existing(), 5, 41)])).len(), 1);
+    assert_eq!(records.due(&metadata(5, &[(table(9), 5, 41)])), [], "no such table here");
+    records.reflect(&metadata(5, &[]));
     assert_eq!(records.known().get(&table(8)), Some(&WallMicros(30)));
 }
 
 #[test]
 fn records_of_unknown_tables_have_a_bound() {
-    let mut records = Records::all_of(&snapshot(1, &[]));
+    let mut records = Records::all_of(&metadata(1, &[]));
     for n in 0..UNKNOWN_TABLES_MAX + 3 {
         records.note(table(n as u128 + 100), WallMicros(n as i64));
     }
     records.note(existing(), WallMicros(-1));
-    records.reflect(&snapshot(2, &[]));
+    records.reflect(&metadata(2, &[]));
     assert_eq!(records.known().len(), UNKNOWN_TABLES_MAX + 1);
     assert!(records.known().contains_key(&existing()));
     assert!(!records.known().contains_key(&table(102)), "the oldest go first");

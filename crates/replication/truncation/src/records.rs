@@ -5,7 +5,6 @@
 //! `<table> <µs>` per table. Tables that the schema does not have keep
 //! their line: an older metadata log may be restored, and with it the table.
 
-use super::Runs;
 use cluster::ClusterSnapshot;
 use codec::SmallForm;
 use rt::{Fs, SmallContent, damaged};
@@ -25,6 +24,15 @@ const RUN_UNKNOWN: u64 = 0;
 const NAMED_TABLES_MAX: usize = 100;
 /// Most lines of tables that the schema does not have; the oldest truncations go first.
 const UNKNOWN_TABLES_MAX: usize = 100_000;
+
+/// Numbers of two runs of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs {
+    /// Number of the previous run, from `metadata/run`.
+    pub last: Option<u64>,
+    /// Number of the run that begins.
+    pub this: u64,
+}
 
 /// When each table was truncated last.
 pub(crate) type Known = BTreeMap<TableId, WallMicros>;
@@ -296,4 +304,4 @@ pub(crate) fn fuzz(data: &[u8]) {
 
 #[cfg(test)]
 #[path = "records_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -1,9 +1,11 @@
+//! Truncations of a node with its clients: entries, crashes, files that fail or are of earlier runs.
+
 use super::*;
-use crate::CqlServer;
-use crate::tests::{Body, Client, Meshes, V4, node, run, run_in, settings, show};
-use rt::Rt;
-use rt::sim::{World, WorldOptions};
-use stdx::IoErrorKind;
+use crate::Timeout;
+use ::truncation::{Runs, TruncationState, begin_truncations};
+use cluster::Truncation;
+use std::cell::RefCell;
+use stdx::{IoErrorKind, TableId};
 
 /// The log has one entry more, a truncation.
 fn truncated(snapshot: &ClusterSnapshot, table: TableId, at: WallMicros) -> Arc<ClusterSnapshot> {
@@ -17,7 +19,7 @@ fn truncated(snapshot: &ClusterSnapshot, table: TableId, at: WallMicros) -> Arc<
 /// A node that has started, and a client of it.
 async fn started(rt: &Rt) -> (CqlServer, Client) {
     let server = node(rt, settings(), &Meshes::new(1)).await;
-    server.apply_truncations("", &server.inner().membership.snapshot()).await.unwrap();
+    server.truncations().apply("", &server.inner().membership.snapshot()).await.unwrap();
     let client = Client::ready(&server, V4).await;
     (server, client)
 }
@@ -41,20 +43,20 @@ fn an_entry_is_carried_out_once() {
         insert(&mut client, "old").await;
         let at = rt.wall();
         let entry = truncated(&snapshot, table, at);
-        assert_eq!(inner.truncations.state(table, at), TruncationState::Pending);
-        server.apply_truncations("", &entry).await.unwrap();
-        assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+        assert_eq!(server.truncations().state(table, at), TruncationState::Pending);
+        server.truncations().apply("", &entry).await.unwrap();
+        assert_eq!(server.truncations().state(table, at), TruncationState::Done);
         assert!(values(&mut client).await.is_empty());
         insert(&mut client, "new").await;
-        server.apply_truncations("", &entry).await.unwrap();
+        server.truncations().apply("", &entry).await.unwrap();
         assert_eq!(values(&mut client).await, ["new"]);
         // An older time is not another one.
         let older = truncated(&snapshot, table, WallMicros(at.0 - 1));
-        server.apply_truncations("", &older).await.unwrap();
+        server.truncations().apply("", &older).await.unwrap();
         assert_eq!(values(&mut client).await, ["new"]);
         // The next one is another one.
         rt.sleep(std::time::Duration::from_millis(5)).await;
-        server.apply_truncations("", &truncated(&entry, table, rt.wall())).await.unwrap();
+        server.truncations().apply("", &truncated(&entry, table, rt.wall())).await.unwrap();
         assert!(values(&mut client).await.is_empty());
     });
 }
@@ -67,12 +69,12 @@ fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
         let inner = server.inner().clone();
         let table = inner.schema().table("ks", "t").unwrap().id;
         let snapshot = inner.membership.snapshot();
-        assert_eq!(time_of(&snapshot, table, WallMicros(7)), WallMicros(7));
         let ahead = truncated(&snapshot, table, WallMicros(rt.wall().0 + 3_600_000_000));
-        server.apply_truncations("", &ahead).await.unwrap();
+        server.truncations().apply("", &ahead).await.unwrap();
         insert(&mut client, "old").await;
-        let next = time_of(&ahead, table, rt.wall());
-        server.apply_truncations("", &truncated(&ahead, table, next)).await.unwrap();
+        // One microsecond later than the one before, as TRUNCATE chooses it.
+        let next = WallMicros(ahead.truncations[&table].truncated_at.0 + 1);
+        server.truncations().apply("", &truncated(&ahead, table, next)).await.unwrap();
         assert!(values(&mut client).await.is_empty());
     });
 }
@@ -93,19 +95,19 @@ fn an_entry_that_is_decided_after_its_time_takes_no_row() {
             rt.sleep(within * share / 10).await;
             insert(&mut client, "after").await;
             let entry = truncated(&snapshot, table, at);
-            server.apply_truncations("", &entry).await.unwrap();
+            server.truncations().apply("", &entry).await.unwrap();
             assert_eq!(values(&mut client).await.is_empty(), takes, "{share}");
-            let state = inner.truncations.state(table, at);
+            let state = server.truncations().state(table, at);
             assert_eq!(state == TruncationState::Done, takes, "{share}: {state:?}");
             // Nor later.
-            server.apply_truncations("", &entry).await.unwrap();
+            server.truncations().apply("", &entry).await.unwrap();
             assert_eq!(values(&mut client).await.is_empty(), takes, "{share}");
         }
         // The next one is carried out.
         let at = rt.wall();
-        server.apply_truncations("", &truncated(&snapshot, table, at)).await.unwrap();
+        server.truncations().apply("", &truncated(&snapshot, table, at)).await.unwrap();
         assert!(values(&mut client).await.is_empty());
-        assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+        assert_eq!(server.truncations().state(table, at), TruncationState::Done);
     });
 }
 
@@ -122,7 +124,7 @@ fn an_entry_that_a_crash_cut_off_is_carried_out_at_the_start() {
         let inner = server.inner().clone();
         let table = inner.schema().table("ks", "t").unwrap().id;
         let entry = truncated(&inner.membership.snapshot(), table, rt.wall());
-        server.apply_truncations("", &entry).await.unwrap();
+        server.truncations().apply("", &entry).await.unwrap();
         let mut client = Client::ready(&server, V4).await;
         assert!(values(&mut client).await.is_empty());
     });
@@ -146,12 +148,12 @@ fn a_truncation_that_cannot_be_recorded_fails_is_retried_and_takes_no_newer_row(
             insert(&mut client, "new").await;
             if is_retried {
                 disk.set_failing_below(None);
-                rt.sleep(RETRY * 3).await;
+                rt.sleep(Duration::from_secs(3)).await;
                 let inner = server.inner();
-                assert!(inner.truncations.failed.borrow().is_empty());
+                assert!(server.truncations().failed_count() == 0);
                 let table = inner.schema().table("ks", "t").unwrap().id;
                 let at = inner.membership.snapshot().truncations[&table].truncated_at;
-                assert_eq!(inner.truncations.state(table, at), TruncationState::Done);
+                assert_eq!(server.truncations().state(table, at), TruncationState::Done);
             }
             if is_flushed {
                 let store = server.inner().coordinator.store();
