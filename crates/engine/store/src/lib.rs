@@ -15,18 +15,23 @@
 //! `compaction`), `observe`.
 
 mod compact;
+mod damage;
+mod env;
 mod error;
 mod files;
 pub mod fuzz;
-mod live_options;
+mod lifecycle;
 mod memtable;
 mod observe;
 mod options;
 mod read;
+mod repair;
+mod replay;
 mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod write;
 
 pub use commitlog::{self, SyncMode};
@@ -37,14 +42,11 @@ pub use compact::requests::CompactionControl;
 pub use compact::scrub::Scrubbed;
 pub use compact::upgrade::UpgradeScope;
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
+pub use damage::quarantine::{DamageEvent, DamagedFile, is_behind_copy};
+pub use damage::verify::VerifyOptions;
+pub use env::full_disk::DiskSpaceChange;
 pub use error::StoreError;
-pub use files::file_streams::{Held, HeldFile};
-pub use files::import::{ImportOptions, Imported};
-pub use files::quarantine::{DamageEvent, DamagedFile, is_behind_copy};
-pub use files::repair_state::{BegunRepair, ReadScope};
-pub use files::repaired_set::RepairedMark;
-pub use files::row_ingest::{Ingest, Ingested};
-pub use files::verify::VerifyOptions;
+pub use lifecycle::snapshot::{SnapshotInfo, SnapshotOptions};
 pub use observe::large_partitions::{
     CellFacts, LargeEvent, LargeFate, LargeFile, LargeThresholds, PartitionFacts,
     PartitionGuardrails, RowFacts, SstableName, Thresholds,
@@ -55,11 +57,14 @@ pub use read::counter_cache::{CounterRow, CountsOf, OwnCount};
 pub use read::driver::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
 pub use read::replica_pages::{ReplicaRead, StreamRead};
 pub use read::saved_keys::damaged_saved_caches;
+pub use repair::repair_state::{BegunRepair, ReadScope};
+pub use repair::repaired_set::RepairedMark;
+pub use replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{Component, Descriptor, TokenFilter, Version};
 pub use store::{Store, StoreFailure};
 pub use tables::estimates::RangeEstimate;
-pub use tables::snapshot::{SnapshotInfo, SnapshotOptions};
 pub use tables::table::TableStats;
-pub use write::full_disk::DiskSpaceChange;
-pub use write::replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
+pub use transfer::file_streams::{Held, HeldFile};
+pub use transfer::import::{ImportOptions, Imported};
+pub use transfer::row_ingest::{Ingest, Ingested};

@@ -10,7 +10,7 @@ use schema::Table;
 use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardId, TableId, Token};
 
-use crate::write::replay::ReplayOptions;
+use crate::replay::ReplayOptions;
 
 /// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

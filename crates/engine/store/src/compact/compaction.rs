@@ -1,5 +1,5 @@
 //! Compaction of one table's files: plans come from `compact-plan`, the order of steps from
-//! [`crate::files::table_files`], what may run beside each other from [`crate::compact::slots`]. In its own scheduling group,
+//! [`crate::files::table_files`], what may run beside each other from [`crate::files::slots`]. In its own scheduling group,
 //! throttled.
 //!
 //! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
@@ -24,8 +24,8 @@ use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicr
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::garbage_collect;
 use crate::compact::outputs::Outputs;
-use crate::compact::slots::{Claim, Progress};
 use crate::error::StoreError;
+use crate::files::slots::{Claim, Progress};
 use crate::files::table_files::{TableFile, Transaction};
 use crate::memtable::Memtable;
 use crate::read::sources::{FileSource, Source};

@@ -16,8 +16,8 @@ use sstable::{Component, SstableReader};
 use stdx::{Generation, TableId, Token};
 
 use crate::compact::compaction::CompactionProgress;
-use crate::compact::slots::{Claim, Progress};
 use crate::error::StoreError;
+use crate::files::slots::{Claim, Progress};
 use crate::files::table_files::{TableFile, map_error};
 use crate::store::Store;
 use crate::tables::dropped_columns;
@@ -171,7 +171,7 @@ impl Store {
         let _own = self.own_table(&table).await;
         let files = table.view().files.clone();
         if let Some(tag) = snapshot {
-            crate::tables::snapshot::check_tag(tag)?;
+            crate::lifecycle::snapshot::check_tag(tag)?;
             self.snapshot_files(&table, tag, &files, &[]).await?;
         }
         let mut done = Vec::new();

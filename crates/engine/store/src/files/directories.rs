@@ -14,8 +14,8 @@ use schema::Table;
 use stdx::TableId;
 
 use crate::error::StoreError;
+use crate::lifecycle::snapshot::entries;
 use crate::store::Store;
-use crate::tables::snapshot::entries;
 
 /// Which of so many directories a shard writes the files of a table to.
 fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usize {

@@ -13,9 +13,9 @@ use stdx::{Generation, IoErrorKind, TableId};
 
 use crate::error::StoreError;
 use crate::files::table_files::{OpenedSets, map_error};
+use crate::lifecycle::truncate::is_marked_dropped;
 use crate::store::{Store, StoreFailure};
 use crate::tables::table::{TableState, TableView};
-use crate::tables::truncate::is_marked_dropped;
 
 impl Store {
     /// Opens the files of a table that was not in the schema at the start. Does nothing the second time.

@@ -465,7 +465,7 @@ impl Store {
     }
 
     /// What stands for a file that cannot be opened, when the node starts with such files
-    /// ([`crate::files::quarantine`]).
+    /// ([`crate::damage::quarantine`]).
     async fn open_damaged(
         &self,
         fs: &Fs,

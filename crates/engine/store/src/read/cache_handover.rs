@@ -11,8 +11,8 @@ use std::rc::Rc;
 use sstable::Chunk;
 
 use crate::compact::garbage_collect::Merging;
+use crate::files::chunk_cache::ChunkCache;
 use crate::files::table_files::TableFile;
-use crate::read::chunk_cache::ChunkCache;
 use crate::read::sources::Source;
 use crate::store::Store;
 

@@ -4,9 +4,5 @@
 
 pub(crate) mod dropped_columns;
 pub(crate) mod estimates;
-pub(crate) mod link_rate;
 pub(crate) mod retry_backoff;
-pub(crate) mod snapshot;
 pub(crate) mod table;
-pub(crate) mod truncate;
-pub(crate) mod truncation_records;

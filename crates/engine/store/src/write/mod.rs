@@ -2,8 +2,5 @@
 //!
 //! Owns: how a mutation gets from the commit log and the memtable into an SSTable. Never: rewrites SSTables.
 
-pub(crate) mod background;
 pub(crate) mod flush;
-pub(crate) mod full_disk;
-pub(crate) mod replay;
 pub(crate) mod unflushable;

@@ -7,8 +7,8 @@ use sstable::{LargeCell, LargeData};
 use types::CqlType;
 
 use super::{PartitionGuardrails, Severity, cut};
+use crate::replay::is_of_system;
 use crate::store::composite_parts;
-use crate::write::replay::is_of_system;
 
 fn is_guarded(column: &Column) -> bool {
     column.ty.is_collection() && column.ty.is_multi_cell()

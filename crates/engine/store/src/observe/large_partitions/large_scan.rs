@@ -25,8 +25,8 @@ use stdx::{DeletionSeconds, Generation};
 
 use super::{LargeEvent, LargeFile, LargeFiles, Limits, facts_of, name_of, push};
 use crate::compact::compaction::CompactionProgress;
-use crate::compact::slots::Progress;
 use crate::error::StoreError;
+use crate::files::slots::Progress;
 use crate::files::table_files::{TableFile, checked_body, map_error};
 use crate::store::Store;
 use crate::tables::table::TableState;

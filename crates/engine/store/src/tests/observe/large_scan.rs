@@ -240,7 +240,7 @@ fn files_that_come_whole_are_looked_through() {
         let held = from.hold(TABLE, &[full], 0, &versions).await.unwrap().unwrap();
         let mut ingest = to.ingest(TABLE).await.unwrap();
         let [file] = held.files() else { panic!("{} files", held.files().len()) };
-        crate::tests::files::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();
+        crate::tests::transfer::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();
         assert_eq!(take(&rt, &events).await, Vec::<String>::new());
         ingest.finish().await.unwrap();
         assert_eq!(take(&rt, &events).await, expect());

@@ -6,8 +6,8 @@ use schema::DroppedColumn;
 use sstable::offline::ScrubOptions;
 
 use crate::compact::cleanup::OwnedRanges;
-use crate::tests::files::row_ingest::whole;
 use crate::tests::read::replica_pages::open_at;
+use crate::tests::transfer::row_ingest::whole;
 use crate::tests::*;
 use crate::{ImportOptions, UpgradeScope};
 

@@ -15,11 +15,11 @@ use stdx::TableId;
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::CompactionProgress;
 use crate::error::StoreError;
-use crate::files::import::check_owned;
-use crate::files::repair_state::state_of;
 use crate::files::table_files::{TableFile, map_error};
+use crate::repair::repair_state::state_of;
 use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::transfer::import::check_owned;
 
 /// How often it is looked whether somebody wants it to end.
 const LOOK: Duration = Duration::from_millis(200);

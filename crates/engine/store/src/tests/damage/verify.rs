@@ -4,7 +4,7 @@ use rt::{Buf, OpenOptions};
 use sstable::Component;
 
 use crate::OwnedRanges;
-use crate::files::verify::VerifyOptions;
+use crate::damage::verify::VerifyOptions;
 use crate::tests::*;
 
 async fn filled(rt: &Rt) -> Store {

@@ -30,11 +30,11 @@ use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 use crate::error::StoreError;
 use crate::files::directories::FoundDirectory;
 use crate::files::table_files::{TableFile, map_error, remove_if_there};
+use crate::lifecycle::snapshot::{check_tag, entries, link, write_manifest};
+use crate::lifecycle::truncation_records::TruncationPin;
 use crate::memtable::Memtable;
 use crate::store::Store;
-use crate::tables::snapshot::{check_tag, entries, link, write_manifest};
 use crate::tables::table::{TableState, TableView, bump};
-use crate::tables::truncation_records::TruncationPin;
 
 /// In the directory of a dropped table: the name of its snapshot and a line feed.
 const DROPPED: &str = "helenus-dropped";

@@ -24,13 +24,13 @@ use stdx::{TableId, TimestampMicros, Token, Uuid};
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::MergeCounts;
 use crate::compact::outputs::Outputs;
-use crate::compact::slots::Progress;
 use crate::error::StoreError;
-use crate::files::file_streams::{has_partition, lies_in};
+use crate::files::slots::Progress;
 use crate::files::table_files::{TableFile, map_error};
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::tables::table::{TableState, TableView, bump};
+use crate::transfer::file_streams::{has_partition, lies_in};
 
 /// Memory of what a session was sent, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;

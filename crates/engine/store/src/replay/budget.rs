@@ -24,9 +24,9 @@ use stdx::{TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::table_files::{map_error, toc_path};
+use crate::replay::Replaying;
 use crate::store::Store;
 use crate::tables::table::{InFlight, TableState, TableView, bump};
-use crate::write::replay::Replaying;
 use crate::write::unflushable::Logging;
 
 /// A file that waits for the end of the log.

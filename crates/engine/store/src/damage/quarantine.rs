@@ -2,7 +2,7 @@
 //! a copy of what can be read of them and a repair, or a scrub, have their place.
 //!
 //! 1. A file of which a read, a compaction or a verification says that it is corrupt is looked at as a
-//!    whole ([`crate::files::background_verify`]). When it is, a mark (`helenus-damaged-<generation>.<shard>`) says so.
+//!    whole ([`crate::damage::background_verify`]). When it is, a mark (`helenus-damaged-<generation>.<shard>`) says so.
 //! 2. What can be read of it is written to new files, as by a scrub. With nothing lost they take its place.
 //!    When that fails (a device does not give it back) it is tried again, twice as late each time.
 //! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of
@@ -30,9 +30,9 @@ use stdx::{Generation, Instant, TableId, Token};
 use crate::compact::compaction::CompactionProgress;
 use crate::compact::scrub::Scrubbed;
 use crate::error::StoreError;
-use crate::files::repair_state::state_of;
 use crate::files::table_files::{TableFile, checked_body, map_error, remove_if_there};
 use crate::observe::large_partitions::list_name;
+use crate::repair::repair_state::state_of;
 use crate::store::Store;
 use crate::tables::retry_backoff::Failures;
 use crate::tables::table::{TableState, TableView};

@@ -30,11 +30,11 @@ use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOpt
 use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
-use crate::files::row_ingest::{Done, Ingest};
 use crate::files::table_files::{TableFile, map_error};
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::tables::table::{InFlight, TableView};
+use crate::transfer::row_ingest::{Done, Ingest};
 
 /// Gaps between ranges in which a file is looked into for partitions; with more it goes as rows.
 const GAPS_MAX: usize = 128;

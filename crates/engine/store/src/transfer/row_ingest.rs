@@ -1,7 +1,7 @@
 //! Ingest: sorted partitions from elsewhere become SSTables of this shard without passing through
 //! the memtable, and are seen all at once.
 //!
-//! Files also come as they are ([`crate::files::file_streams`]).
+//! Files also come as they are ([`crate::transfer::file_streams`]).
 //!
 //! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
 //! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
@@ -26,13 +26,13 @@ use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions};
 use stdx::{TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::file_streams::{Coming, Syncing};
 use crate::files::table_files::{
     TableFile, encode_record, map_error, record_path, remove_if_there, toc_path,
 };
 use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion, TableView};
+use crate::transfer::file_streams::{Coming, Syncing};
 
 /// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
 /// come: a file that has as many is ended, and the next one is made for [`GROWTH`] times more.

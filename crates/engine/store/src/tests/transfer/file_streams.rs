@@ -6,8 +6,8 @@ use sstable::WriterOptions;
 use stdx::IoErrorKind;
 
 use crate::tests::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_after_restart};
-use crate::tests::files::row_ingest::{assert_equal, whole};
 use crate::tests::read::replica_pages::{fill, mutation, open_at, open_nb_at, open_version_at};
+use crate::tests::transfer::row_ingest::{assert_equal, whole};
 use crate::tests::*;
 use crate::{Component, Held, HeldFile, Ingest, Version};
 

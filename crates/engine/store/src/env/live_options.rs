@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 
+use crate::env::link_rate::LinkRate;
 use crate::options::StoreOptions;
 use crate::store::Store;
-use crate::tables::link_rate::LinkRate;
 
 /// Begins with the options of the start.
 pub(crate) struct LiveOptions {

@@ -1,5 +1,7 @@
 //! The store: opening, writes, schema, budgets.
 
+mod background;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,21 +19,21 @@ use stdx::{FixedMap, Instant, TableId, Token};
 
 use crate::compact::backlog::Control;
 use crate::compact::compaction::CompactionRecord;
-use crate::compact::slots::Slots;
+use crate::damage::quarantine::DamageEvent;
+use crate::env::full_disk::{DiskSpaceChange, FullDisk};
+use crate::env::live_options::LiveOptions;
+use crate::env::stages::Stages;
 use crate::error::StoreError;
-use crate::files::quarantine::DamageEvent;
+use crate::files::chunk_cache::ChunkCache;
+use crate::files::slots::Slots;
 use crate::files::table_files::{OpenedSets, TableFile};
-use crate::live_options::LiveOptions;
 use crate::observe::large_partitions::Large;
-use crate::observe::stages::Stages;
 use crate::options::StoreOptions;
-use crate::read::chunk_cache::ChunkCache;
 use crate::read::counter_cache::CounterCache;
 use crate::read::replica_pages::ReadAheads;
 use crate::read::row_cache::RowCache;
+use crate::replay::ReplayReport;
 use crate::tables::table::{TableState, TableStats, TableView, bump};
-use crate::write::full_disk::{DiskSpaceChange, FullDisk};
-use crate::write::replay::ReplayReport;
 use crate::write::unflushable::place_of;
 
 /// What is called with what happened, if somebody wants to know.
@@ -107,7 +109,7 @@ pub(crate) struct Inner {
     pub(crate) suspected: Notify,
     /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
     pub(crate) compacted_bytes: Cell<(u64, u64)>,
-    /// How many are linking files into snapshots, see [`crate::tables::snapshot`].
+    /// How many are linking files into snapshots, see [`crate::lifecycle::snapshot`].
     pub(crate) linking: Cell<u32>,
     /// One of them has done it.
     pub(crate) linked: Notify,
@@ -739,8 +741,8 @@ impl Store {
             sstables: view.files.len() as u64,
             disk_bytes: of_files(|f| f.reader.meta().disk_bytes()),
             uncompressed_bytes: of_files(|f| f.reader.meta().data_length()),
-            repaired_bytes: of_files(|f| crate::files::repair_state::repaired_bytes(f).0),
-            pending_repair_bytes: of_files(|f| crate::files::repair_state::repaired_bytes(f).1),
+            repaired_bytes: of_files(|f| crate::repair::repair_state::repaired_bytes(f).0),
+            pending_repair_bytes: of_files(|f| crate::repair::repair_state::repaired_bytes(f).1),
             partitions_estimate: of_files(|f| f.reader.meta().estimated_partitions()),
             metadata_bytes: of_files(|f| f.reader.meta().memory_bytes() as u64),
         }

@@ -6,7 +6,7 @@ use rt::{Buf, OpenOptions};
 use sstable::Component;
 use stdx::IoErrorKind;
 
-use crate::files::quarantine::DamageEvent;
+use crate::damage::quarantine::DamageEvent;
 use crate::tables::retry_backoff::Failures;
 use crate::tests::compact::incremental::noise;
 use crate::tests::everywhere::*;
