@@ -10,10 +10,10 @@ use stdx::{Generation, TableId, Token};
 
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::files::table_files::TableFile;
 use crate::store::Store;
 use crate::tables::table::TableState;
-use crate::transfer::file_streams::has_partition;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::has_partition;
 use sst_format::Component;
 
 /// How a table is compacted now.

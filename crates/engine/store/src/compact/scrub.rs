@@ -15,13 +15,14 @@ use sstable::offline::{Loss, ScrubHost, ScrubOptions, ScrubReport, scrub_open};
 use sstable::{Component, SstableReader};
 use stdx::{Generation, TableId, Token};
 
-use crate::compact::compaction::CompactionProgress;
 use crate::error::StoreError;
+use crate::files::slots::CompactionProgress;
 use crate::files::slots::{Claim, Progress};
-use crate::files::table_files::{TableFile, map_error};
 use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;

@@ -4,7 +4,7 @@
 //! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
 //! only has files verified again.
 
-use std::collections::BTreeMap;
+use crate::tables::damage::VerifiedTimes;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,11 +14,13 @@ use sstable::Component;
 use sstable::offline::{verify, verify_checksums_with};
 use stdx::{Generation, TableId};
 
-use crate::compact::compaction::CompactionProgress;
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, checked_body, map_error};
+use crate::files::slots::CompactionProgress;
+use crate::files::table_files::checked_body;
 use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// How often it is looked whether a file is due.
 const ROUND: Duration = Duration::from_secs(60);
@@ -31,9 +33,6 @@ const SUSPECTS_MAX: usize = 64;
 /// Most bytes of the times of a table.
 const TIMES_BYTES_MAX: usize = 16 << 20;
 const HEAD: &str = "helenus-verified 1\n";
-
-/// When files were verified last, seconds since 1970.
-pub(crate) type VerifiedTimes = BTreeMap<Generation, i64>;
 
 fn encode(times: &VerifiedTimes) -> Vec<u8> {
     let mut text = HEAD.to_owned();

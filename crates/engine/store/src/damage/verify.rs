@@ -13,12 +13,13 @@ use sstable::repair_state::RepairState;
 use stdx::TableId;
 
 use crate::compact::cleanup::OwnedRanges;
-use crate::compact::compaction::CompactionProgress;
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, map_error};
-use crate::repair::repair_state::state_of;
+use crate::files::slots::CompactionProgress;
 use crate::store::Store;
+use crate::tables::repair_views::state_of;
 use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 use crate::transfer::import::check_owned;
 
 /// How often it is looked whether somebody wants it to end.

@@ -6,8 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::env::failure::Hook;
 use crate::error::StoreError;
-use crate::store::Hook;
 
 /// A change of whether writes of a shard are refused for lack of space.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,11 +11,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use stdx::TableId;
 
 use rt::sync::Notify;
 use stdx::{Generation, Instant};
 
-use crate::compact::compaction::CompactionProgress;
 use crate::error::StoreError;
 use crate::store::Store;
 use crate::tables::table::{TableState, bump};
@@ -268,4 +268,27 @@ impl Store {
         progress.needed.set(needed);
         Ok(())
     }
+}
+
+/// A compaction under way, for `nodetool compactionstats`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionProgress {
+    /// Its number on this shard, of all that have run since the start.
+    pub id: u64,
+    /// The table.
+    pub table: TableId,
+    /// Keyspace name.
+    pub keyspace: String,
+    /// Table name.
+    pub name: String,
+    /// Uncompressed bytes read so far.
+    pub done_bytes: u64,
+    /// Uncompressed bytes of all inputs.
+    pub total_bytes: u64,
+    /// Number of inputs.
+    pub inputs: usize,
+    /// Why it runs.
+    pub reason: String,
+    /// As Cassandra names it: see [`CompactionRecord::kind`].
+    pub kind: &'static str,
 }

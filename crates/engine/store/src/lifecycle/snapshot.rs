@@ -3,18 +3,20 @@
 //! INV-snapshot-1: a file that leaves the view goes from its directory only while nobody is linking files: a
 //! compaction that ends meanwhile would take them away, and what it leaves is no part of this moment.
 
+use crate::files::directories::entries;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rt::Fs;
 use stdx::{IoErrorKind, ShardId, TableId, Uuid, WallMicros};
 
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 use crate::files::directories::FoundDirectory;
-use crate::files::table_files::TableFile;
 use crate::memtable::Memtable;
-use crate::store::{Store, StoreFailure};
+use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
 use crate::write::unflushable::Refused;
 
 /// A snapshot of one table.
@@ -397,14 +399,6 @@ struct TableDirectory {
     keyspace: String,
     name: String,
     path: String,
-}
-
-pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
-    match fs.read_dir(path).await {
-        Ok(entries) => Ok(entries),
-        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 pub(crate) async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {

@@ -16,6 +16,7 @@
 //! ([`Store::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
 //! ([`Store::settle_drops`]): files that come there later are not those of the drop.
 
+use crate::files::late_tables::{DROPPED, is_marked_dropped};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +30,16 @@ use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::directories::FoundDirectory;
-use crate::files::table_files::{TableFile, map_error, remove_if_there};
-use crate::lifecycle::snapshot::{check_tag, entries, link, write_manifest};
-use crate::lifecycle::truncation_records::TruncationPin;
+use crate::files::directories::entries;
+use crate::files::table_files::remove_if_there;
+use crate::lifecycle::snapshot::{check_tag, link, write_manifest};
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::tables::table::{TableState, TableView, bump};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
+use crate::tables::truncations::TruncationPin;
 
-/// In the directory of a dropped table: the name of its snapshot and a line feed.
-const DROPPED: &str = "helenus-dropped";
 const DROPPED_FORM: SmallForm = SmallForm { kind: "dropped", version: 2 };
 
 /// Between attempts of background removals that failed (a full disk).
@@ -448,11 +450,6 @@ impl Store {
         fs.sync_dir(directory).await?;
         remove_if_there(fs, &format!("{directory}/{DROPPED}")).await
     }
-}
-
-/// Whether a directory has the mark of a drop.
-pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, StoreError> {
-    Ok(fs.exists(&format!("{directory}/{DROPPED}")).await?)
 }
 
 /// The tag in the mark of a drop, which may be empty; `None` when there is no mark.

@@ -6,6 +6,7 @@ pub(crate) mod cache_handover;
 pub(crate) mod counter_cache;
 pub(crate) mod driver;
 pub(crate) mod memtable_fast_path;
+pub(crate) mod merging;
 pub(crate) mod replica_pages;
 pub(crate) mod row_cache;
 pub(crate) mod saved_keys;

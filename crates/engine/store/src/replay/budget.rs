@@ -23,10 +23,11 @@ use sstable::{Descriptor, SstableReader};
 use stdx::{TableId, Token};
 
 use crate::error::StoreError;
-use crate::files::table_files::{map_error, toc_path};
+use crate::files::table_files::toc_path;
 use crate::replay::Replaying;
 use crate::store::Store;
 use crate::tables::table::{InFlight, TableState, TableView, bump};
+use crate::tables::table_file::map_error;
 use crate::write::unflushable::Logging;
 
 /// A file that waits for the end of the log.

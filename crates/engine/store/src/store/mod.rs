@@ -2,6 +2,10 @@
 
 mod background;
 
+use crate::env::failure::Hook;
+use crate::env::failure::StoreFailure;
+use crate::files::damage_marks::DamageEvent;
+use crate::tables::composite_keys::composite_parts;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,14 +23,13 @@ use stdx::{FixedMap, Instant, TableId, Token};
 
 use crate::compact::backlog::Control;
 use crate::compact::compaction::CompactionRecord;
-use crate::damage::quarantine::DamageEvent;
 use crate::env::full_disk::{DiskSpaceChange, FullDisk};
 use crate::env::live_options::LiveOptions;
 use crate::env::stages::Stages;
 use crate::error::StoreError;
 use crate::files::chunk_cache::ChunkCache;
 use crate::files::slots::Slots;
-use crate::files::table_files::{OpenedSets, TableFile};
+use crate::files::table_files::OpenedSets;
 use crate::observe::large_partitions::Large;
 use crate::options::StoreOptions;
 use crate::read::counter_cache::CounterCache;
@@ -34,10 +37,8 @@ use crate::read::replica_pages::ReadAheads;
 use crate::read::row_cache::RowCache;
 use crate::replay::ReplayReport;
 use crate::tables::table::{TableState, TableStats, TableView, bump};
+use crate::tables::table_file::TableFile;
 use crate::write::unflushable::place_of;
-
-/// What is called with what happened, if somebody wants to know.
-pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
 
 pub(crate) struct Inner {
     pub(crate) rt: Rt,
@@ -115,31 +116,6 @@ pub(crate) struct Inner {
     pub(crate) linked: Notify,
     /// Finished compactions, also of tables that were dropped since.
     pub(crate) finished_compactions: Cell<u64>,
-}
-
-/// What went wrong with the disk, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreFailure {
-    /// The commit log cannot be written or synced; no write is taken any more.
-    CommitLog(String),
-    /// The file system refused to read or write a data file.
-    Disk(String),
-    /// A data file is not what was written.
-    Corrupt(String),
-    /// A data directory failed, and this shard goes on without it and the SSTables in it.
-    OutOfService(String),
-    /// A data directory failed that this shard cannot do without.
-    NoDirectory(String),
-    /// A new file could not be linked into its table's `backups`; it is in use all the same.
-    Backup(String),
-    /// Partitions in memtables cannot be written to an SSTable; everything else can.
-    Unflushable(String),
-    /// A commit-log segment could not be archived; it stays in the log until it can.
-    Archive(String),
-    /// SSTables of a table that came into the schema were found on the disk and are in use; nothing failed.
-    Found(String),
-    /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
-    SavedCache(String),
 }
 
 /// The tables of one shard. Cheap to clone.
@@ -741,8 +717,8 @@ impl Store {
             sstables: view.files.len() as u64,
             disk_bytes: of_files(|f| f.reader.meta().disk_bytes()),
             uncompressed_bytes: of_files(|f| f.reader.meta().data_length()),
-            repaired_bytes: of_files(|f| crate::repair::repair_state::repaired_bytes(f).0),
-            pending_repair_bytes: of_files(|f| crate::repair::repair_state::repaired_bytes(f).1),
+            repaired_bytes: of_files(|f| crate::tables::repair_views::repaired_bytes(f).0),
+            pending_repair_bytes: of_files(|f| crate::tables::repair_views::repaired_bytes(f).1),
             partitions_estimate: of_files(|f| f.reader.meta().estimated_partitions()),
             metadata_bytes: of_files(|f| f.reader.meta().memory_bytes() as u64),
         }
@@ -782,19 +758,6 @@ fn too_large(table: &Table, key: &[u8], bytes: usize, max: usize) -> StoreError 
         table: table.name.to_string(),
         key: texts.join(":"),
     }
-}
-
-/// Components of a composite key: each its length in two bytes, itself, a zero byte.
-pub(crate) fn composite_parts(mut key: &[u8]) -> Vec<&[u8]> {
-    let mut parts = Vec::new();
-    while let Some((length, rest)) = key.split_first_chunk::<2>() {
-        let Some((part, rest)) = rest.split_at_checked(u16::from_be_bytes(*length).into()) else {
-            break;
-        };
-        parts.push(part);
-        key = rest.get(1..).unwrap_or_default();
-    }
-    parts
 }
 
 /// Adds the buckets of a histogram up to its last one that is not empty.

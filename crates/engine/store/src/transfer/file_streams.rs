@@ -13,31 +13,29 @@
 //! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
 //! it lies in the ranges and the slice that were asked for.
 
+use crate::files::held_files::{Held, HeldFile};
+use crate::tables::table_file::lies_in;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::Poll;
 
-use data::command::{KeyRange, RingBound};
-use data::{Advance, Cursor, Slices};
 use rt::{Buf, File, Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sstable::file_set::{mark_unfinished, unfinished_path};
 use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOptions};
-use stdx::{Generation, IoError, IoErrorKind, TableId, Token};
+use stdx::{IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, map_error};
 use crate::memtable::Memtable;
 use crate::store::Store;
 use crate::tables::table::{InFlight, TableView};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 use crate::transfer::row_ingest::{Done, Ingest};
 
-/// Gaps between ranges in which a file is looked into for partitions; with more it goes as rows.
-const GAPS_MAX: usize = 128;
 /// Files that go as a whole at a time: each keeps all its components open.
 const FILES_MAX: usize = 128;
 /// Largest component that a receiver keeps in memory to verify it: all that are not read in blocks.
@@ -46,78 +44,6 @@ const SMALL_BYTES_MAX: u64 = 1 << 30;
 const WRITING_BYTES_MAX: usize = 8 << 20;
 /// Buffers that are kept for the next pieces.
 const SPARE_MAX: usize = 8;
-
-/// What a shard has of ranges of a table, as of one moment.
-pub struct Held {
-    table: TableId,
-    files: Vec<HeldFile>,
-    rest: Rc<TableView>,
-}
-
-/// A file that can go as it is.
-pub struct HeldFile {
-    generation: Generation,
-    version: Version,
-    /// Component, its open file, its bytes; TOC last.
-    components: Vec<(Component, File, u64)>,
-    /// Reads of it may go on.
-    _file: Rc<TableFile>,
-}
-
-impl Held {
-    /// The table.
-    pub fn table(&self) -> TableId {
-        self.table
-    }
-
-    /// The files that lie in the ranges as a whole; everything else is read by
-    /// [`Store::read_held`].
-    pub fn files(&self) -> &[HeldFile] {
-        &self.files
-    }
-
-    pub(crate) fn rest(&self) -> &Rc<TableView> {
-        &self.rest
-    }
-}
-
-impl HeldFile {
-    /// Its number here.
-    pub fn generation(&self) -> Generation {
-        self.generation
-    }
-
-    /// Version of its format.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Its components with their bytes, TOC last.
-    pub fn components(&self) -> impl Iterator<Item = (Component, u64)> {
-        self.components.iter().map(|(component, _, length)| (*component, *length))
-    }
-
-    /// Bytes of a component; fewer only at its end.
-    ///
-    /// # Errors
-    /// `Invalid`: it has no such component; `Io`.
-    pub async fn read(
-        &self,
-        component: Component,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<Buf, StoreError> {
-        let found = self.components.iter().find(|(c, _, _)| *c == component);
-        let Some((_, file, length)) = found else {
-            return Err(StoreError::Invalid(format!("the file has no {component}")));
-        };
-        let left = usize::try_from(length.saturating_sub(offset)).unwrap_or(usize::MAX);
-        let (mut buf, read) = file.read_at(Buf::new(), offset, bytes.min(left)).await;
-        let read = read?;
-        buf.resize(read);
-        Ok(buf)
-    }
-}
 
 impl Store {
     /// The versions of files that this node takes as they are: all that are written somewhere, but for
@@ -207,57 +133,6 @@ fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
         && meta.data_file_length() >= bytes_min
         && stats.pending_repair.is_none()
         && !stats.has_legacy_counter_shards
-}
-
-/// Whether every partition of a file lies in the ranges.
-pub(crate) async fn lies_in(
-    file: &TableFile,
-    ranges: &[(Token, Token)],
-) -> Result<bool, StoreError> {
-    let meta = file.reader.meta();
-    let (first, last) = (meta.first_token(), meta.last_token());
-    let contains = |token: Token| {
-        let at = ranges.partition_point(|(_, end)| *end < token);
-        ranges.get(at).is_some_and(|(start, _)| *start < token || *start == Token::MIN)
-    };
-    if !contains(first) || !contains(last) {
-        return Ok(false);
-    }
-    let between = ranges.windows(2).filter_map(|pair| match pair {
-        [(_, end), (start, _)] if end < start => Some((*end, *start)),
-        _ => None,
-    });
-    let gaps: Vec<(Token, Token)> =
-        between.filter(|(start, end)| *end >= first && *start < last).collect();
-    if gaps.len() > GAPS_MAX {
-        return Ok(false);
-    }
-    for gap in gaps {
-        if has_partition(file, gap).await? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether there is a partition behind the first token, up to the second.
-pub(crate) async fn has_partition(
-    file: &TableFile,
-    (start, end): (Token, Token),
-) -> Result<bool, StoreError> {
-    let bound = |token| RingBound::Token { token, after: true };
-    let range = KeyRange { start: bound(start), end: bound(end) };
-    let mut cursor = file.reader.range_cursor(0, range, Arc::new(Slices::all()), None);
-    loop {
-        match cursor.advance()? {
-            Advance::Item => return Ok(true),
-            Advance::End => return Ok(false),
-            Advance::NeedBlock(request) => {
-                let chunk = file.reader.load_block(request.block).await.map_err(map_error)?;
-                cursor.feed(request.block, chunk);
-            }
-        }
-    }
 }
 
 /// A file that comes as it is.

@@ -32,11 +32,11 @@ use stdx::{DeletionSeconds, IoErrorKind, TableId, Token, Uuid};
 
 use crate::compact::cleanup::OwnedRanges;
 use crate::error::StoreError;
-use crate::files::table_files::{
-    TableFile, encode_record, is_record, map_error, record_path, remove_if_there, toc_path,
-};
+use crate::files::table_files::{encode_record, is_record, record_path, remove_if_there, toc_path};
 use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// Bytes of one step of a copy.
 const COPY_BYTES: usize = 1 << 20;

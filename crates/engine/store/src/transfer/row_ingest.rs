@@ -26,12 +26,12 @@ use sstable::{Descriptor, SstableReader, SstableWriter, WriterOptions};
 use stdx::{TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::table_files::{
-    TableFile, encode_record, map_error, record_path, remove_if_there, toc_path,
-};
+use crate::files::table_files::{encode_record, record_path, remove_if_there, toc_path};
 use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion, TableView};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 use crate::transfer::file_streams::{Coming, Syncing};
 
 /// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will

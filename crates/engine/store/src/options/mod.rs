@@ -1,5 +1,10 @@
 //! What a store is told at open.
 
+mod replay_options;
+
+pub(crate) use replay_options::is_of_system;
+pub use replay_options::{PointInTime, ReplayOptions, max_timestamp};
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +14,6 @@ use commitlog::{LogOptions, SyncMode};
 use schema::Table;
 use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardId, TableId, Token};
-
-use crate::replay::ReplayOptions;
 
 /// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +170,7 @@ impl StoreOptions {
             counter_cache_bytes_max: None,
             counter_cache_save_period: Duration::ZERO,
             counter_cache_keys_to_save: usize::MAX,
-            cache_load_max: crate::read::saved_keys::LOAD_MAX,
+            cache_load_max: LOAD_MAX,
             saved_caches_directory: "saved_caches".to_owned(),
             disk_reserve_bytes: 64 << 20,
             compaction_bytes_per_second: 64 << 20,
@@ -201,3 +204,6 @@ impl StoreOptions {
         }
     }
 }
+
+/// Used when the options say nothing else, as in Cassandra.
+pub(crate) const LOAD_MAX: Duration = Duration::from_secs(30);
