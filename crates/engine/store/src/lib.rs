@@ -15,51 +15,61 @@
 //! `compaction`), `observe`.
 
 mod compact;
+mod damage;
+mod env;
 mod error;
 mod files;
 pub mod fuzz;
-mod live_options;
+mod lifecycle;
 mod memtable;
 mod observe;
 mod options;
 mod read;
+mod repair;
+mod replay;
 mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod write;
 
 pub use commitlog::{self, SyncMode};
 pub use compact::backlog::Backlog;
 pub use compact::cleanup::{Cleaned, OwnedRanges};
-pub use compact::compaction::{CompactionProgress, CompactionRecord, PlannedCompaction};
+pub use compact::compaction::{CompactionRecord, PlannedCompaction};
 pub use compact::requests::CompactionControl;
 pub use compact::scrub::Scrubbed;
 pub use compact::upgrade::UpgradeScope;
 pub use compact_plan::{GcPolicy, NEVER, RepairTimes, TombstoneOption};
+pub use damage::quarantine::{DamagedFile, is_behind_copy};
+pub use damage::verify::VerifyOptions;
+pub use env::failure::StoreFailure;
+pub use env::full_disk::DiskSpaceChange;
 pub use error::StoreError;
-pub use files::file_streams::{Held, HeldFile};
-pub use files::import::{ImportOptions, Imported};
-pub use files::quarantine::{DamageEvent, DamagedFile, is_behind_copy};
-pub use files::repair_state::{BegunRepair, ReadScope};
-pub use files::repaired_set::RepairedMark;
-pub use files::row_ingest::{Ingest, Ingested};
-pub use files::verify::VerifyOptions;
-pub use observe::large_partitions::{
-    CellFacts, LargeEvent, LargeFate, LargeFile, LargeThresholds, PartitionFacts,
-    PartitionGuardrails, RowFacts, SstableName, Thresholds,
-};
-pub use observe::sampling::{Sample, Sampled, Sampler};
-pub use options::{FlushCompression, StoreOptions};
+pub use files::damage_marks::DamageEvent;
+pub use files::held_files::{Held, HeldFile};
+pub use files::slots::CompactionProgress;
+pub use lifecycle::snapshot::{SnapshotInfo, SnapshotOptions};
+pub use observe::large_partitions::{LargeFate, LargeThresholds, PartitionGuardrails, Thresholds};
+pub use options::{FlushCompression, PointInTime, ReplayOptions, StoreOptions, max_timestamp};
 pub use read::counter_cache::{CounterRow, CountsOf, OwnCount};
-pub use read::driver::{Filtered, Flow, Look, LookedAt, ReadStats, RowSink};
+pub use read::driver::{Flow, Look, LookedAt, RowSink};
 pub use read::replica_pages::{ReplicaRead, StreamRead};
 pub use read::saved_keys::damaged_saved_caches;
+pub use repair::repair_state::BegunRepair;
+pub use repair::repaired_set::RepairedMark;
+pub use replay::ReplayReport;
 pub use sstable::offline::ScrubOptions;
 pub use sstable::{Component, Descriptor, TokenFilter, Version};
-pub use store::{Store, StoreFailure};
+pub use store::Store;
 pub use tables::estimates::RangeEstimate;
-pub use tables::snapshot::{SnapshotInfo, SnapshotOptions};
+pub use tables::large_files::{
+    CellFacts, LargeEvent, LargeFile, PartitionFacts, RowFacts, SstableName,
+};
+pub use tables::read_stats::{Filtered, ReadStats};
+pub use tables::repair_views::ReadScope;
+pub use tables::sampling::{Sample, Sampled, Sampler};
 pub use tables::table::TableStats;
-pub use write::full_disk::DiskSpaceChange;
-pub use write::replay::{PointInTime, ReplayOptions, ReplayReport, max_timestamp};
+pub use transfer::import::{ImportOptions, Imported};
+pub use transfer::row_ingest::{Ingest, Ingested};

@@ -14,8 +14,8 @@ use stdx::{Generation, TableId, Token};
 
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::files::table_files::TableFile;
 use crate::store::Store;
+use crate::tables::table_file::TableFile;
 
 /// What a node owns of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! Compaction of one table's files: plans come from `compact-plan`, the order of steps from
-//! [`crate::files::table_files`], what may run beside each other from [`crate::compact::slots`]. In its own scheduling group,
+//! [`crate::files::table_files`], what may run beside each other from [`crate::files::slots`]. In its own scheduling group,
 //! throttled.
 //!
 //! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
 //! steps: when one ends its inputs are gone.
 
+use crate::files::slots::CompactionProgress;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +25,16 @@ use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicr
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::garbage_collect;
 use crate::compact::outputs::Outputs;
-use crate::compact::slots::{Claim, Progress};
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, Transaction};
+use crate::files::slots::{Claim, Progress};
+use crate::files::table_files::Transaction;
 use crate::memtable::Memtable;
 use crate::read::sources::{FileSource, Source};
 use crate::store::Store;
 use crate::tables::estimates::partitions_together;
 use crate::tables::retry_backoff::Failures;
 use crate::tables::table::{TableState, TableVersion, TableView, bump};
+use crate::tables::table_file::TableFile;
 use crate::write::flush::REQUEST_BYTES;
 
 /// Behind a background compaction of a table that failed.
@@ -50,29 +52,6 @@ const REQUESTS_TOGETHER_MAX: usize = 4;
 const BUFFERS_MIN: usize = 32;
 /// Of what chunks may have of memory so small a part is for the requests of all compactions that may run at once.
 const BUFFERS_PART: usize = 8;
-
-/// A compaction under way, for `nodetool compactionstats`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CompactionProgress {
-    /// Its number on this shard, of all that have run since the start.
-    pub id: u64,
-    /// The table.
-    pub table: TableId,
-    /// Keyspace name.
-    pub keyspace: String,
-    /// Table name.
-    pub name: String,
-    /// Uncompressed bytes read so far.
-    pub done_bytes: u64,
-    /// Uncompressed bytes of all inputs.
-    pub total_bytes: u64,
-    /// Number of inputs.
-    pub inputs: usize,
-    /// Why it runs.
-    pub reason: String,
-    /// As Cassandra names it: see [`CompactionRecord::kind`].
-    pub kind: &'static str,
-}
 
 /// A compaction that would begin now, for `nodetool compactionplan`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,6 @@ pub(crate) mod partition_copy;
 pub(crate) mod requests;
 pub(crate) mod row_copy;
 pub(crate) mod scrub;
-pub(crate) mod slots;
 pub(crate) mod upgrade;
 pub(crate) mod window_outputs;
 pub(crate) mod window_routing;

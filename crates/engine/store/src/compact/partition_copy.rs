@@ -11,12 +11,13 @@ use sstable::{Follows, Lookahead};
 use stdx::Token;
 
 use crate::compact::compaction::MergeCounts;
-use crate::compact::garbage_collect::Merging;
 use crate::compact::outputs::Outputs;
-use crate::compact::row_copy::{Copiers, is_on};
+use crate::compact::row_copy::Copiers;
 use crate::error::StoreError;
 use crate::read::cache_handover::Warmth;
+use crate::read::merging::Merging;
 use crate::read::sources::Source;
+use crate::write::verbatim_copy::is_on;
 
 /// Most partitions that the merge goes through by itself before it is looked ahead again, where that has found none.
 const PAUSE_MAX: u32 = 64;
@@ -167,8 +168,8 @@ impl Ahead {
             self.give_back(merge);
         }
         #[cfg(test)]
-        crate::compact::row_copy::PARTITIONS
-            .set(crate::compact::row_copy::PARTITIONS.get() + taken as u64);
+        crate::write::verbatim_copy::PARTITIONS
+            .set(crate::write::verbatim_copy::PARTITIONS.get() + taken as u64);
         Ok((taken, None))
     }
 
@@ -246,8 +247,8 @@ impl Ahead {
                 (Some(token), _) => last = last.min(token),
                 (None, Follows::Block(block)) => {
                     #[cfg(test)]
-                    crate::compact::row_copy::CUT_OFF
-                        .set(crate::compact::row_copy::CUT_OFF.get() + 1);
+                    crate::write::verbatim_copy::CUT_OFF
+                        .set(crate::write::verbatim_copy::CUT_OFF.get() + 1);
                     let Ok(source) = u32::try_from(number) else { return Gathered::None };
                     return Gathered::Needs(BlockRequest { source, block });
                 }

@@ -1,7 +1,7 @@
 //! Compactions that somebody asks for by file, range or partition, and how tables are compacted until
 //! the node stops: thresholds, and whether it happens by itself.
 //!
-//! What runs is given up by [`Store::stop_compactions`]: see [`crate::compact::slots`].
+//! What runs is given up by [`Store::stop_compactions`]: see [`crate::files::slots`].
 
 use std::rc::Rc;
 
@@ -10,10 +10,10 @@ use stdx::{Generation, TableId, Token};
 
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::files::file_streams::has_partition;
-use crate::files::table_files::TableFile;
 use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::has_partition;
 use sst_format::Component;
 
 /// How a table is compacted now.

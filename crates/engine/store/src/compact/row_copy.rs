@@ -5,6 +5,7 @@
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
 //! the row, or the row hides all other versions whole.
 
+use crate::write::verbatim_copy::is_on;
 use data::{Advance, Item};
 use smallvec::SmallVec;
 use sst_format::{RowCopier, UsualRow};
@@ -13,16 +14,16 @@ use stdx::TimestampMicros;
 
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::MergeCounts;
-use crate::compact::garbage_collect::Merging;
 use crate::compact::outputs::Outputs;
 use crate::compact::partition_copy::Ahead;
-use crate::compact::slots::Progress;
 use crate::error::StoreError;
-use crate::files::table_files::map_error;
+use crate::files::slots::Progress;
+use crate::memtable::ITEMS_PER_LOOK;
 use crate::read::cache_handover::Warmth;
+use crate::read::merging::Merging;
 use crate::read::sources::Source;
 use crate::store::Store;
-use crate::write::flush::ITEMS_PER_LOOK;
+use crate::tables::table_file::map_error;
 
 /// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
 /// rates are kept evenly, and of small tables too.
@@ -92,7 +93,8 @@ impl Copiers {
             source.pass_rows(copied.bytes, false);
         }
         #[cfg(test)]
-        RUN_ROWS.set(RUN_ROWS.get() + copied.rows);
+        crate::write::verbatim_copy::RUN_ROWS
+            .set(crate::write::verbatim_copy::RUN_ROWS.get() + copied.rows);
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
@@ -270,24 +272,4 @@ impl Store {
         }
         Ok(())
     }
-}
-
-#[cfg(test)]
-thread_local! {
-    /// Whether rows are copied at all: tests compare what comes out without.
-    pub(crate) static IS_ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
-    /// Rows that were copied of partitions which several inputs have.
-    pub(crate) static RUN_ROWS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    /// Partitions that were copied whole.
-    pub(crate) static PARTITIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    /// Blocks that were asked for because a partition was cut off.
-    pub(crate) static CUT_OFF: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-/// Always, but in tests.
-pub(crate) fn is_on() -> bool {
-    #[cfg(test)]
-    return IS_ON.get();
-    #[cfg(not(test))]
-    true
 }

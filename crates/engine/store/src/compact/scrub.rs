@@ -15,13 +15,14 @@ use sstable::offline::{Loss, ScrubHost, ScrubOptions, ScrubReport, scrub_open};
 use sstable::{Component, SstableReader};
 use stdx::{Generation, TableId, Token};
 
-use crate::compact::compaction::CompactionProgress;
-use crate::compact::slots::{Claim, Progress};
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, map_error};
+use crate::files::slots::CompactionProgress;
+use crate::files::slots::{Claim, Progress};
 use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;
@@ -171,7 +172,7 @@ impl Store {
         let _own = self.own_table(&table).await;
         let files = table.view().files.clone();
         if let Some(tag) = snapshot {
-            crate::tables::snapshot::check_tag(tag)?;
+            crate::lifecycle::snapshot::check_tag(tag)?;
             self.snapshot_files(&table, tag, &files, &[]).await?;
         }
         let mut done = Vec::new();

@@ -10,8 +10,8 @@ use stdx::{TableId, WallMicros};
 
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::files::table_files::TableFile;
 use crate::store::Store;
+use crate::tables::table_file::TableFile;
 
 /// Which files an upgrade writes anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

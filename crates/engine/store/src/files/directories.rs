@@ -11,11 +11,11 @@
 
 use rt::Fs;
 use schema::Table;
+use stdx::IoErrorKind;
 use stdx::TableId;
 
 use crate::error::StoreError;
 use crate::store::Store;
-use crate::tables::snapshot::entries;
 
 /// Which of so many directories a shard writes the files of a table to.
 fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usize {
@@ -180,5 +180,13 @@ mod tests {
             }
             assert_eq!(used, (0..directories).collect(), "{shards} shards");
         }
+    }
+}
+
+pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
+    match fs.read_dir(path).await {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
     }
 }

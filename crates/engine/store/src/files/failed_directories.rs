@@ -18,8 +18,9 @@ use std::rc::Rc;
 
 use stdx::{IoError, IoErrorKind};
 
+use crate::env::failure::StoreFailure;
 use crate::files::directories::is_local;
-use crate::store::{Store, StoreFailure};
+use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
 
 fn is_below(path: &str, directory: &str) -> bool {

@@ -6,16 +6,18 @@
 //! no write takes the name of one of them.
 //! INV-found-2: files of a table that is being dropped are not taken into use.
 
+use rt::Fs;
 use std::rc::Rc;
 
 use sstable::{SetState, list_sstables};
 use stdx::{Generation, IoErrorKind, TableId};
 
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::files::table_files::{OpenedSets, map_error};
-use crate::store::{Store, StoreFailure};
+use crate::files::table_files::OpenedSets;
+use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
-use crate::tables::truncate::is_marked_dropped;
+use crate::tables::table_file::map_error;
 
 impl Store {
     /// Opens the files of a table that was not in the schema at the start. Does nothing the second time.
@@ -95,3 +97,11 @@ impl Store {
         Ok(table)
     }
 }
+
+/// Whether a directory has the mark of a drop.
+pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, StoreError> {
+    Ok(fs.exists(&format!("{directory}/{DROPPED}")).await?)
+}
+
+/// In the directory of a dropped table: the name of its snapshot and a line feed.
+pub(crate) const DROPPED: &str = "helenus-dropped";

@@ -16,6 +16,8 @@
 //!
 //! The files of an ingest become ones together by a record of another kind: see `row_ingest`.
 
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 use std::rc::Rc;
 
 use rt::{Fs, OpenOptions};
@@ -25,7 +27,7 @@ use sstable::{
     Component, Descriptor, SetState, SstableError, SstableReader, TokenFilter, Version,
     WriterOptions, list_sstables, open_unreadable, rebuild_toc, remove_sstable,
 };
-use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, Token, WallMicros};
+use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, WallMicros};
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -33,40 +35,6 @@ use crate::tables::table::{InFlight, TableState};
 
 /// Attempts to open a directory while other shards change it.
 const OPEN_ATTEMPTS: u32 = 20;
-
-/// An open SSTable of this shard.
-pub(crate) struct TableFile {
-    /// Its number in the chunk cache.
-    pub(crate) id: u64,
-    pub(crate) generation: Generation,
-    pub(crate) reader: SstableReader,
-    /// Other shards use it too.
-    pub(crate) spanning: bool,
-    pub(crate) filter: Option<TokenFilter>,
-    /// Slices (shard, of how many) that were released: their partitions are invisible.
-    pub(crate) hidden: Rc<[(u16, u16)]>,
-    /// When it was opened.
-    pub(crate) created_at: WallMicros,
-    /// When its Data was written, also in an earlier run.
-    pub(crate) written_at: WallMicros,
-}
-
-impl TableFile {
-    /// The same file with other hidden slices.
-    pub(crate) fn hiding(&self, hidden: Vec<(u16, u16)>) -> TableFile {
-        TableFile { hidden: hidden.into(), reader: self.reader.clone(), ..*self }
-    }
-
-    /// The same file after a component of it was written anew.
-    pub(crate) fn with_reader(&self, reader: SstableReader) -> TableFile {
-        TableFile { reader, hidden: self.hidden.clone(), ..*self }
-    }
-
-    /// Whether a partition of that token is visible through this file.
-    pub(crate) fn shows(&self, shard_of: fn(Token, u16) -> ShardId, token: Token) -> bool {
-        self.hidden.iter().all(|(shard, shards)| shard_of(token, *shards).0 != *shard)
-    }
-}
 
 /// In the name of every note.
 const NOTE: &str = "-big-Released.";
@@ -212,22 +180,6 @@ impl Transaction {
             inputs.push((Generation(generation.parse().ok()?), spanning));
         }
         Some(Transaction { shard, shards, inputs })
-    }
-}
-
-pub(crate) fn map_error(error: SstableError) -> StoreError {
-    match error {
-        SstableError::Io(error) => error.into(),
-        SstableError::Corrupt { file, offset, what } => {
-            StoreError::Corrupt { file, what: format!("{what} at offset {offset}") }
-        }
-        SstableError::Missing { file } => {
-            StoreError::Corrupt { file, what: "the file is missing".to_owned() }
-        }
-        SstableError::Unwritable { file, error } => {
-            StoreError::Unwritable { what: error.to_string(), place: file }
-        }
-        SstableError::Unsupported { .. } => StoreError::Invalid(error.to_string()),
     }
 }
 
@@ -465,7 +417,7 @@ impl Store {
     }
 
     /// What stands for a file that cannot be opened, when the node starts with such files
-    /// ([`crate::files::quarantine`]).
+    /// ([`crate::damage::quarantine`]).
     async fn open_damaged(
         &self,
         fs: &Fs,

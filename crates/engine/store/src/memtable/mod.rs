@@ -10,6 +10,7 @@
 mod cursor;
 mod entry;
 mod held;
+pub(crate) mod hidden_cells;
 mod key;
 mod partition;
 mod plain;
@@ -36,6 +37,9 @@ pub(crate) use partition::PartitionVersion;
 use plain::{Chunks, only_row};
 use slot::{Slot, Versions, key_of};
 pub(crate) use view::RowsFrom;
+
+/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
+pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
 /// See the module.
 pub(crate) struct Memtable {
@@ -328,8 +332,7 @@ fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
 /// Whether a mutation has cells of hidden columns.
 #[cold]
 fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
-    let is_hidden =
-        |row: RowRef<'_>| crate::tables::dropped_columns::cells(shape, row).next().is_some();
+    let is_hidden = |row: RowRef<'_>| hidden_cells::cells(shape, row).next().is_some();
     mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
 }
 

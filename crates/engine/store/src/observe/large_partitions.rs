@@ -8,29 +8,28 @@
 mod collection_guardrails;
 mod large_scan;
 
+use crate::tables::large_files::CellFacts;
+use crate::tables::large_files::LargeEvent;
+use crate::tables::large_files::LargeFile;
+use crate::tables::large_files::PartitionFacts;
+use crate::tables::large_files::RowFacts;
+use crate::tables::large_files::SstableName;
+use crate::tables::large_files::name_of;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rt::sync::Notify;
 use schema::Table;
 use sstable::offline::key_text;
 use sstable::{Component, Descriptor, LargeData, LargeLimits, LargePartition, Written};
-use stdx::{DeletionSeconds, Generation, WallMicros};
+use stdx::{DeletionSeconds, WallMicros};
 use types::CqlType;
 
-use crate::files::table_files::TableFile;
 use crate::store::Store;
 use crate::tables::table::TableState;
 
-pub(crate) use large_scan::list_name;
-
-/// Files that were written and came into no view yet; more of them are not told of.
-const WAITING_MAX: usize = 64;
 /// Bytes of the text of a key that are shown.
 const KEY_TEXT_MAX: usize = 16 << 10;
-/// Events that wait for somebody who is told of them.
-const EVENTS_MAX: usize = 1_024;
 
 /// Above what is warned, and above what it is an error; `None`: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,82 +140,6 @@ impl Limits {
     }
 }
 
-/// A partition that is large in one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PartitionFacts {
-    /// Values of its key, cut at 16 KiB.
-    pub partition_key: String,
-    /// Bytes in Data, uncompressed.
-    pub bytes: u64,
-    /// Rows, the static one not among them.
-    pub rows: u64,
-    /// Range deletions that begin in it.
-    pub range_tombstones: u64,
-    /// Rows with deletions of which nothing is live.
-    pub dead_rows: u64,
-}
-
-/// A row that is large in one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowFacts {
-    /// Values of the key of its partition.
-    pub partition_key: String,
-    /// Values of its clustering; empty: it is the static row, or the table has no clustering.
-    pub clustering_key: String,
-    /// Bytes in Data, uncompressed.
-    pub bytes: u64,
-}
-
-/// A cell, or a collection, that is large in one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellFacts {
-    /// See [`RowFacts::partition_key`].
-    pub partition_key: String,
-    /// See [`RowFacts::clustering_key`].
-    pub clustering_key: String,
-    /// The name of its column.
-    pub column: String,
-    /// Bytes of values and paths.
-    pub bytes: u64,
-    /// Elements of a collection that is not frozen; else 0.
-    pub elements: u64,
-}
-
-/// An SSTable by name: `nb-1-big-Data.db`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct SstableName {
-    /// The keyspace.
-    pub keyspace: String,
-    /// The table.
-    pub table: String,
-    /// The name of its Data file.
-    pub sstable: String,
-}
-
-/// What is large in one file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LargeFile {
-    /// The file.
-    pub name: SstableName,
-    /// When it came into use.
-    pub at: WallMicros,
-    /// At most [`sstable::LARGE_MAX`] of each.
-    pub partitions: Vec<PartitionFacts>,
-    /// See `partitions`.
-    pub rows: Vec<RowFacts>,
-    /// See `partitions`.
-    pub cells: Vec<CellFacts>,
-}
-
-/// A file with something large came into use or went out of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LargeEvent {
-    /// It is in use from now on.
-    Found(LargeFile),
-    /// It is in use no more.
-    Gone(SstableName),
-}
-
 /// What became of a file that an earlier run named as one with something large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeFate {
@@ -226,75 +149,6 @@ pub enum LargeFate {
     Gone,
     /// Another shard knows.
     OfAnother,
-}
-
-/// Files of a table with something large.
-#[derive(Default)]
-pub(crate) struct LargeFiles(RefCell<Known>);
-
-#[derive(Default)]
-struct Known {
-    /// Written, in no view yet.
-    waiting: BTreeMap<Generation, LargeFile>,
-    /// In the view, with their versions.
-    used: BTreeSet<Descriptor>,
-    events: Vec<LargeEvent>,
-    looked: large_scan::Looked,
-}
-
-impl LargeFiles {
-    fn wait(&self, generation: Generation, file: LargeFile) {
-        let mut known = self.0.borrow_mut();
-        if known.waiting.len() < WAITING_MAX {
-            known.waiting.insert(generation, file);
-        }
-    }
-
-    /// A file is being written no longer: it is in the view, or came to nothing.
-    pub(crate) fn forget(&self, generation: Generation) {
-        self.0.borrow_mut().waiting.remove(&generation);
-    }
-
-    /// The table has another view.
-    pub(crate) fn follow(&self, table: &Table, files: &[Rc<TableFile>]) {
-        let mut known = self.0.borrow_mut();
-        let Known { waiting, used, events, .. } = &mut *known;
-        if waiting.is_empty() && used.is_empty() {
-            return;
-        }
-        for file in files {
-            if let Some(found) = waiting.remove(&file.generation) {
-                used.insert(file.reader.meta().descriptor());
-                push(events, LargeEvent::Found(found));
-            }
-        }
-        used.retain(|descriptor| {
-            let is_used = files.iter().any(|f| f.generation == descriptor.generation);
-            if !is_used {
-                push(events, LargeEvent::Gone(name_of(table, *descriptor)));
-            }
-            is_used
-        });
-    }
-
-    fn take(&self) -> Vec<LargeEvent> {
-        std::mem::take(&mut self.0.borrow_mut().events)
-    }
-}
-
-/// Nobody may be there who takes them.
-fn push(events: &mut Vec<LargeEvent>, event: LargeEvent) {
-    if events.len() < EVENTS_MAX {
-        events.push(event);
-    }
-}
-
-fn name_of(table: &Table, descriptor: Descriptor) -> SstableName {
-    SstableName {
-        keyspace: table.keyspace.to_string(),
-        table: table.name.to_string(),
-        sstable: descriptor.file_name(Component::Data),
-    }
 }
 
 /// A text that fits into a clustering column.
@@ -604,8 +458,8 @@ fn words(
 pub(crate) struct Large {
     limits: std::cell::Cell<Limits>,
     counters: LargeCounters,
-    on_words: crate::store::Hook<(bool, String)>,
-    on_events: crate::store::Hook<LargeEvent>,
+    on_words: crate::env::failure::Hook<(bool, String)>,
+    on_events: crate::env::failure::Hook<LargeEvent>,
     /// A file waits to be looked through.
     pub(crate) waits: Notify,
 }

@@ -4,4 +4,3 @@
 
 pub(crate) mod large_partitions;
 pub(crate) mod sampling;
-pub(crate) mod stages;

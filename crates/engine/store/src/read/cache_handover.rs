@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 use sstable::Chunk;
 
-use crate::compact::garbage_collect::Merging;
-use crate::files::table_files::TableFile;
-use crate::read::chunk_cache::ChunkCache;
+use crate::files::chunk_cache::ChunkCache;
+use crate::read::merging::Merging;
 use crate::read::sources::Source;
 use crate::store::Store;
+use crate::tables::table_file::TableFile;
 
 /// Blocks that are forgotten before the clock is looked at again.
 const BLOCKS_PER_LOOK: usize = 128;

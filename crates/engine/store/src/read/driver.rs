@@ -1,5 +1,6 @@
 //! Reads: sources chosen, merged, and shown to a sink.
 
+use crate::tables::read_stats::ReadStats;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +15,6 @@ use sstable::SstableCursor;
 use stdx::{TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::table_files::TableFile;
 use crate::memtable::{MemtableScan, PartitionCursor};
 use crate::read::memtable_fast_path;
 use crate::read::replica_pages::Passing;
@@ -23,6 +23,7 @@ use crate::read::sources::{FileSource, Source, Sources};
 use crate::read::timestamp_order::{Asked, Candidates, Exactness};
 use crate::store::Store;
 use crate::tables::table::{TableState, TableView, bump};
+use crate::tables::table_file::TableFile;
 
 /// Cursor memory kept for the next reads.
 const CURSOR_BUFFERS_MAX: usize = 64;
@@ -95,45 +96,6 @@ pub trait RowSink {
     /// without.
     fn tombstones_per_look(&self) -> u32 {
         u32::MAX
-    }
-}
-
-/// What a read cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReadStats {
-    /// Partitions shown.
-    pub partitions: u64,
-    /// Rows shown.
-    pub rows: u64,
-    /// Tombstones and expired cells met.
-    pub tombstones: u32,
-    /// SSTables that were looked into.
-    pub sstables: u32,
-    /// Blocks that were not in the cache.
-    pub blocks_read: u32,
-    /// Their bytes, decompressed.
-    pub block_bytes: u64,
-    /// What of it a filter left out where it was read, so that nobody was shown it.
-    pub filtered: Filtered,
-}
-
-/// What a filter has left out of what was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filtered {
-    /// Rows.
-    pub rows: u64,
-    /// Partitions of which no row was looked at.
-    pub partitions: u64,
-    /// Bytes of rows and keys.
-    pub bytes: u64,
-}
-
-impl Filtered {
-    /// Adds what another read left out.
-    pub fn add(&mut self, more: &Filtered) {
-        self.rows = self.rows.saturating_add(more.rows);
-        self.partitions = self.partitions.saturating_add(more.partitions);
-        self.bytes = self.bytes.saturating_add(more.bytes);
     }
 }
 

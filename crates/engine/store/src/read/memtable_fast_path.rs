@@ -8,9 +8,10 @@ use data::replica_page::{PageFlow, PageWriter};
 use data::{Item, MergeCursor};
 
 use crate::memtable::RowsFrom;
-use crate::read::driver::{BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, ReadStats, RowSink, Shown};
+use crate::read::driver::{BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, RowSink, Shown};
 use crate::read::driver::{announce, show as show_item};
 use crate::read::sources::Source;
+use crate::tables::read_stats::ReadStats;
 
 /// Shows the plain rows that follow, at most [`ITEMS_PER_LOOK`], and the end of the partition when they are
 /// the last of it: how to go on, and for how many items they count. `None`: there are none, nothing was done.

@@ -19,15 +19,16 @@ use sstable::{ReadAhead, SequentialReader, TokenFilter};
 use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::error::StoreError;
-use crate::files::file_streams::Held;
-use crate::files::repair_state::ReadScope;
-use crate::files::table_files::map_error;
-use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, floor_of, slices_of};
+use crate::files::held_files::Held;
+use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, floor_of, slices_of};
 use crate::read::memtable_fast_path;
 use crate::read::sources::{Source, Sources};
 use crate::read::timestamp_order::{Asked, Exactness};
 use crate::store::Store;
+use crate::tables::read_stats::ReadStats;
+use crate::tables::repair_views::ReadScope;
 use crate::tables::table::{TableState, TableView, bump};
+use crate::tables::table_file::map_error;
 
 /// Items after which a page of a stream ends although it has room left: partitions of other slices
 /// are passed over and fill nothing, and who asked must hear of it before its deadline.

@@ -15,6 +15,7 @@
 mod head;
 pub(crate) mod saved_keys;
 
+use crate::tables::cached_rows::CachedRows;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -31,39 +32,16 @@ pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
 use crate::memtable::{Key, Memtable, Partition, PartitionCursor, PartitionVersion};
-use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, ReadStats, candidates};
+use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, candidates};
 use crate::read::sources::{Source, Sources, TailSource};
 use crate::store::Store;
+use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
 
 /// A head takes at most this part of the cache.
 const PART_OF_CACHE: u64 = 16;
 /// Partitions of a flushed memtable that are looked up before the clock is looked at.
 const PARTITIONS_PER_LOOK: usize = 32;
-
-/// How much of a partition is cached: `rows_per_partition` of the table option `caching`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CachedRows {
-    /// `NONE`.
-    #[default]
-    None,
-    /// So many rows from the start; all of them for `ALL`.
-    First(u32),
-}
-
-impl CachedRows {
-    /// From the text of the option, which was checked when the table was made.
-    pub(crate) fn parse(text: Option<&str>) -> CachedRows {
-        match text {
-            Some(text) if text.eq_ignore_ascii_case("all") => CachedRows::First(u32::MAX),
-            Some(text) => match text.parse() {
-                Ok(rows) if rows > 0 => CachedRows::First(rows),
-                _ => CachedRows::None,
-            },
-            None => CachedRows::None,
-        }
-    }
-}
 
 #[derive(Clone, PartialEq, Eq)]
 struct HeadKey {
@@ -506,11 +484,4 @@ impl Drop for Fold<'_> {
 /// `TableState::folds` counts begins and ends.
 fn is_folding(folds: u64) -> bool {
     folds & 1 == 1
-}
-
-impl TableState {
-    /// How much of its partitions is cached.
-    pub(crate) fn cached_rows(&self) -> CachedRows {
-        self.version.borrow().cached_rows
-    }
 }

@@ -10,13 +10,12 @@ use codec::SmallForm;
 use rt::{DirEntry, Fs, SmallContent};
 use stdx::{TableId, Uuid};
 
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::store::{Store, StoreFailure};
+use crate::store::Store;
 
 /// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
 pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
-/// Used when the options say nothing else, as in Cassandra.
-pub(crate) const LOAD_MAX: Duration = Duration::from_secs(30);
 /// Most bytes of a file; keys that have no room are left out.
 const BYTES_MAX: usize = 64 << 20;
 

@@ -11,9 +11,9 @@ use sst_format::RowCopier;
 use sstable::{Chunk, Lookahead, SstableCursor};
 use stdx::{ShardId, Token};
 
-use crate::files::table_files::TableFile;
 use crate::memtable::{EntryRef, MemtableScan, PartitionCursor, PartitionVersion};
 use crate::read::timestamp_order::BegunSource;
+use crate::tables::table_file::TableFile;
 
 /// Sources of one read: seldom more than a memtable and a file.
 pub(crate) type Sources = SmallVec<[Source; 2]>;

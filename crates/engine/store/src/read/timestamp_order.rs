@@ -28,12 +28,13 @@ use sstable::Chunk;
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, map_error};
 use crate::memtable::{Partition, PartitionCursor, PartitionVersion};
-use crate::read::driver::ReadStats;
 use crate::read::sources::{FileSource, Source, Sources};
 use crate::store::Store;
+use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// Rows by name that are looked for in order; more of them are seldom all in the newest files.
 const NAMES_MAX: usize = 8;

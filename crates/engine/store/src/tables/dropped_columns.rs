@@ -9,33 +9,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use data::command::KeyRange;
-use data::{Advance, ColumnRef, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use schema::{ColumnKind, DroppedColumn, Table};
-use stdx::ColumnId;
 
-use crate::error::StoreError;
-use crate::files::table_files::TableFile;
-use crate::memtable::{Memtable, MemtableScan};
-use crate::store::Store;
-use crate::tables::table::TableVersion;
-use crate::write::flush::ITEMS_PER_LOOK;
-
-/// Columns of a row that have hidden cells.
-pub(crate) fn cells<'r>(
-    shape: &'r TableShape,
-    row: RowRef<'r>,
-) -> impl Iterator<Item = ColumnId> + use<'r> {
-    let is_hidden = move |(id, column): &(ColumnId, ColumnRef<'_>)| match column {
-        ColumnRef::Simple(cell) => shape.is_hidden(*id, cell.timestamp),
-        ColumnRef::Complex(complex) => {
-            let deletion = complex.deletion;
-            (!deletion.is_live() && shape.is_hidden(*id, deletion.timestamp))
-                || complex.cells().any(|(_, cell)| shape.is_hidden(*id, cell.timestamp))
-        }
-    };
-    row.columns().filter(is_hidden).map(|(id, _)| id)
-}
+use crate::tables::table_file::TableFile;
 
 /// The table with the hidden columns of which files may have cells.
 pub(crate) fn table_to_merge(table: &Arc<Table>, files: &[Rc<TableFile>]) -> Arc<Table> {
@@ -55,37 +31,4 @@ pub(crate) fn table_to_merge(table: &Arc<Table>, files: &[Rc<TableFile>]) -> Arc
 /// The table with all hidden columns.
 pub(crate) fn table_with_all(table: &Arc<Table>) -> Arc<Table> {
     table.with_hidden(|_| true).map_or_else(|| table.clone(), Arc::new)
-}
-
-impl Store {
-    /// The table with the hidden columns of which a memtable has cells.
-    pub(crate) async fn table_to_flush(
-        &self,
-        version: &TableVersion,
-        memtable: &Rc<Memtable>,
-    ) -> Result<Arc<Table>, StoreError> {
-        let (table, shape) = (&version.table, &version.shape);
-        if !shape.hides() || !memtable.may_hide() {
-            return Ok(table.clone());
-        }
-        let slices = Arc::new(Slices::all());
-        let scan =
-            MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
-        let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
-        let mut found: Vec<ColumnId> = Vec::new();
-        let mut items = 0;
-        while merge.advance()? == Advance::Item {
-            if let Item::Static(row) | Item::Row { row, .. } = merge.item() {
-                found.extend(cells(shape, row));
-                found.sort_unstable();
-                found.dedup();
-            }
-            items += 1;
-            if items % ITEMS_PER_LOOK == 0 && self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
-            }
-        }
-        let kept = table.with_hidden(|dropped| found.contains(&dropped.column.id));
-        Ok(kept.map_or_else(|| table.clone(), Arc::new))
-    }
 }

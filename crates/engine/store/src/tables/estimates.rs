@@ -7,8 +7,8 @@ use sst_format::hyperloglog::HyperLogLog;
 use sstable::SstableMeta;
 use stdx::{TableId, Token};
 
-use crate::files::table_files::TableFile;
 use crate::store::Store;
+use crate::tables::table_file::TableFile;
 
 /// What the SSTables of one shard have in a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,11 +2,16 @@
 //!
 //! Owns: what a table is on this shard, TRUNCATE and DROP, snapshots, estimates. Never: merges rows.
 
+pub(crate) mod cached_rows;
+pub(crate) mod composite_keys;
+pub(crate) mod damage;
 pub(crate) mod dropped_columns;
 pub(crate) mod estimates;
-pub(crate) mod link_rate;
+pub(crate) mod large_files;
+pub(crate) mod read_stats;
+pub(crate) mod repair_views;
 pub(crate) mod retry_backoff;
-pub(crate) mod snapshot;
+pub(crate) mod sampling;
 pub(crate) mod table;
-pub(crate) mod truncate;
-pub(crate) mod truncation_records;
+pub(crate) mod table_file;
+pub(crate) mod truncations;

@@ -16,16 +16,18 @@ use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
 use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 
-use crate::files::background_verify::VerifiedTimes;
-use crate::files::quarantine::{Damage, FailedCopies};
-use crate::files::table_files::TableFile;
 use crate::memtable::Memtable;
-use crate::observe::large_partitions::LargeFiles;
-use crate::observe::sampling::Sampling;
-use crate::read::driver::ReadStats;
-use crate::read::row_cache::CachedRows;
+use crate::tables::cached_rows::CachedRows;
+use crate::tables::damage::Damage;
+use crate::tables::damage::FailedCopies;
+use crate::tables::damage::VerifiedTimes;
+use crate::tables::large_files::LargeFiles;
+use crate::tables::read_stats::ReadStats;
 use crate::tables::retry_backoff::Failures;
-use crate::tables::truncation_records::{TruncatedSlices, TruncationPin};
+use crate::tables::sampling::Sampling;
+use crate::tables::table_file::TableFile;
+use crate::tables::truncations::TruncatedSlices;
+use crate::tables::truncations::TruncationPin;
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
 pub(crate) struct TableView {
@@ -356,7 +358,7 @@ pub(crate) struct TableState {
     pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
     /// Tokens of partitions whose tombstones may go at any age.
     pub(crate) ageless: RefCell<Vec<Token>>,
-    /// Damaged files: in no compaction, see [`crate::files::quarantine`].
+    /// Damaged files: in no compaction, see [`crate::damage::quarantine`].
     pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
     /// Those of them that could not be copied.
     pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,

@@ -6,14 +6,18 @@ mod any_options;
 mod basics;
 mod compact;
 mod crash;
+mod damage;
 mod everywhere;
 mod faults;
 mod files;
 mod observe;
 mod read;
+mod repair;
+mod replay;
 mod requests;
 mod shards;
 mod tables;
+mod transfer;
 mod upkeep;
 mod write;
 

@@ -6,6 +6,7 @@
 //! crash before 2 is done leaves a set marked as unfinished, which the next start removes; the
 //! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
 
+use crate::memtable::ITEMS_PER_LOOK;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,15 +18,14 @@ use sst_format::{PackedRow, RowCopier};
 use sstable::{CopiedRows, CopyUntil, SstableReader, SstableWriter, WriterOptions, Written};
 use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, map_error};
 use crate::memtable::{Memtable, MemtableScan};
-use crate::store::{Store, StoreFailure};
+use crate::store::Store;
 use crate::tables::table::{Pin, TableState, TableView, bump};
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 use crate::write::unflushable::{Logging, Refused};
-
-/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
-pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
 /// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
 /// at a time, so that the memory counts little, and each request costs the kernel some 50 us of the processor or
@@ -424,7 +424,7 @@ impl Store {
         let (mut items, mut is_refused) = (0, false);
         loop {
             let mut rows = 0;
-            if crate::compact::row_copy::is_on() && refused.is_empty() {
+            if crate::write::verbatim_copy::is_on() && refused.is_empty() {
                 if let Some(scan) = merge.only_source() {
                     rows = put_plain(scan, writer).map_err(map_error)?;
                 } else if merge.untouched().is_some() {

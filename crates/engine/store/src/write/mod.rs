@@ -2,8 +2,7 @@
 //!
 //! Owns: how a mutation gets from the commit log and the memtable into an SSTable. Never: rewrites SSTables.
 
-pub(crate) mod background;
+pub(crate) mod dropped_columns;
 pub(crate) mod flush;
-pub(crate) mod full_disk;
-pub(crate) mod replay;
 pub(crate) mod unflushable;
+pub(crate) mod verbatim_copy;

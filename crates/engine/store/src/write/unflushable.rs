@@ -26,9 +26,10 @@ use data::{
 use sstable::{SstableError, SstableWriter};
 use stdx::Token;
 
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 use crate::memtable::{Memtable, MemtableScan};
-use crate::store::{Store, StoreFailure};
+use crate::store::Store;
 use crate::tables::table::{TableState, TableVersion};
 
 /// Bytes of rows or range tombstones of one mutation that a partition is put back with.

@@ -12,7 +12,10 @@
 //!
 //! INV-large-1: what is told of a file is what its writer would have told of it.
 
-use std::collections::BTreeSet;
+use crate::tables::large_files::LargeEvent;
+use crate::tables::large_files::LargeFile;
+use crate::tables::large_files::name_of;
+use crate::tables::large_files::push;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +26,14 @@ use rt::Group;
 use sstable::{LargeData, LargeLimits, LargePartition};
 use stdx::{DeletionSeconds, Generation};
 
-use super::{LargeEvent, LargeFile, LargeFiles, Limits, facts_of, name_of, push};
-use crate::compact::compaction::CompactionProgress;
-use crate::compact::slots::Progress;
+use super::{Limits, facts_of};
 use crate::error::StoreError;
-use crate::files::table_files::{TableFile, checked_body, map_error};
+use crate::files::slots::CompactionProgress;
+use crate::files::slots::Progress;
 use crate::store::Store;
 use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
 
 /// Bytes of Data, uncompressed, that a shard looks through in a second.
 const BYTES_PER_SECOND: u64 = 16 << 20;
@@ -39,47 +43,6 @@ const ROUND: Duration = Duration::from_secs(60);
 const ROW_BYTES_MIN: u64 = 3;
 /// An element takes at least its flags and the length of its path.
 const ELEMENT_BYTES_MIN: u64 = 2;
-/// Most bytes of the list of a table.
-const LIST_BYTES_MAX: usize = 16 << 20;
-const HEAD: &str = "helenus-looked 1\n";
-
-/// Which files of a table wait, and which had their turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Looked {
-    waiting: BTreeSet<Generation>,
-    /// Of those that were not written here.
-    done: BTreeSet<Generation>,
-}
-
-fn encode(looked: &Looked) -> Vec<u8> {
-    let mut text = HEAD.to_owned();
-    let lines = looked.done.iter().map(|g| ("looked", g));
-    for (word, generation) in lines.chain(looked.waiting.iter().map(|g| ("waits", g))) {
-        text.push_str(&format!("{word} {}\n", generation.0));
-    }
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
-}
-
-fn decode(bytes: &[u8]) -> Option<Looked> {
-    let mut looked = Looked::default();
-    for line in checked_body(bytes)?.strip_prefix(HEAD)?.lines() {
-        let (word, generation) = line.split_once(' ')?;
-        let generation = Generation(generation.parse().ok()?);
-        match word {
-            "looked" => looked.done.insert(generation),
-            "waits" => looked.waiting.insert(generation),
-            _ => return None,
-        };
-    }
-    Some(looked)
-}
-
-/// The name of a shard's list.
-pub(crate) fn list_name(shard: u16) -> String {
-    format!("helenus-looked.{shard}")
-}
 
 impl Limits {
     /// Whether nothing in partitions of at most so many bytes is large.
@@ -92,40 +55,7 @@ impl Limits {
     }
 }
 
-impl LargeFiles {
-    fn next(&self) -> Option<Generation> {
-        self.0.borrow().looked.waiting.first().copied()
-    }
-}
-
 impl Store {
-    /// Whether it says of a file that this node has written it.
-    fn is_own(&self, file: &TableFile) -> bool {
-        let meta = file.reader.meta();
-        let host = meta.statistics().stats.originating_host;
-        meta.group().is_some() && host == Some(self.inner.options.host.0)
-    }
-
-    /// Files of a table that is opened: which of them wait. `list`: what was kept of that.
-    pub(crate) async fn open_looked(&self, table: &TableState, list: Option<&str>) {
-        let mut kept = Looked::default();
-        if let Some(path) = list {
-            let bytes = self.inner.rt.fs().read(path, LIST_BYTES_MAX).await.unwrap_or_default();
-            kept = decode(&bytes).unwrap_or_default();
-        }
-        let view = table.view();
-        let mine = view.files.iter().filter(|file| self.is_mine(file.generation));
-        let mut known = table.large.0.borrow_mut();
-        for file in mine {
-            let generation = file.generation;
-            if !self.is_own(file) && kept.done.contains(&generation) {
-                known.looked.done.insert(generation);
-            } else if !self.is_own(file) || kept.waiting.contains(&generation) {
-                known.looked.waiting.insert(generation);
-            }
-        }
-    }
-
     /// Files that were not written here came into the view, or are about to. Pre: of those that name this node
     /// [`Store::keep_waiting`] was called.
     pub(crate) fn look_through<'a>(
@@ -152,16 +82,6 @@ impl Store {
         let mut looked = table.large.0.borrow().looked.clone();
         looked.waiting.extend(own);
         self.write_looked(table, &looked).await;
-    }
-
-    async fn write_looked(&self, table: &TableState, looked: &Looked) {
-        if table.dropped.get() || self.inner.stopping.get() {
-            return;
-        }
-        let directory = self.directory_of(&table.version().table);
-        let path = format!("{directory}/{}", list_name(self.shard().0));
-        // Without it files are looked through again after a restart, no more.
-        drop(self.inner.rt.fs().write_atomic(&path, encode(looked)).await);
     }
 
     /// Looks through what waits, as long as the store runs. When somebody is told of it.
@@ -404,8 +324,12 @@ fn has_tombstone(row: RowRef<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::files::scan_list::{decode, encode};
     use crate::observe::large_partitions::LargeThresholds;
+    use crate::tables::large_files::Looked;
 
     #[test]
     fn a_list_is_read_back() {

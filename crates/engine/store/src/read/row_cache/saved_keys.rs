@@ -1,12 +1,13 @@
 //! Which partitions are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
 
+use crate::tables::cached_rows::CachedRows;
 use rt::Group;
 
-use super::{CachedRows, HeadKeyRef};
+use super::HeadKeyRef;
 use crate::error::StoreError;
-use crate::read::driver::ReadStats;
 use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
 use crate::store::Store;
+use crate::tables::read_stats::ReadStats;
 
 /// Its keys are partition keys.
 pub(crate) const ROWS: SavedCache =

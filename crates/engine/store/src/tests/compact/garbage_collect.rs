@@ -2,7 +2,7 @@
 
 use compact_plan::TombstoneOption::{self, Cell, Row};
 
-use crate::compact::compaction::CompactionProgress;
+use crate::files::slots::CompactionProgress;
 use crate::tests::*;
 
 fn schema_with(gc_grace_seconds: i32, overlapping: &str) -> Arc<Schema> {

@@ -151,7 +151,7 @@ fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else(
 
 #[test]
 fn what_is_dropped_while_a_damaged_file_is_let_go_of_is_in_the_snapshot_and_nowhere_else() {
-    use crate::tests::files::quarantine::{
+    use crate::tests::damage::quarantine::{
         damage, fill, is_salvaged, later, path, unreadable, until,
     };
 

@@ -1,6 +1,6 @@
 //! Compactions that are asked for and given up, thresholds, and whether any begins by itself.
 
-use crate::compact::compaction::CompactionProgress;
+use crate::files::slots::CompactionProgress;
 use crate::tests::*;
 use crate::{CompactionControl, Version};
 

@@ -3,8 +3,8 @@
 use data::command::KeyRange;
 use sst_format::Component;
 
-use crate::compact::row_copy::{CUT_OFF, IS_ON, PARTITIONS, RUN_ROWS};
 use crate::tests::*;
+use crate::write::verbatim_copy::{CUT_OFF, IS_ON, PARTITIONS, RUN_ROWS};
 
 /// Without static columns, with or without a clustering column.
 fn table_of(has_clustering: bool, compaction: &[(&str, &str)]) -> Table {

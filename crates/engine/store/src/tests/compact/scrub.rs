@@ -152,7 +152,7 @@ fn tombstones_of_named_partitions_go_at_any_age_and_no_others() {
         let tombstones = || {
             let table = store.table(TABLE).unwrap();
             let view = table.view();
-            let stats = |f: &std::rc::Rc<crate::files::table_files::TableFile>| {
+            let stats = |f: &std::rc::Rc<crate::tables::table_file::TableFile>| {
                 let stats = f.reader.meta().statistics().stats.clone();
                 stats.tombstones.sum(i64::MAX)
             };

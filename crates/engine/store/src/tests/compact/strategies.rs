@@ -3,7 +3,7 @@
 
 use compact_plan::{Strategy, TombstoneOption};
 
-use crate::compact::compaction::CompactionProgress;
+use crate::files::slots::CompactionProgress;
 use crate::tests::compact::incremental::{noise, set_fragment_size};
 use crate::tests::*;
 

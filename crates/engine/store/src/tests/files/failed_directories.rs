@@ -127,7 +127,7 @@ fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back
             rt.sleep(Duration::from_secs(20)).await;
             assert_eq!(read_all(&store).await.len(), 2);
             let view = store.table(TABLE).unwrap().view();
-            let is_elsewhere = |f: &Rc<crate::files::table_files::TableFile>| {
+            let is_elsewhere = |f: &Rc<crate::tables::table_file::TableFile>| {
                 !f.reader.meta().directory().starts_with(&first)
             };
             assert!(!view.files.is_empty() && view.files.iter().all(is_elsewhere));

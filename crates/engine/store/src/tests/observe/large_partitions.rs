@@ -4,9 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::observe::large_partitions::{
-    CellFacts, LargeEvent, LargeFate, LargeThresholds, PartitionFacts, PartitionGuardrails,
-    RowFacts, SstableName, Thresholds,
+    LargeFate, LargeThresholds, PartitionGuardrails, Thresholds,
 };
+use crate::tables::large_files::CellFacts;
+use crate::tables::large_files::LargeEvent;
+use crate::tables::large_files::PartitionFacts;
+use crate::tables::large_files::RowFacts;
+use crate::tables::large_files::SstableName;
 
 use crate::tests::*;
 

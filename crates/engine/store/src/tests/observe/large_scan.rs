@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::ImportOptions;
-use crate::observe::large_partitions::{LargeEvent, LargeFile, LargeThresholds};
+use crate::observe::large_partitions::LargeThresholds;
+use crate::tables::large_files::LargeEvent;
+use crate::tables::large_files::LargeFile;
 use crate::tests::observe::large_partitions::{THRESHOLDS, insert_map, schema_with_map, told_of};
 use crate::tests::*;
 
@@ -148,7 +150,7 @@ fn files_of_another_node_in_the_directory_are_looked_through_once() {
         let view = store.table(TABLE).unwrap().view();
         let file = view.files[0].reader.meta().file(sstable::Component::Data);
         let file = file.rsplit('/').next().unwrap().to_owned();
-        let name = crate::observe::large_partitions::SstableName {
+        let name = crate::tables::large_files::SstableName {
             keyspace: "ks".to_owned(),
             table: "t".to_owned(),
             sstable: file,
@@ -240,7 +242,7 @@ fn files_that_come_whole_are_looked_through() {
         let held = from.hold(TABLE, &[full], 0, &versions).await.unwrap().unwrap();
         let mut ingest = to.ingest(TABLE).await.unwrap();
         let [file] = held.files() else { panic!("{} files", held.files().len()) };
-        crate::tests::files::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();
+        crate::tests::transfer::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();
         assert_eq!(take(&rt, &events).await, Vec::<String>::new());
         ingest.finish().await.unwrap();
         assert_eq!(take(&rt, &events).await, expect());

@@ -1,6 +1,6 @@
 //! What samples of a table tell.
 
-use crate::observe::sampling::{Sampled, Sampler};
+use crate::tables::sampling::{Sampled, Sampler};
 
 use crate::tests::*;
 

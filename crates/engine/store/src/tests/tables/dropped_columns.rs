@@ -6,8 +6,8 @@ use schema::DroppedColumn;
 use sstable::offline::ScrubOptions;
 
 use crate::compact::cleanup::OwnedRanges;
-use crate::tests::files::row_ingest::whole;
 use crate::tests::read::replica_pages::open_at;
+use crate::tests::transfer::row_ingest::whole;
 use crate::tests::*;
 use crate::{ImportOptions, UpgradeScope};
 
@@ -265,7 +265,7 @@ async fn carry_out(rt: &Rt, place: &mut Place, what: Between) {
 async fn columns_of_files(store: &Store) -> Vec<usize> {
     let table = store.table(TABLE).unwrap();
     let files = &table.view().files;
-    let header = |f: &std::rc::Rc<crate::files::table_files::TableFile>| {
+    let header = |f: &std::rc::Rc<crate::tables::table_file::TableFile>| {
         let header = &f.reader.meta().statistics().header;
         header.statics.len() + header.regulars.len()
     };

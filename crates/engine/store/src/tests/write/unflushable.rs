@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use commitlog::SyncMode;
 
-use crate::store::StoreFailure;
+use crate::env::failure::StoreFailure;
 use crate::tests::*;
 use crate::{TableStats, Version};
 

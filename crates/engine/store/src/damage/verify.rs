@@ -1,0 +1,170 @@
+//! Verification: the files of a table are read from the disk and compared with their checksums.
+//!
+//! Nothing is written and nothing is kept from the background: a file that is merged away meanwhile is
+//! there until it has been read. Source: Cassandra `CompactionManager.performVerify`, `BigTableVerifier`.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+use sstable::SstableReader;
+use sstable::offline::{verify, verify_checksums};
+use sstable::repair_state::RepairState;
+use stdx::TableId;
+
+use crate::compact::cleanup::OwnedRanges;
+use crate::error::StoreError;
+use crate::files::slots::CompactionProgress;
+use crate::store::Store;
+use crate::tables::repair_views::state_of;
+use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+use crate::tables::table_file::map_error;
+use crate::transfer::import::check_owned;
+
+/// How often it is looked whether somebody wants it to end.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What is looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerifyOptions {
+    /// Every partition, row, index entry and key of the filter, not the checksums only.
+    pub extended: bool,
+    /// A file of another version than the one that is written fails.
+    pub latest_version: bool,
+    /// The small components only, which are read when a file is opened.
+    pub quick: bool,
+    /// Every partition must lie in these. `None`: any may.
+    pub owned: Option<OwnedRanges>,
+    /// A damaged file does not count as repaired any more.
+    pub forget_repair: bool,
+    /// A damaged file is told to whoever decides what becomes of the node.
+    pub tell_policy: bool,
+}
+
+impl Store {
+    /// Reads this shard's files of a table. Gives the Data component of each that failed, and why; the
+    /// others were looked at too.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `Stopping`, `Invalid` (given up).
+    pub async fn verify(
+        &self,
+        id: TableId,
+        options: &VerifyOptions,
+    ) -> Result<Vec<(String, StoreError)>, StoreError> {
+        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let files = table.view().files.clone();
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let version = table.version();
+        // No inputs: it keeps nobody from them.
+        let claim = self.claim(
+            &table,
+            Vec::new(),
+            CompactionProgress {
+                id: 0,
+                table: id,
+                keyspace: version.table.keyspace.to_string(),
+                name: version.table.name.to_string(),
+                done_bytes: 0,
+                total_bytes: files.iter().map(|f| f.reader.meta().data_length()).sum(),
+                inputs: files.len(),
+                reason: "verification".to_owned(),
+                kind: "Verify",
+            },
+        );
+        drop(version);
+        let mut failed = Vec::new();
+        for file in files.iter() {
+            let mut check = pin!(self.verify_file(&table, file, options));
+            let result = loop {
+                if self.inner.stopping.get() {
+                    return Err(StoreError::Stopping);
+                }
+                if claim.progress.stopped.get() {
+                    return Err(StoreError::Invalid("the verification was stopped".to_owned()));
+                }
+                let look = self.inner.rt.now() + LOOK;
+                if let Ok(result) = self.inner.rt.timeout(look, check.as_mut()).await {
+                    break result;
+                }
+            };
+            if let Err(error) = result {
+                if options.tell_policy {
+                    self.note_failure(&error);
+                }
+                if matches!(error, StoreError::Corrupt { .. }) {
+                    self.note_damaged(&table, file, &error).await;
+                }
+                let path = file.reader.meta().file(sstable::Component::Data).to_string();
+                failed.push((path.clone(), error));
+                if options.forget_repair
+                    && let Err(error) = self.forget_repair(&table, file).await
+                {
+                    failed.push((path, error));
+                }
+            }
+            let done = &claim.progress.done;
+            done.set(done.get().saturating_add(file.reader.meta().data_length()));
+        }
+        Ok(failed)
+    }
+
+    /// Has a file count as not repaired.
+    async fn forget_repair(
+        &self,
+        table: &Rc<TableState>,
+        file: &Rc<TableFile>,
+    ) -> Result<(), StoreError> {
+        let state = state_of(file);
+        if state.repaired_at == 0 {
+            return Ok(());
+        }
+        if file.spanning {
+            let what = "it stays marked as repaired: shards share it; scrub it first";
+            return Err(StoreError::Invalid(what.to_owned()));
+        }
+        let _own = self.own_table(table).await;
+        match table.has_all(std::slice::from_ref(file)) {
+            true => self.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
+            // Another file has its place.
+            false => Ok(()),
+        }
+    }
+
+    async fn verify_file(
+        &self,
+        table: &TableState,
+        file: &Rc<TableFile>,
+        options: &VerifyOptions,
+    ) -> Result<(), StoreError> {
+        let meta = file.reader.meta();
+        if options.latest_version && meta.version() != self.inner.options.sstable_version {
+            return Err(StoreError::Invalid(format!(
+                "{} is not the latest version, run upgradesstables",
+                meta.file(sstable::Component::Data)
+            )));
+        }
+        let version = table.version();
+        // What was read at the start says nothing of the disk as it is now.
+        let fs = self.inner.rt.fs();
+        let reader =
+            SstableReader::open(&fs, meta.directory(), meta.descriptor(), Some(&version.table))
+                .await;
+        let reader = reader.map_err(map_error)?;
+        if options.quick {
+            return Ok(());
+        }
+        if options.extended {
+            verify(&reader).await.map_err(map_error)?;
+        } else {
+            verify_checksums(&reader).await.map_err(map_error)?;
+        }
+        match &options.owned {
+            Some(owned) => check_owned(&reader, owned).await,
+            None => Ok(()),
+        }
+    }
+}

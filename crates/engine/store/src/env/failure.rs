@@ -1,0 +1,32 @@
+//! Failures of the disk that a store reports, and how.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// What is called with what happened, if somebody wants to know.
+pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
+
+/// What went wrong with the disk, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreFailure {
+    /// The commit log cannot be written or synced; no write is taken any more.
+    CommitLog(String),
+    /// The file system refused to read or write a data file.
+    Disk(String),
+    /// A data file is not what was written.
+    Corrupt(String),
+    /// A data directory failed, and this shard goes on without it and the SSTables in it.
+    OutOfService(String),
+    /// A data directory failed that this shard cannot do without.
+    NoDirectory(String),
+    /// A new file could not be linked into its table's `backups`; it is in use all the same.
+    Backup(String),
+    /// Partitions in memtables cannot be written to an SSTable; everything else can.
+    Unflushable(String),
+    /// A commit-log segment could not be archived; it stays in the log until it can.
+    Archive(String),
+    /// SSTables of a table that came into the schema were found on the disk and are in use; nothing failed.
+    Found(String),
+    /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
+    SavedCache(String),
+}

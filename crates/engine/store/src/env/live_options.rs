@@ -1,0 +1,57 @@
+//! Options of a store that change while it runs.
+
+use std::cell::Cell;
+
+use crate::env::link_rate::LinkRate;
+use crate::options::StoreOptions;
+use crate::store::Store;
+
+/// Begins with the options of the start.
+pub(crate) struct LiveOptions {
+    /// Bytes of rows between two entries of the index of a partition.
+    pub(crate) column_index_bytes: Cell<u64>,
+    /// Keys of the row cache that are saved, and of the counter cache.
+    pub(crate) row_cache_keys_to_save: Cell<usize>,
+    pub(crate) counter_cache_keys_to_save: Cell<usize>,
+    /// Hard links of snapshots.
+    pub(crate) links: LinkRate,
+}
+
+impl LiveOptions {
+    pub(crate) fn new(options: &StoreOptions, shards: u16) -> LiveOptions {
+        LiveOptions {
+            column_index_bytes: Cell::new(options.column_index_bytes),
+            row_cache_keys_to_save: Cell::new(options.row_cache_keys_to_save),
+            counter_cache_keys_to_save: Cell::new(options.counter_cache_keys_to_save),
+            links: LinkRate::new(shards, options.snapshot_links_per_second),
+        }
+    }
+}
+
+impl Store {
+    /// Bytes of rows between two entries of the index of a partition, in files that are written from now
+    /// on.
+    pub fn column_index_bytes(&self) -> u64 {
+        self.inner.live.column_index_bytes.get()
+    }
+
+    /// Changes [`Store::column_index_bytes`].
+    pub fn set_column_index_bytes(&self, bytes: u64) {
+        self.inner.live.column_index_bytes.set(bytes.max(1));
+    }
+
+    /// How many keys of the row cache are saved from now on; 0: none.
+    pub fn set_row_cache_keys_to_save(&self, keys: usize) {
+        self.inner.live.row_cache_keys_to_save.set(keys);
+    }
+
+    /// How many keys of the counter cache are saved from now on; 0: none.
+    pub fn set_counter_cache_keys_to_save(&self, keys: usize) {
+        self.inner.live.counter_cache_keys_to_save.set(keys);
+    }
+
+    /// Changes how many hard links the snapshots of the node create or remove per second; 0 is no limit.
+    pub fn set_snapshot_links_per_second(&self, per_second: u64) {
+        self.inner.live.links.set(per_second);
+    }
+}

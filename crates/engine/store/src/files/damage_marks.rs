@@ -1,0 +1,246 @@
+//! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file says so over restarts.
+
+use crate::files::scan_list::list_name;
+use std::rc::Rc;
+
+use sstable::Component;
+use stdx::Generation;
+
+use crate::error::StoreError;
+use crate::files::table_files::{checked_body, remove_if_there};
+use crate::store::Store;
+use crate::tables::damage::Damage;
+use crate::tables::table::TableState;
+use crate::tables::table_file::TableFile;
+
+/// Longest reason that is kept, bytes.
+const REASON_BYTES_MAX: usize = 1_000;
+
+/// Most bytes of a mark.
+const MARK_BYTES_MAX: usize = 4_096;
+
+/// What became of a damaged file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamageEvent {
+    /// It was found.
+    Found {
+        /// Its Data component.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What can be read of it is in other files; so many times something could not be.
+    Salvaged {
+        /// Its Data component.
+        path: String,
+        /// How often something is lost; 0: they have its place.
+        losses: u64,
+    },
+    /// It was removed, as other files have its place.
+    Released {
+        /// Its Data component.
+        path: String,
+    },
+    /// A step failed, and is tried again. Of copies that fail again in the same way the first is told only.
+    Failed {
+        /// Its Data component.
+        path: String,
+        /// Why.
+        error: String,
+    },
+}
+
+pub(crate) fn mark_name(generation: Generation, shard: u16) -> String {
+    format!("helenus-damaged-{}.{shard}", generation.0)
+}
+
+fn parse_mark_name(name: &str) -> Option<(Generation, u16)> {
+    let (generation, shard) = name.strip_prefix("helenus-damaged-")?.split_once('.')?;
+    Some((Generation(generation.parse().ok()?), shard.parse().ok()?))
+}
+
+impl Damage {
+    pub(crate) fn encode(&self, shards: u16) -> Vec<u8> {
+        let mut text = format!("helenus-damaged 1\nshards {shards}\nfound {}\n", self.found);
+        if let Some(at) = self.salvaged {
+            text.push_str(&format!("salvaged {at}\n"));
+        }
+        text.push_str(&format!("reason {}\n", self.reason.replace(['\n', '\r'], " ")));
+        let crc = codec::crc32(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text.into_bytes()
+    }
+
+    /// `None` when it is not a mark that this code wrote. A copy that was made with another number of
+    /// shards counts for nothing: another shard may have had a part in it.
+    pub(crate) fn decode(bytes: &[u8], shards: u16) -> Option<Damage> {
+        let mut lines = checked_body(bytes)?.strip_prefix("helenus-damaged 1\n")?.lines();
+        let of: u16 = lines.next()?.strip_prefix("shards ")?.parse().ok()?;
+        let found = lines.next()?.strip_prefix("found ")?.parse().ok()?;
+        let mut damage = Damage { found, salvaged: None, reason: String::new() };
+        for line in lines {
+            if let Some(at) = line.strip_prefix("salvaged ") {
+                damage.salvaged = at.parse().ok().filter(|_| of == shards);
+            } else {
+                damage.reason = line.strip_prefix("reason ")?.to_owned();
+            }
+        }
+        Some(damage)
+    }
+}
+
+pub(crate) fn path_of(file: &TableFile) -> String {
+    file.reader.meta().file(Component::Data).to_string()
+}
+
+pub(crate) fn cut(mut reason: String) -> String {
+    let mut length = reason.len().min(REASON_BYTES_MAX);
+    while !reason.is_char_boundary(length) {
+        length -= 1;
+    }
+    reason.truncate(length);
+    reason
+}
+
+impl Store {
+    /// Calls `hook` with what becomes of damaged files.
+    pub fn on_damage(&self, hook: impl Fn(DamageEvent) + 'static) {
+        *self.inner.on_damage.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    pub(crate) fn tell_damage(&self, event: DamageEvent) {
+        let hook = self.inner.on_damage.borrow().clone();
+        if let Some(hook) = hook {
+            hook(event);
+        }
+    }
+
+    /// Reads the marks of a table that is opened, and removes those of files that are not there any more.
+    pub(crate) async fn open_marks(&self, table: &TableState) -> Result<(), StoreError> {
+        let fs = self.inner.rt.fs();
+        let own = self.directory_of(&table.version().table);
+        let mut marks = Vec::new();
+        for directory in self.everywhere(&fs, &own).await? {
+            let names = fs.read_dir(&directory).await?;
+            marks.extend(names.into_iter().map(|entry| (directory.clone(), entry)));
+        }
+        let (shard, shards) = self.shard();
+        let list = list_name(shard);
+        let list = marks.iter().find(|(_, entry)| entry.name == list);
+        let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
+        self.open_looked(table, list.as_deref()).await;
+        for (directory, entry) in marks {
+            let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };
+            let path = format!("{directory}/{}", entry.name);
+            if table.file(generation).is_none() {
+                if of % shards == shard {
+                    remove_if_there(&fs, &path).await?;
+                }
+                continue;
+            }
+            let Ok(bytes) = fs.read(&path, MARK_BYTES_MAX).await else { continue };
+            let damage = Damage::decode(&bytes, shards).unwrap_or_else(|| Damage {
+                found: self.inner.rt.wall().seconds().0,
+                salvaged: None,
+                reason: "its mark cannot be read".to_owned(),
+            });
+            let mut damaged = table.damaged.borrow_mut();
+            if of == shard {
+                damaged.insert(generation, damage);
+            } else {
+                // Found by another shard, which had another part of it.
+                damaged.entry(generation).or_insert(Damage { salvaged: None, ..damage });
+            }
+        }
+        self.mark_unreadable(table).await
+    }
+
+    /// Step 1 for files that could not be opened. Pre: the marks were read.
+    async fn mark_unreadable(&self, table: &TableState) -> Result<(), StoreError> {
+        let found = self.inner.rt.wall().seconds().0;
+        for file in &table.view().files {
+            let Some(why) = file.reader.meta().unreadable() else { continue };
+            if table.is_damaged(file.generation) {
+                continue;
+            }
+            let damage = Damage { found, salvaged: None, reason: cut(why.to_owned()) };
+            table.damaged.borrow_mut().insert(file.generation, damage);
+            self.write_mark(table, file.generation).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn write_mark(
+        &self,
+        table: &TableState,
+        generation: Generation,
+    ) -> Result<(), StoreError> {
+        let Some(damage) = table.damaged.borrow().get(&generation).cloned() else { return Ok(()) };
+        let directory = self.directory_of(&table.version().table);
+        let (shard, shards) = self.shard();
+        let path = format!("{directory}/{}", mark_name(generation, shard));
+        Ok(self.inner.rt.fs().write_atomic(&path, damage.encode(shards)).await?)
+    }
+
+    /// Forgets that a file was damaged, as it is not there any more.
+    pub(crate) async fn forget_damage(
+        &self,
+        table: &TableState,
+        file: &TableFile,
+    ) -> Result<(), StoreError> {
+        table.failed_copies.borrow_mut().remove(&file.generation);
+        if table.damaged.borrow_mut().remove(&file.generation).is_none() {
+            return Ok(());
+        }
+        self.tell_damage(DamageEvent::Released { path: path_of(file) });
+        let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
+        for directory in self.everywhere(&fs, &own).await? {
+            let path = format!("{directory}/{}", mark_name(file.generation, self.shard().0));
+            remove_if_there(&fs, &path).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps in mind, durably, that a file is damaged. Not again if it is known.
+    pub(crate) async fn quarantine(
+        &self,
+        table: &TableState,
+        file: &TableFile,
+        error: &StoreError,
+    ) -> Result<(), StoreError> {
+        let reason = cut(error.to_string());
+        if table.is_damaged(file.generation) || table.file(file.generation).is_none() {
+            return Ok(());
+        }
+        let found = self.inner.rt.wall().seconds().0;
+        let damage = Damage { found, salvaged: None, reason: reason.clone() };
+        table.damaged.borrow_mut().insert(file.generation, damage);
+        self.tell_damage(DamageEvent::Found { path: path_of(file), reason });
+        self.inner.suspected.notify_one();
+        self.write_mark(table, file.generation).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_back_and_a_copy_counts_for_the_same_shards_only() {
+        let some = Damage { found: 5, salvaged: Some(7), reason: "a line\nand more".to_owned() };
+        let bytes = some.encode(2);
+        let read = Damage::decode(&bytes, 2).unwrap();
+        assert_eq!(read, Damage { reason: "a line and more".to_owned(), ..some.clone() });
+        assert_eq!(Damage::decode(&bytes, 3).unwrap().salvaged, None);
+        let none = Damage { salvaged: None, ..read };
+        assert_eq!(Damage::decode(&none.encode(2), 2).unwrap(), none);
+        for at in 0..bytes.len() {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert_eq!(Damage::decode(&bad, 2), None, "{at}");
+            assert_eq!(Damage::decode(&bytes[..at], 2), None, "{at}");
+        }
+        assert_eq!(parse_mark_name(&mark_name(Generation(8), 3)), Some((Generation(8), 3)));
+        assert_eq!(cut("ä".repeat(REASON_BYTES_MAX)).len(), REASON_BYTES_MAX);
+    }
+}

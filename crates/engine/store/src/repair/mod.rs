@@ -1,0 +1,4 @@
+//! x
+
+pub(crate) mod repair_state;
+pub(crate) mod repaired_set;

@@ -1,0 +1,40 @@
+//! What a read met.
+
+/// What a read cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadStats {
+    /// Partitions shown.
+    pub partitions: u64,
+    /// Rows shown.
+    pub rows: u64,
+    /// Tombstones and expired cells met.
+    pub tombstones: u32,
+    /// SSTables that were looked into.
+    pub sstables: u32,
+    /// Blocks that were not in the cache.
+    pub blocks_read: u32,
+    /// Their bytes, decompressed.
+    pub block_bytes: u64,
+    /// What of it a filter left out where it was read, so that nobody was shown it.
+    pub filtered: Filtered,
+}
+
+/// What a filter has left out of what was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filtered {
+    /// Rows.
+    pub rows: u64,
+    /// Partitions of which no row was looked at.
+    pub partitions: u64,
+    /// Bytes of rows and keys.
+    pub bytes: u64,
+}
+
+impl Filtered {
+    /// Adds what another read left out.
+    pub fn add(&mut self, more: &Filtered) {
+        self.rows = self.rows.saturating_add(more.rows);
+        self.partitions = self.partitions.saturating_add(more.partitions);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}

@@ -1,0 +1,4 @@
+//! Tests of `damage`.
+
+pub(super) mod quarantine;
+pub(super) mod verify;

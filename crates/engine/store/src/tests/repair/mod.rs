@@ -1,0 +1,3 @@
+//! Tests of `repair`.
+
+pub(super) mod repair_state;

@@ -1,0 +1,4 @@
+//! Tests of `replay`.
+
+pub(super) mod budget;
+pub(super) mod replaying;
