@@ -11,7 +11,7 @@ use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 use types::{Comparator, CqlType};
 
 use super::{Args, Call, NativeFunction};
-use crate::error::PlanError;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::java_hash;
 use crate::plan::BindEnv;
 
@@ -291,12 +291,6 @@ fn unexpected<T>(what: &str, json: &Json) -> Result<T, PlanError> {
     refused(format!("Expected {what}, but got a {}: {json}", json.class()))
 }
 
-/// Of text that is no duration Cassandra does not say where in the document it stands. Source:
-/// `Duration.from`, which throws what is not caught there.
-fn is_no_duration(message: &str) -> bool {
-    message.starts_with("Unable to convert '") && message.ends_with("' to a duration")
-}
-
 /// The bytes of a value of type `ty` from JSON; `None` is null.
 ///
 /// # Errors
@@ -545,13 +539,14 @@ pub fn columns_of<'c>(
             Some((_, Json::Null)) => JsonColumn::Null,
             Some((_, json)) => match from_json(ty, json, now_millis) {
                 Ok(value) => JsonColumn::Value(value),
-                Err(PlanError { message, .. }) => {
+                Err(PlanError { kind, message, .. }) => {
                     let place = java_hash::slot(java_hash::hash(name.as_bytes()), slots);
                     if wrong.as_ref().is_none_or(|(first, _)| place < *first) {
-                        let error = PlanError::invalid(match is_no_duration(&message) {
-                            true => message,
-                            false => format!("Error decoding JSON value for {name}: {message}"),
-                        });
+                        let error =
+                            PlanError::invalid(match kind == PlanErrorKind::DurationFormat {
+                                true => message,
+                                false => format!("Error decoding JSON value for {name}: {message}"),
+                            });
                         wrong = Some((place, error));
                     }
                     JsonColumn::Missing
@@ -626,7 +621,8 @@ fn eval_from_json(
         return Ok(None);
     }
     from_json(&f.returns, &json, env.clock.millis()).map(Some).map_err(|error| {
-        if is_no_duration(&error.message) {
+        // `Duration.from` throws what Cassandra does not catch here.
+        if error.kind == PlanErrorKind::DurationFormat {
             return error;
         }
         PlanError::function_failure(

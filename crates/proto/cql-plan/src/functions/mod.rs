@@ -344,7 +344,7 @@ pub fn resolve_operator(
     push(&CqlType::Ascii, &CqlType::Ascii);
     push(&CqlType::Ascii, &CqlType::Text);
     push(&CqlType::Text, &CqlType::Ascii);
-    let unknown = || PlanError::invalid(format!("Unknown function system.{name} called"));
+    let unknown = || PlanError::function_call(format!("Unknown function system.{name} called"));
     pick(&format!("system.{name}"), candidates, args, receiver)?.ok_or_else(unknown)
 }
 
@@ -365,7 +365,7 @@ pub fn resolve_negate(
             })
         })
         .collect();
-    let unknown = || PlanError::invalid("Unknown function system._negate called");
+    let unknown = || PlanError::function_call("Unknown function system._negate called");
     pick("system._negate", candidates, args, receiver)?.ok_or_else(unknown)
 }
 
@@ -401,7 +401,7 @@ fn eval_operator(
 
 /// Turns a value error of a function into what the client sees.
 fn invalid(error: TypeError) -> PlanError {
-    PlanError::invalid(error.to_string())
+    PlanError::from(error)
 }
 
 fn fits(function: &NativeFunction, args: &[&dyn Argument]) -> Assignment {
@@ -450,7 +450,7 @@ fn pick(
         }
     }
     if compatible.is_empty() {
-        return Err(PlanError::invalid(match operator {
+        let message = match operator {
             Some(op) => format!(
                 "the '{}' operation is not supported between {} and {}",
                 op.symbol(),
@@ -462,7 +462,12 @@ fn pick(
                  signatures: {})",
                 list(&candidates)
             ),
-        }));
+        };
+        // Which casts exist is known without the functions: Cassandra checks them later.
+        return Err(match name.starts_with("system.cast_as_") {
+            true => PlanError::invalid(message),
+            false => PlanError::function_call(message),
+        });
     }
     if compatible.len() == 1 {
         return Ok(compatible.pop());
@@ -484,7 +489,7 @@ fn pick(
     if name == "system._negate" {
         return Err(PlanError::invalid("Ambiguous negation: use type casts to disambiguate"));
     }
-    Err(PlanError::invalid(format!(
+    Err(PlanError::function_call(format!(
         "Ambiguous call to function {name} (can be matched by following signatures: {}): use type \
          casts to disambiguate",
         list(&compatible)
@@ -494,7 +499,7 @@ fn pick(
 /// Source: `FunctionResolver.validateTypes`.
 fn check_only(function: &NativeFunction, args: &[&dyn Argument]) -> Result<(), PlanError> {
     if args.len() != function.args.len() {
-        return Err(PlanError::invalid(format!(
+        return Err(PlanError::function_call(format!(
             "Invalid number of arguments in call to function {}: {} required but {} provided",
             function.full_name(),
             function.args.len(),
@@ -503,7 +508,7 @@ fn check_only(function: &NativeFunction, args: &[&dyn Argument]) -> Result<(), P
     }
     for (i, (arg, ty)) in args.iter().zip(&function.args).enumerate() {
         if !arg.test(ty).is_assignable() {
-            return Err(PlanError::invalid(format!(
+            return Err(PlanError::function_call(format!(
                 "Type error: {} cannot be passed as argument {i} of function {} of type {ty}",
                 arg.text(),
                 function.full_name()
@@ -520,14 +525,14 @@ fn one_type(call: &Call<'_>, parameter: &str) -> Result<CqlType, PlanError> {
 }
 
 fn wrong_count(call: &Call<'_>, parameters: &str) -> PlanError {
-    PlanError::invalid(format!(
+    PlanError::function_call(format!(
         "Invalid number of arguments for function system.{}({parameters})",
         call.name
     ))
 }
 
 fn cannot_infer(call: &Call<'_>, parameters: &str, arg: &dyn Argument) -> PlanError {
-    PlanError::invalid(format!(
+    PlanError::function_call(format!(
         "Cannot infer type of argument {} in call to function system.{}({parameters}): use type \
          casts to disambiguate",
         arg.text(),
@@ -536,7 +541,7 @@ fn cannot_infer(call: &Call<'_>, parameters: &str, arg: &dyn Argument) -> PlanEr
 }
 
 fn wrong_argument(call: &Call<'_>, what: &str, arg: &dyn Argument, ty: &CqlType) -> PlanError {
-    PlanError::invalid(format!(
+    PlanError::function_call(format!(
         "Function system.{} requires {what}, but found argument {} of type {ty}",
         call.name,
         arg.text()

@@ -14,7 +14,7 @@ mod arguments;
 mod bind;
 mod bound;
 mod cells;
-mod earlier;
+mod error_order;
 mod exec;
 mod expr;
 mod facts;
@@ -58,7 +58,7 @@ pub use shipped::{Shipped, ShippedText};
 pub(crate) use bind::{half_space, intersect, ordered};
 
 use bind::Values;
-use earlier::earlier_error;
+use error_order::earlier_error;
 use expr::Expr;
 use group::{GroupFunction, plan_groups};
 use identity::Identity;

@@ -16,7 +16,7 @@ use types::{Comparator, CqlType};
 
 use super::accumulate::Accumulator;
 use super::arguments::{SelectorArgument, constant_term, is_untyped, text_of_selector};
-use super::earlier::no_signature;
+use super::error_order::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
@@ -499,11 +499,11 @@ impl Planner<'_, '_> {
             if let Some(ty) = &ty
                 && !planned.ty.test_assignment(ty).is_assignable()
             {
-                return refuse(format!(
+                return Err(PlanError::function_call(format!(
                     "Type error: {} cannot be passed as element of type {}",
                     planned.name,
                     ty.to_cql_name()
-                ));
+                )));
             }
             exprs.push(planned.expr);
             names.push(planned.name);
@@ -629,7 +629,7 @@ impl Planner<'_, '_> {
             functions::resolve(name, args, expected, &keyspace, Some(table), cx)
         })?;
         found.ok_or_else(|| {
-            PlanError::invalid(format!("Unknown function '{}'", functions::plain_name(name)))
+            PlanError::function_call(format!("Unknown function '{}'", functions::plain_name(name)))
         })
     }
 
@@ -648,7 +648,7 @@ impl Planner<'_, '_> {
             _ => AggregateKind::Avg,
         };
         let [arg] = args else {
-            return refuse(match kind {
+            return Err(PlanError::function_call(match kind {
                 AggregateKind::Count => format!(
                     "Invalid number of arguments in call to function system.count: 1 required but \
                      {} provided",
@@ -658,7 +658,7 @@ impl Planner<'_, '_> {
                     format!("Invalid number of arguments for function system.{plain}(any)")
                 }
                 AggregateKind::Sum | AggregateKind::Avg => no_signature(name, &CqlType::Text),
-            });
+            }));
         };
         // Of any constant it counts rows.
         if let (AggregateKind::Count, Selector::Literal(_)) = (kind, arg) {
@@ -678,7 +678,7 @@ impl Planner<'_, '_> {
         self.in_aggregate = false;
         let planned = planned?;
         if matches!(kind, AggregateKind::Sum | AggregateKind::Avg) && !planned.ty.is_numeric() {
-            return refuse(no_signature(name, &planned.ty));
+            return Err(PlanError::function_call(no_signature(name, &planned.ty)));
         }
         let column = format!("system.{plain}({})", planned.name);
         self.aggregate(kind, &planned.ty, Some(planned.expr), column)

@@ -1,4 +1,4 @@
-//! What is wrong with a selection, and is told before or behind other errors of its statement.
+//! Errors of a selection that Cassandra reports before or after other errors of the statement.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use types::CqlType;
 
 use super::expr::Scope;
 use super::selection::{PlannedSelection, plan_selection, refuse, selected_columns};
-use crate::error::PlanError;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::functions;
 use crate::plan::{BindEnv, Binds, PlanContext};
 
@@ -38,7 +38,7 @@ pub(super) fn earlier_error(
             let columns = selected_columns(&alone, table)?;
             let mut binds = Binds::new(&statement.bind_markers);
             match plan_selection(&alone, table, false, cx, &mut binds) {
-                Err(error) if is_of_function(&error) => return Err(error),
+                Err(error) if error.kind == PlanErrorKind::FunctionCall => return Err(error),
                 _ if columns.iter().any(wanted) => return Ok(true),
                 _ => {}
             }
@@ -49,25 +49,6 @@ pub(super) fn earlier_error(
         Ok(true) => any(&is_other).err(),
         other => other.err(),
     }
-}
-
-/// Whether it is told when functions are resolved.
-fn is_of_function(error: &PlanError) -> bool {
-    const OF_FUNCTIONS: [&str; 6] = [
-        "Unknown function",
-        "Invalid call to function",
-        "Ambiguous call to function",
-        "Invalid number of arguments",
-        "Cannot infer type of argument",
-        "Type error: ",
-    ];
-    let message = &error.message;
-    if message.starts_with("Invalid call to function system.cast_as_") {
-        return false;
-    }
-    OF_FUNCTIONS.iter().any(|text| message.starts_with(text))
-        || (message.starts_with("Function ") && message.contains(" requires "))
-        || message.contains(" operation is not supported between ")
 }
 
 impl PlannedSelection {
