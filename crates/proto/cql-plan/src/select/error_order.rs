@@ -6,11 +6,10 @@ use cql_syntax::ast::{self, FunctionName, Selection, Statement};
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
-use super::expr::Scope;
 use super::selection::{PlannedSelection, plan_selection, refuse, selected_columns};
 use crate::error::{PlanError, PlanErrorKind};
 use crate::functions;
-use crate::plan::{BindEnv, Binds, PlanContext};
+use crate::plan::{Binds, EvalEnv, PlanContext};
 
 /// What Cassandra says before it looks at the WHERE clause, if anything. Of a table with static columns
 /// it asks first whether these alone are selected, and for that resolves columns and functions, no
@@ -76,12 +75,12 @@ impl PlannedSelection {
     pub(super) fn check_constant_calls(
         &self,
         terms: &[Option<Vec<u8>>],
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<(), PlanError> {
         for call in &self.constant_calls {
-            let scope =
-                Scope { row: None, terms, aggregates: &[], first_row: &[], env, unmasked: true };
-            call.eval(&scope)?;
+            let term = |index: &Option<usize>| terms.get((*index)?)?.as_deref();
+            let args: Vec<Option<&[u8]>> = call.args.iter().map(term).collect();
+            call.function.eval(&args, env)?;
         }
         Ok(())
     }

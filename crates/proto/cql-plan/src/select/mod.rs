@@ -426,7 +426,7 @@ impl SelectPlan {
             }
             .with_function_fuel(FUEL_PER_REQUEST),
         };
-        self.results.selection.check_constant_calls(&bound.terms, &env)?;
+        self.results.selection.check_constant_calls(&bound.terms, &env.eval)?;
         self.bind_reads(&v, state, &mut bound)?;
         // Grouped queries are paged inside also when they find nothing to read.
         let is_paged = match self.results.shaping {

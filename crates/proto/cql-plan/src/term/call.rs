@@ -144,7 +144,8 @@ pub(super) fn resolve_call(
     match callee {
         Callee::Named(name) => {
             let table = table_of(name, receiver, cx)?;
-            functions::resolve(name, &arguments, receiver_type, receiver.keyspace, table, cx)
+            let site = cx.call_site(receiver.keyspace, table);
+            functions::resolve(name, &arguments, receiver_type, &site)
         }
         Callee::Negate => functions::resolve_negate(&arguments, receiver_type).map(Some),
         Callee::Operator(op) => {
@@ -171,7 +172,8 @@ pub(crate) fn resolve_behind(
     let mut arguments = vec![first];
     arguments.extend(args.iter().map(|a| a as &dyn Argument));
     let table = table_of(name, receiver, cx)?;
-    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, table, cx)
+    let site = cx.call_site(receiver.keyspace, table);
+    functions::resolve(name, &arguments, Some(&receiver.ty), &site)
 }
 
 /// The table that a call is about: that of its receiver, which need not be there where a table is made, or for constants
