@@ -7,6 +7,10 @@ pub enum TypeError {
     /// `MarshalException`, which reaches the client inside an Invalid error (code 0x2200).
     #[error("{0}")]
     Marshal(String),
+    /// A text is not of the form of a duration: the text without its sign. Cassandra handles it apart from other
+    /// values that do not parse.
+    #[error("Unable to convert '{0}' to a duration")]
+    DurationFormat(String),
     /// A marshal class name does not parse; the text is that of Cassandra's `SyntaxException`.
     #[error("{0}")]
     Syntax(String),

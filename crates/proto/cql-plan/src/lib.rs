@@ -15,12 +15,9 @@ mod batch_size;
 pub mod cas;
 pub mod ddl;
 pub mod describe;
-pub mod error;
 mod expansion;
-pub mod functions;
 pub mod fuzz;
 pub mod guardrails;
-mod java_hash;
 pub mod modify;
 pub mod options;
 pub mod paging;
@@ -36,8 +33,11 @@ pub mod virtual_schema;
 
 pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found};
 pub use cas::{BoundCas, CasExec, CasResult, check_conditional_batch};
+pub use cql_functions::{self as functions, error};
 pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 pub use error::{PlanError, PlanErrorCode};
+
+use cql_functions::java_hash;
 pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};
 pub use plan::{
     BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,

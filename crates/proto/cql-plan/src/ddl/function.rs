@@ -359,8 +359,7 @@ fn initial(
         return refuse("INITCOND cannot have bind variables".to_owned());
     }
     let uuids = UuidSource::new(0);
-    let env =
-        BindEnv { now: cx.now, clock: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
+    let env = BindEnv::of_constants(cx.now, &uuids);
     let value = match planned.bind(&[], &env)? {
         Bound::Value(bytes) => Some(bytes.into_owned()),
         Bound::Null | Bound::Unset => None,
@@ -399,3 +398,6 @@ pub(super) fn drop_aggregate(
     let target = SchemaEventTarget::Aggregate(types);
     Ok(DdlOutcome::one(change, SchemaEventKind::Dropped, target, keyspace_name, name))
 }
+
+#[cfg(test)]
+mod tests;

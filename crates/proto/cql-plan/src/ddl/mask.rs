@@ -69,7 +69,7 @@ impl Masked<'_> {
         };
         let function = self.function(name, args, &cx)?;
         let uuids = UuidSource::new(0);
-        let env = BindEnv { now, clock: now, uuids: &uuids, protocol_version: 5, watch: None };
+        let env = BindEnv::of_constants(now, &uuids);
         let mut fixed = Vec::with_capacity(args.len());
         for (term, ty) in args.iter().zip(function.args.iter().skip(1)) {
             let receiver =

@@ -162,7 +162,7 @@ impl<'v> ComplexCells<'v> {
                 if let Bound::Value(bytes) = term.bind(values, env)? {
                     // Each path sorts before the one made before it.
                     for element in elements(bytes, CollectionKind::List)?.into_iter().rev() {
-                        let path = env.uuids.prepend_uuid(times.elements);
+                        let path = env.eval.uuids.prepend_uuid(times.elements);
                         self.push(Cow::Owned(path.to_vec()), Some(element));
                     }
                 }
@@ -294,7 +294,7 @@ impl<'v> ComplexCells<'v> {
         match layout {
             Layout::List => {
                 for element in elements(bytes, CollectionKind::List)? {
-                    let path = env.uuids.time_uuid(times.elements);
+                    let path = env.eval.uuids.time_uuid(times.elements);
                     self.push(Cow::Owned(path.to_vec()), Some(element));
                 }
             }

@@ -933,5 +933,5 @@ fn no_statement_and_no_value_breaks_binding() {
         b"BEGIN BATCH UPDATE t SET s = 1 WHERE k = ? IF s = null; DELETE l FROM t WHERE k = 1 AND c = 'a' AND d = 1 IF l CONTAINS ? AND e > {'a'}; INSERT INTO t (k, c, d) VALUES (1, 'b', 2) IF NOT EXISTS; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
         b"INSERT INTO t JSON ? DEFAULT UNSET\0\x20{\"k\": 1, \"c\": \"a\", \"d\": 5, \"l\": [1]}",
     ];
-    crate::functions::tests::mutate(corpus, 10_000, fuzz::fuzz_modify);
+    crate::term::tests::mutate(corpus, 10_000, fuzz::fuzz_modify);
 }

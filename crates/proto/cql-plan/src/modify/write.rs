@@ -259,7 +259,7 @@ impl ModifyPlan {
             None => return Err(PlanError::invalid("Got null for INSERT JSON values")),
         };
         let names = self.table.columns.iter().map(|c| (&*c.name, &c.ty));
-        let columns = columns_of(&text, names, env.clock.millis())?;
+        let columns = columns_of(&text, names, env.eval.clock.millis())?;
         let given = values.iter().copied().take(json.base);
         let padding = json.base.saturating_sub(values.len());
         let extended: Vec<BoundValue<'_>> = given
@@ -283,7 +283,7 @@ impl ModifyPlan {
     ) -> Result<SmallVec<[Update; 1]>, PlanError> {
         let keys = self.keys(values, env, scratch)?;
         let mut update = Update::default();
-        let now = env.now.seconds();
+        let now = env.eval.now.seconds();
         let stamped = self.stamped(stamp, values, env);
         let ((timestamp, ranges, elements), ttl) = match stamped {
             Ok(stamped) => stamped,
@@ -338,11 +338,11 @@ impl ModifyPlan {
         let stamps = match stamp {
             Stamp::Default(default) => {
                 let timestamp = self.attributes.timestamp(default, values, env)?;
-                (timestamp, timestamp, env.clock)
+                (timestamp, timestamp, env.eval.clock)
             }
             Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
         };
-        let ttl = self.attributes.ttl(&self.table, env.now.seconds(), values, env)?;
+        let ttl = self.attributes.ttl(&self.table, env.eval.now.seconds(), values, env)?;
         Ok((stamps, ttl))
     }
 

@@ -5,7 +5,7 @@ use types::aggregate::Aggregate;
 
 use crate::error::PlanError;
 use crate::functions::user::CallableAggregate;
-use crate::plan::BindEnv;
+use crate::plan::EvalEnv;
 
 /// A state.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Accumulator {
     pub(crate) fn add(
         &mut self,
         args: &[Option<&[u8]>],
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<bool, PlanError> {
         match self {
             Accumulator::Native(aggregate) => {
@@ -79,7 +79,7 @@ impl Accumulator {
     }
 
     /// The result over the rows so far.
-    pub(crate) fn result(&self, env: &BindEnv<'_>) -> Result<Option<Vec<u8>>, PlanError> {
+    pub(crate) fn result(&self, env: &EvalEnv<'_>) -> Result<Option<Vec<u8>>, PlanError> {
         match self {
             Accumulator::Native(aggregate) => {
                 aggregate.result().map_err(crate::term::invalid_value)

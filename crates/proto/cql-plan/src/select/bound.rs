@@ -13,7 +13,7 @@ use stdx::{DeletionSeconds, WallMicros};
 use super::filter::BoundFilters;
 use super::{SelectPlan, Shaping, UNLIMITED};
 use crate::paging::PagingState;
-use crate::plan::{BindEnv, UuidSource};
+use crate::plan::{EvalEnv, UuidSource};
 
 /// Memory of a read of one partition, and of a slice, which all reads share.
 const READ_BYTES: usize = size_of::<ReadCommand>() + 48;
@@ -94,9 +94,9 @@ impl BoundSelect {
         self.limit > page_rows
     }
 
-    pub(super) fn env(&self) -> BindEnv<'_> {
+    pub(super) fn env(&self) -> EvalEnv<'_> {
         let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
-        BindEnv { now: self.wall, clock: self.wall, uuids, protocol_version, watch: None }
+        EvalEnv { now: self.wall, clock: self.wall, uuids, protocol_version }
     }
 
     pub(super) fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {

@@ -12,7 +12,7 @@ use super::cells::{Shape, Source, append_complex, key_component};
 use crate::error::PlanError;
 use crate::functions::NativeFunction;
 use crate::functions::masking::Masker;
-use crate::plan::{BindEnv, PlanContext};
+use crate::plan::{EvalEnv, PlanContext};
 use crate::term::invalid_value;
 
 /// What of a cell is asked for.
@@ -144,7 +144,7 @@ pub(crate) struct Scope<'a> {
     pub(crate) terms: &'a [Option<Vec<u8>>],
     pub(crate) aggregates: &'a [Option<Vec<u8>>],
     pub(crate) first_row: &'a [Option<Vec<u8>>],
-    pub(crate) env: &'a BindEnv<'a>,
+    pub(crate) env: &'a EvalEnv<'a>,
     /// Masks are left off.
     pub(crate) unmasked: bool,
 }
@@ -168,7 +168,7 @@ impl Expr {
         let plain = Expr::Column(Source::of(column));
         Ok(match table.mask_of(column) {
             Some(mask) => {
-                let masker = Masker::new(table, column, mask, cx)?;
+                let masker = Masker::new(table, column, mask, cx.function_scope())?;
                 Expr::Masked(Box::new(plain), Box::new(masker))
             }
             None => plain,

@@ -14,7 +14,7 @@ mod arguments;
 mod bind;
 mod bound;
 mod cells;
-mod earlier;
+mod error_order;
 mod exec;
 mod expr;
 mod facts;
@@ -58,7 +58,7 @@ pub use shipped::{Shipped, ShippedText};
 pub(crate) use bind::{half_space, intersect, ordered};
 
 use bind::Values;
-use earlier::earlier_error;
+use error_order::earlier_error;
 use expr::Expr;
 use group::{GroupFunction, plan_groups};
 use identity::Identity;
@@ -426,7 +426,7 @@ impl SelectPlan {
             }
             .with_function_fuel(FUEL_PER_REQUEST),
         };
-        self.results.selection.check_constant_calls(&bound.terms, &env)?;
+        self.results.selection.check_constant_calls(&bound.terms, &env.eval)?;
         self.bind_reads(&v, state, &mut bound)?;
         // Grouped queries are paged inside also when they find nothing to read.
         let is_paged = match self.results.shaping {

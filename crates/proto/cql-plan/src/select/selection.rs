@@ -16,7 +16,7 @@ use types::{Comparator, CqlType};
 
 use super::accumulate::Accumulator;
 use super::arguments::{SelectorArgument, constant_term, is_untyped, text_of_selector};
-use super::earlier::no_signature;
+use super::error_order::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
 use crate::error::PlanError;
@@ -38,6 +38,14 @@ pub(crate) struct AggregateSpec {
     pub(crate) start: Accumulator,
     /// Its arguments; a native one without counts rows.
     pub(crate) arguments: Vec<Expr>,
+}
+
+/// A call of a function with constants.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstantCall {
+    pub(crate) function: NativeFunction,
+    /// By number of the term; `None` is null.
+    pub(crate) args: Vec<Option<usize>>,
 }
 
 /// One result column.
@@ -65,7 +73,7 @@ pub(crate) struct PlannedSelection {
     pub(crate) call_terms: Vec<(usize, Arc<str>)>,
     /// Calls of constants, and those that look at their constants: what is wrong with them is told
     /// whether or not there are rows.
-    pub(crate) constant_calls: Vec<Expr>,
+    pub(crate) constant_calls: Vec<ConstantCall>,
     pub(crate) is_aggregate: bool,
 }
 
@@ -499,11 +507,11 @@ impl Planner<'_, '_> {
             if let Some(ty) = &ty
                 && !planned.ty.test_assignment(ty).is_assignable()
             {
-                return refuse(format!(
+                return Err(PlanError::function_call(format!(
                     "Type error: {} cannot be passed as element of type {}",
                     planned.name,
                     ty.to_cql_name()
-                ));
+                )));
             }
             exprs.push(planned.expr);
             names.push(planned.name);
@@ -626,10 +634,10 @@ impl Planner<'_, '_> {
         }
         let (keyspace, cx) = (self.table.keyspace.clone(), self.cx);
         let found = self.call(args, binds, |args, table| {
-            functions::resolve(name, args, expected, &keyspace, Some(table), cx)
+            functions::resolve(name, args, expected, &cx.call_site(&keyspace, Some(table)))
         })?;
         found.ok_or_else(|| {
-            PlanError::invalid(format!("Unknown function '{}'", functions::plain_name(name)))
+            PlanError::function_call(format!("Unknown function '{}'", functions::plain_name(name)))
         })
     }
 
@@ -648,7 +656,7 @@ impl Planner<'_, '_> {
             _ => AggregateKind::Avg,
         };
         let [arg] = args else {
-            return refuse(match kind {
+            return Err(PlanError::function_call(match kind {
                 AggregateKind::Count => format!(
                     "Invalid number of arguments in call to function system.count: 1 required but \
                      {} provided",
@@ -658,7 +666,7 @@ impl Planner<'_, '_> {
                     format!("Invalid number of arguments for function system.{plain}(any)")
                 }
                 AggregateKind::Sum | AggregateKind::Avg => no_signature(name, &CqlType::Text),
-            });
+            }));
         };
         // Of any constant it counts rows.
         if let (AggregateKind::Count, Selector::Literal(_)) = (kind, arg) {
@@ -678,7 +686,7 @@ impl Planner<'_, '_> {
         self.in_aggregate = false;
         let planned = planned?;
         if matches!(kind, AggregateKind::Sum | AggregateKind::Avg) && !planned.ty.is_numeric() {
-            return refuse(no_signature(name, &planned.ty));
+            return Err(PlanError::function_call(no_signature(name, &planned.ty)));
         }
         let column = format!("system.{plain}({})", planned.name);
         self.aggregate(kind, &planned.ty, Some(planned.expr), column)
@@ -750,23 +758,25 @@ impl Planner<'_, '_> {
                 self.plan.call_terms.push((*index, function.name.clone()));
             }
         }
-        let is_constant = |e: &Expr| matches!(e, Expr::Term(_) | Expr::Null);
-        let of_constants = !exprs.is_empty() && exprs.iter().all(is_constant);
+        self.note_constant_call(&function, &exprs);
         let (ty, name) = (function.returns.clone(), function.column_name(&names));
-        let is_native = function.callee.is_none();
-        let looks_at_constants = is_native && masking::checks_arguments(&function);
         let expr = Expr::Call(Box::new(function), exprs);
-        match &expr {
-            _ if of_constants && is_native => self.plan.constant_calls.push(expr.clone()),
-            // Of a null value it is told too what is wrong with the others.
-            Expr::Call(function, exprs) if looks_at_constants => {
-                let known = |e: &Expr| if is_constant(e) { e.clone() } else { Expr::Null };
-                let known = exprs.iter().map(known).collect();
-                self.plan.constant_calls.push(Expr::Call(function.clone(), known));
-            }
-            _ => {}
-        }
         Ok(Some(Planned { ty, name, expr }))
+    }
+
+    /// Notes a call that is evaluated at each execution for its errors alone: one of constants, or of a function
+    /// that checks its constants before it looks at the value, whose other arguments are null then.
+    fn note_constant_call(&mut self, function: &NativeFunction, args: &[Expr]) {
+        if function.callee.is_some() {
+            return;
+        }
+        let is_constant = |e: &Expr| matches!(e, Expr::Term(_) | Expr::Null);
+        let of_constants = !args.is_empty() && args.iter().all(is_constant);
+        if of_constants || masking::checks_arguments(function) {
+            let term = |e: &Expr| if let Expr::Term(index) = e { Some(*index) } else { None };
+            let args = args.iter().map(term).collect();
+            self.plan.constant_calls.push(ConstantCall { function: function.clone(), args });
+        }
     }
 }
 

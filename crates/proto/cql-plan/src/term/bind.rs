@@ -10,6 +10,7 @@ use types::{Comparator, CqlType};
 
 use super::{PlannedCall, PlannedTerm, Receiver, invalid_value, plan_marker};
 use crate::error::PlanError;
+use crate::functions::sort_entries;
 use crate::plan::{BindEnv, Binds, Bound, BoundValue, PlanContext, UuidSource};
 
 /// Evaluates a term whose parts are all constant.
@@ -18,8 +19,7 @@ pub(super) fn fold(term: PlannedTerm, cx: &PlanContext<'_>) -> Result<PlannedTer
         return Ok(term);
     }
     let uuids = UuidSource::new(0);
-    let env =
-        BindEnv { now: cx.now, clock: cx.now, uuids: &uuids, protocol_version: 5, watch: None };
+    let env = BindEnv::of_constants(cx.now, &uuids);
     Ok(match term.bind(&[], &env)? {
         Bound::Null => PlannedTerm::Null,
         Bound::Unset => PlannedTerm::Unset,
@@ -209,7 +209,7 @@ impl PlannedCall {
             args.push(bound);
         }
         let args: Vec<Option<&[u8]>> = args.iter().map(Bound::value).collect();
-        self.function.eval(&args, env)
+        self.function.eval(&args, &env.eval)
     }
 }
 
@@ -240,18 +240,6 @@ fn bind_value<'v>(value: &BoundValue<'v>, ty: &CqlType) -> Result<Bound<'v>, Pla
         BoundValue::Null => Ok(Bound::Null),
         BoundValue::Unset => Ok(Bound::Unset),
     }
-}
-
-pub(crate) fn sort_entries<K: AsRef<[u8]>, V>(entries: &mut Vec<(K, V)>, order: &Comparator) {
-    entries.sort_by(|a, b| order.compare(a.0.as_ref(), b.0.as_ref()));
-    // Of equal keys the last one written counts: `dedup_by` keeps the first, so swap it in.
-    entries.dedup_by(|later, kept| {
-        let equal = order.compare(later.0.as_ref(), kept.0.as_ref()).is_eq();
-        if equal {
-            std::mem::swap(later, kept);
-        }
-        equal
-    });
 }
 
 /// Whether a set or map is in it that clients may have sent in another order. Those inside tuples and

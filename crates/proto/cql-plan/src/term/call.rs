@@ -144,7 +144,8 @@ pub(super) fn resolve_call(
     match callee {
         Callee::Named(name) => {
             let table = table_of(name, receiver, cx)?;
-            functions::resolve(name, &arguments, receiver_type, receiver.keyspace, table, cx)
+            let site = cx.call_site(receiver.keyspace, table);
+            functions::resolve(name, &arguments, receiver_type, &site)
         }
         Callee::Negate => functions::resolve_negate(&arguments, receiver_type).map(Some),
         Callee::Operator(op) => {
@@ -171,7 +172,8 @@ pub(crate) fn resolve_behind(
     let mut arguments = vec![first];
     arguments.extend(args.iter().map(|a| a as &dyn Argument));
     let table = table_of(name, receiver, cx)?;
-    functions::resolve(name, &arguments, Some(&receiver.ty), receiver.keyspace, table, cx)
+    let site = cx.call_site(receiver.keyspace, table);
+    functions::resolve(name, &arguments, Some(&receiver.ty), &site)
 }
 
 /// The table that a call is about: that of its receiver, which need not be there where a table is made, or for constants
@@ -206,7 +208,7 @@ pub(super) fn plan_call(
                 Callee::Cast(ty) => {
                     let cast = functions::cast_name(&raw_type::native(*ty));
                     let text = format!("Unknown function system.{cast} called");
-                    return Err(PlanError::invalid(text));
+                    return Err(PlanError::function_call(text));
                 }
                 Callee::Negate | Callee::Operator(_) => {
                     return Err(PlanError::invalid("unknown operation"));
@@ -215,7 +217,7 @@ pub(super) fn plan_call(
             if functions::is_aggregate(name) {
                 return Err(aggregate_in_term(name, args, receiver, cx));
             }
-            return Err(PlanError::invalid(format!(
+            return Err(PlanError::function_call(format!(
                 "Unknown function {} called",
                 functions::plain_name(name)
             )));
@@ -231,7 +233,7 @@ pub(super) fn plan_call(
             Callee::Operator(op) => ("operation", op.symbol().to_string()),
             _ => ("function", function.full_name()),
         };
-        return Err(PlanError::invalid(format!(
+        return Err(PlanError::function_call(format!(
             "Type error: cannot assign result of {what} {name} (type {}) to {} (type {})",
             function.returns, receiver.name, receiver.ty
         )));
@@ -262,7 +264,7 @@ fn aggregate_in_term(
 ) -> PlanError {
     if name.name.text == "count" {
         let [arg] = args else {
-            return PlanError::invalid(format!(
+            return PlanError::function_call(format!(
                 "Invalid number of arguments in call to function system.count: 1 required but {} \
                  provided",
                 args.len()
@@ -270,7 +272,7 @@ fn aggregate_in_term(
         };
         let blob = receiver.derive("arg0(system.count)".to_owned(), CqlType::Blob);
         if !test(arg, &blob, cx).is_assignable() {
-            return PlanError::invalid(format!(
+            return PlanError::function_call(format!(
                 "Type error: {} cannot be passed as argument 0 of function system.count of type \
                  blob",
                 text_of(arg)

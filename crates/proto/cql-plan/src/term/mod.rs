@@ -22,7 +22,7 @@ use crate::java_hash;
 use crate::plan::{Binds, PlanContext};
 use crate::raw_type;
 
-pub(crate) use bind::{sort_entries, sorted};
+pub(crate) use bind::sorted;
 pub use relation::{PlannedIn, PlannedTuple, PlannedTupleIn, plan_in, plan_tuple, plan_tuple_in};
 
 use bind::fold;
@@ -130,7 +130,7 @@ pub struct PlannedCall {
 
 /// Turns a value error into what the client sees.
 pub(crate) fn invalid_value(error: TypeError) -> PlanError {
-    PlanError::invalid(error.to_string())
+    PlanError::from(error)
 }
 
 /// Types a term by its receiver and tells its bind markers what they are bound to.
@@ -716,3 +716,6 @@ fn test(term: &Term, receiver: &Receiver<'_>, cx: &PlanContext<'_>) -> Assignmen
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

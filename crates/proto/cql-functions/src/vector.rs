@@ -4,14 +4,15 @@
 use types::CqlType;
 use types::wire::VectorElements;
 
-use super::{Args, Argument, Call, NativeFunction, cannot_infer, wrong_argument, wrong_count};
+use crate::call::{Call, cannot_infer, wrong_argument, wrong_count};
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::native::{Args, Argument, NativeFunction};
 
 const PARAMETERS: &str = "vector<float, n>, vector<float, n>";
 
 /// The function of the call's name for its arguments.
-pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+pub(crate) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     if !matches!(call.name, "similarity_cosine" | "similarity_euclidean" | "similarity_dot_product")
     {
         return Ok(None);
@@ -55,7 +56,7 @@ fn floats(f: &NativeFunction, bytes: &[u8]) -> Vec<f32> {
 fn similarity(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let (Some(a), Some(b)) = (f.arg(args, 0), f.arg(args, 1)) else { return Ok(None) };
     let (a, b) = (floats(f, a), floats(f, b));

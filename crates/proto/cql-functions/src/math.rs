@@ -4,12 +4,12 @@ use types::arithmetic::Number;
 use types::number::{Decimal, Rounding, check_length, varint_to_bytes};
 use types::{CqlType, TypeError, elementary};
 
-use super::{Args, NUMBERS, NativeFunction};
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::native::{Args, NUMBERS, NativeFunction};
 
 /// Adds the functions of that name.
-pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
+pub(crate) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
     if matches!(name, "abs" | "exp" | "log" | "log10" | "round") {
         for ty in &NUMBERS {
             out.push(NativeFunction::new(name, std::slice::from_ref(ty), ty.clone(), eval));
@@ -20,11 +20,11 @@ pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
 fn eval(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let ty = &f.returns;
     if let Some(bytes) = f.arg(args, 0) {
-        check_length(ty, bytes).map_err(super::invalid)?;
+        check_length(ty, bytes).map_err(PlanError::from)?;
     }
     let Some(number) = f.arg(args, 0).and_then(|bytes| Number::from_value(ty, bytes)) else {
         return Ok(None);
@@ -37,14 +37,16 @@ fn eval(
         ("round", Number::Double(n)) => Some(java_round(*n, i64::MIN, i64::MAX, ty)),
         ("round", Number::Decimal(n)) => {
             let one = Decimal::from_bigint(1.into());
-            Some(n.divide(&one, 0, Rounding::HalfUp).map_err(super::invalid)?.to_bytes())
+            Some(n.divide(&one, 0, Rounding::HalfUp).map_err(PlanError::from)?.to_bytes())
         }
         ("round", _) => f.arg(args, 0).map(<[u8]>::to_vec),
-        (name, Number::Decimal(n)) => Some(elementary(name, n).map_err(super::invalid)?.to_bytes()),
+        (name, Number::Decimal(n)) => {
+            Some(elementary(name, n).map_err(PlanError::from)?.to_bytes())
+        }
         (name, Number::Varint(n)) => {
             let whole = elementary(name, &Decimal::from_bigint(n.clone()))
                 .and_then(|result| result.to_bigint())
-                .map_err(super::invalid)?;
+                .map_err(PlanError::from)?;
             Some(varint_to_bytes(&whole))
         }
         (name, n) => {
@@ -104,7 +106,7 @@ fn java_round(value: f64, min: i64, max: i64, ty: &CqlType) -> Vec<u8> {
 /// A double in a number type, as Java narrows it.
 fn from_double(ty: &CqlType, value: f64) -> Result<Option<Vec<u8>>, PlanError> {
     types::cast::cast(&CqlType::Double, counter_as_bigint(ty), Some(&value.to_be_bytes()))
-        .map_err(super::invalid)
+        .map_err(PlanError::from)
 }
 
 fn counter_as_bigint(ty: &CqlType) -> &CqlType {

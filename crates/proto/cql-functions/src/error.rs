@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use types::TypeError;
+
 /// Which error of the native protocol it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanErrorCode {
@@ -33,39 +35,62 @@ pub enum PlanErrorCode {
     },
 }
 
+/// What failed, as far as a caller handles it apart from other errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanErrorKind {
+    /// Handled like every other error.
+    Other,
+    /// A call that no function fits, or more than one. Cassandra resolves functions before it checks the rest of
+    /// some statements.
+    FunctionCall,
+    /// A text that is not of the form of a duration. Cassandra reports it without its place in a JSON document.
+    DurationFormat,
+}
+
 /// An error with its code and exactly Cassandra's message where Cassandra has the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
     /// The kind of error.
     pub code: PlanErrorCode,
+    /// What failed.
+    pub kind: PlanErrorKind,
     /// The message.
     pub message: String,
 }
 
 impl PlanError {
+    fn other(code: PlanErrorCode, message: impl Into<String>) -> PlanError {
+        PlanError { code, kind: PlanErrorKind::Other, message: message.into() }
+    }
+
+    /// 0x2200 of a call that cannot be resolved to one function.
+    pub fn function_call(message: impl Into<String>) -> PlanError {
+        PlanError { kind: PlanErrorKind::FunctionCall, ..PlanError::invalid(message) }
+    }
+
     /// 0x2000.
     pub fn syntax(message: impl Into<String>) -> PlanError {
-        PlanError { code: PlanErrorCode::Syntax, message: message.into() }
+        PlanError::other(PlanErrorCode::Syntax, message)
     }
 
     /// 0x2200.
     pub fn invalid(message: impl Into<String>) -> PlanError {
-        PlanError { code: PlanErrorCode::Invalid, message: message.into() }
+        PlanError::other(PlanErrorCode::Invalid, message)
     }
 
     /// 0x2300.
     pub fn config(message: impl Into<String>) -> PlanError {
-        PlanError { code: PlanErrorCode::Config, message: message.into() }
+        PlanError::other(PlanErrorCode::Config, message)
     }
 
     /// 0x2100.
     pub fn unauthorized(message: impl Into<String>) -> PlanError {
-        PlanError { code: PlanErrorCode::Unauthorized, message: message.into() }
+        PlanError::other(PlanErrorCode::Unauthorized, message)
     }
 
     /// 0x000A.
     pub fn protocol(message: impl Into<String>) -> PlanError {
-        PlanError { code: PlanErrorCode::Protocol, message: message.into() }
+        PlanError::other(PlanErrorCode::Protocol, message)
     }
 
     /// 0x1400 of a native function.
@@ -87,7 +112,7 @@ impl PlanError {
     ) -> PlanError {
         let (keyspace, function) = (keyspace.to_owned(), function.to_owned());
         let code = PlanErrorCode::FunctionFailure { keyspace, function, args };
-        PlanError { code, message: message.into() }
+        PlanError::other(code, message)
     }
 
     /// Something that Cassandra has and Helenus does not have yet: refused by name.
@@ -97,26 +122,18 @@ impl PlanError {
 
     /// 0x2400 for a keyspace.
     pub fn keyspace_exists(keyspace: &str) -> PlanError {
-        PlanError {
-            code: PlanErrorCode::AlreadyExists {
-                keyspace: keyspace.to_owned(),
-                table: String::new(),
-            },
-            message: format!("Cannot add existing keyspace \"{keyspace}\""),
-        }
+        let code =
+            PlanErrorCode::AlreadyExists { keyspace: keyspace.to_owned(), table: String::new() };
+        PlanError::other(code, format!("Cannot add existing keyspace \"{keyspace}\""))
     }
 
     /// 0x2400 for a table.
     pub fn table_exists(keyspace: &str, table: &str) -> PlanError {
-        PlanError {
-            code: PlanErrorCode::AlreadyExists {
-                keyspace: keyspace.to_owned(),
-                table: table.to_owned(),
-            },
-            message: format!(
-                "Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\""
-            ),
-        }
+        let code =
+            PlanErrorCode::AlreadyExists { keyspace: keyspace.to_owned(), table: table.to_owned() };
+        let message =
+            format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\"");
+        PlanError::other(code, message)
     }
 }
 
@@ -127,6 +144,16 @@ impl fmt::Display for PlanError {
 }
 
 impl std::error::Error for PlanError {}
+
+impl From<TypeError> for PlanError {
+    fn from(error: TypeError) -> PlanError {
+        let kind = match &error {
+            TypeError::DurationFormat(_) => PlanErrorKind::DurationFormat,
+            _ => PlanErrorKind::Other,
+        };
+        PlanError { kind, ..PlanError::invalid(error.to_string()) }
+    }
+}
 
 impl From<cql_syntax::SyntaxError> for PlanError {
     fn from(error: cql_syntax::SyntaxError) -> PlanError {

@@ -1,4 +1,4 @@
-//! What is wrong with a selection, and is told before or behind other errors of its statement.
+//! Errors of a selection that Cassandra reports before or after other errors of the statement.
 
 use std::sync::Arc;
 
@@ -6,11 +6,10 @@ use cql_syntax::ast::{self, FunctionName, Selection, Statement};
 use schema::{ColumnKind, Table};
 use types::CqlType;
 
-use super::expr::Scope;
 use super::selection::{PlannedSelection, plan_selection, refuse, selected_columns};
-use crate::error::PlanError;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::functions;
-use crate::plan::{BindEnv, Binds, PlanContext};
+use crate::plan::{Binds, EvalEnv, PlanContext};
 
 /// What Cassandra says before it looks at the WHERE clause, if anything. Of a table with static columns
 /// it asks first whether these alone are selected, and for that resolves columns and functions, no
@@ -38,7 +37,7 @@ pub(super) fn earlier_error(
             let columns = selected_columns(&alone, table)?;
             let mut binds = Binds::new(&statement.bind_markers);
             match plan_selection(&alone, table, false, cx, &mut binds) {
-                Err(error) if is_of_function(&error) => return Err(error),
+                Err(error) if error.kind == PlanErrorKind::FunctionCall => return Err(error),
                 _ if columns.iter().any(wanted) => return Ok(true),
                 _ => {}
             }
@@ -49,25 +48,6 @@ pub(super) fn earlier_error(
         Ok(true) => any(&is_other).err(),
         other => other.err(),
     }
-}
-
-/// Whether it is told when functions are resolved.
-fn is_of_function(error: &PlanError) -> bool {
-    const OF_FUNCTIONS: [&str; 6] = [
-        "Unknown function",
-        "Invalid call to function",
-        "Ambiguous call to function",
-        "Invalid number of arguments",
-        "Cannot infer type of argument",
-        "Type error: ",
-    ];
-    let message = &error.message;
-    if message.starts_with("Invalid call to function system.cast_as_") {
-        return false;
-    }
-    OF_FUNCTIONS.iter().any(|text| message.starts_with(text))
-        || (message.starts_with("Function ") && message.contains(" requires "))
-        || message.contains(" operation is not supported between ")
 }
 
 impl PlannedSelection {
@@ -95,12 +75,12 @@ impl PlannedSelection {
     pub(super) fn check_constant_calls(
         &self,
         terms: &[Option<Vec<u8>>],
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<(), PlanError> {
         for call in &self.constant_calls {
-            let scope =
-                Scope { row: None, terms, aggregates: &[], first_row: &[], env, unmasked: true };
-            call.eval(&scope)?;
+            let term = |index: &Option<usize>| terms.get((*index)?)?.as_deref();
+            let args: Vec<Option<&[u8]>> = call.args.iter().map(term).collect();
+            call.function.eval(&args, env)?;
         }
         Ok(())
     }

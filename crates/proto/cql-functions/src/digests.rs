@@ -20,7 +20,7 @@ const MD2_TABLE: [u8; 256] = [
 ];
 
 /// MD2: 16 bytes.
-pub(super) fn md2(value: &[u8]) -> Vec<u8> {
+pub(crate) fn md2(value: &[u8]) -> Vec<u8> {
     let substitute = |byte: u8| MD2_TABLE.get(usize::from(byte)).copied().unwrap_or(0);
     let mut padded = value.to_vec();
     let missing = 16 - value.len() % 16;
@@ -117,7 +117,7 @@ fn permute(lanes: &mut [u64; 25]) {
 }
 
 /// SHA-3 with a digest of so many bytes: 28, 32, 48 or 64.
-pub(super) fn sha3(value: &[u8], bytes: usize) -> Vec<u8> {
+pub(crate) fn sha3(value: &[u8], bytes: usize) -> Vec<u8> {
     let rate = 200_usize.saturating_sub(bytes.saturating_mul(2)).max(8);
     let mut padded = value.to_vec();
     padded.push(0x06);

@@ -1,7 +1,7 @@
 use stdx::WallMicros;
 use types::CqlType;
 
-use super::json::{self, Json};
+use crate::functions::json::{self, Json};
 use crate::modify::tests::{NOW, TABLES, plan_of, schema_of};
 use crate::plan::*;
 

@@ -13,9 +13,9 @@ use types::CqlType;
 pub use udf::Limits as FunctionLimits;
 use udf::{Language, Limits, NoLanguage};
 
-use super::{Args, NativeFunction};
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::{BindEnv, PlanContext};
+use crate::native::{Args, NativeFunction};
 
 /// What is said while `user_defined_functions_enabled` is false, as Cassandra says it.
 pub const DISABLED: &str = "User-defined functions are disabled in cassandra.yaml - set \
@@ -25,7 +25,7 @@ pub const LANGUAGE: &str = "wasm";
 /// Most compiled functions that a shard keeps; beyond it all are compiled again when they are needed.
 const COMPILED_MAX: usize = 500;
 /// What the calls of one SELECT may use together, so that they cannot keep a shard for long.
-pub(crate) const FUEL_PER_REQUEST: u64 = 1_000_000_000;
+pub const FUEL_PER_REQUEST: u64 = 1_000_000_000;
 
 /// A function or an aggregate of a user's.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +62,7 @@ impl Routine {
     }
 
     /// Whether it is still what it was.
-    pub(crate) fn is_in(&self, schema: &Schema) -> bool {
+    pub fn is_in(&self, schema: &Schema) -> bool {
         let Some(keyspace) = schema.keyspace(self.keyspace()) else { return false };
         match self {
             Routine::Function(f) => {
@@ -81,19 +81,16 @@ fn same<T: PartialEq>(left: &Arc<T>, right: &Arc<T>) -> bool {
 
 /// A function with its code.
 #[derive(Clone, Debug)]
-pub(crate) struct Callable {
-    pub(crate) definition: Arc<UserFunction>,
+pub struct Callable {
+    /// Its definition.
+    pub definition: Arc<UserFunction>,
     code: udf::Function,
     limits: Limits,
 }
 
 impl Callable {
     /// Calls it, on the account of the request.
-    pub(crate) fn call(
-        &self,
-        args: &Args<'_>,
-        env: &BindEnv<'_>,
-    ) -> Result<Option<Vec<u8>>, PlanError> {
+    pub fn call(&self, args: &Args<'_>, env: &EvalEnv<'_>) -> Result<Option<Vec<u8>>, PlanError> {
         let account = env.uuids.function_fuel();
         let given = account.get().unwrap_or(u64::MAX).min(self.limits.fuel);
         let mut left = given;
@@ -105,10 +102,10 @@ impl Callable {
     }
 
     /// As [`Callable::call`]; an empty value of a type where that says nothing is null.
-    pub(crate) fn call_with_empties(
+    pub fn call_with_empties(
         &self,
         args: &Args<'_>,
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<Option<Vec<u8>>, PlanError> {
         let args: Vec<Option<&[u8]>> = args
             .iter()
@@ -132,19 +129,20 @@ fn failure(function: &UserFunction, detail: &str) -> PlanError {
 
 /// An aggregate with the code of its functions.
 #[derive(Clone, Debug)]
-pub(crate) struct CallableAggregate {
-    pub(crate) definition: Arc<UserAggregate>,
+pub struct CallableAggregate {
+    /// Its definition.
+    pub definition: Arc<UserAggregate>,
     state: Callable,
     last: Option<Callable>,
 }
 
 impl CallableAggregate {
     /// The state after a row. Source: `UDAggregate.newAggregate`.
-    pub(crate) fn add(
+    pub fn add(
         &self,
         state: &mut Option<Vec<u8>>,
         args: &Args<'_>,
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<(), PlanError> {
         let nulls = self.state.definition.called_on_null_input;
         let is_null = |(arg, ty): (&Option<&[u8]>, &CqlType)| {
@@ -162,10 +160,10 @@ impl CallableAggregate {
     }
 
     /// The result of the last state.
-    pub(crate) fn result(
+    pub fn result(
         &self,
         state: Option<&[u8]>,
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<Option<Vec<u8>>, PlanError> {
         match &self.last {
             Some(last) => last.call(&[state], env),
@@ -176,8 +174,10 @@ impl CallableAggregate {
 
 /// What a candidate of a call is, when it is a user's.
 #[derive(Clone, Debug)]
-pub(crate) enum Callee {
+pub enum Callee {
+    /// A scalar function.
     Function(Callable),
+    /// An aggregate.
     Aggregate(CallableAggregate),
 }
 
@@ -231,7 +231,7 @@ impl UserFunctions {
     ///
     /// # Errors
     /// Its body does not compile or does not fit the definition.
-    pub(crate) fn check(&self, function: &UserFunction) -> Result<(), PlanError> {
+    pub fn check(&self, function: &UserFunction) -> Result<(), PlanError> {
         self.compile(function).map(drop)
     }
 
@@ -256,7 +256,11 @@ impl UserFunctions {
         })
     }
 
-    fn callable(&self, definition: &Arc<UserFunction>) -> Result<Callable, PlanError> {
+    /// A function with its code.
+    ///
+    /// # Errors
+    /// Users' functions are switched off; it does not compile.
+    pub fn callable(&self, definition: &Arc<UserFunction>) -> Result<Callable, PlanError> {
         self.check_enabled()?;
         let types: Vec<String> = definition.args.iter().map(CqlType::to_cql_name).collect();
         let key = format!("{}.{}({})", definition.keyspace, definition.name, types.join(","));
@@ -275,7 +279,11 @@ impl UserFunctions {
         Ok(callable)
     }
 
-    fn aggregate(
+    /// An aggregate of a keyspace with the code of its functions.
+    ///
+    /// # Errors
+    /// As [`UserFunctions::callable`]; one of its functions is gone.
+    pub fn aggregate(
         &self,
         keyspace: &Keyspace,
         definition: &Arc<UserAggregate>,
@@ -296,27 +304,36 @@ impl UserFunctions {
     }
 
     /// Begins with a statement that calls nothing yet.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.used.borrow_mut().clear();
         self.masks.borrow_mut().clear();
     }
 
     /// What the statement calls.
-    pub(crate) fn take_used(&self) -> Vec<Routine> {
+    pub fn take_used(&self) -> Vec<Routine> {
         std::mem::take(&mut *self.used.borrow_mut())
     }
 
     /// What the masks of the columns that it shows call.
-    pub(crate) fn take_masks(&self) -> Vec<Routine> {
+    pub fn take_masks(&self) -> Vec<Routine> {
         std::mem::take(&mut *self.masks.borrow_mut())
     }
+}
+
+/// Where users' functions are looked up.
+#[derive(Clone, Copy)]
+pub struct FunctionScope<'a> {
+    /// Their definitions.
+    pub schema: &'a Schema,
+    /// Their code; `None`: they are switched off.
+    pub functions: Option<&'a UserFunctions>,
 }
 
 /// The language of a name.
 ///
 /// # Errors
 /// Functions in it cannot be made; the text says what to use.
-pub(crate) fn language(name: &str) -> Result<Language, PlanError> {
+pub fn language(name: &str) -> Result<Language, PlanError> {
     let text = match Language::of(name) {
         Ok(language) => return Ok(language),
         Err(NoLanguage::NotBuilt(feature)) => format!(
@@ -335,7 +352,7 @@ pub(crate) fn language(name: &str) -> Result<Language, PlanError> {
 fn eval(
     f: &NativeFunction,
     args: &Args<'_>,
-    env: &BindEnv<'_>,
+    env: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     match &f.callee {
         Some(Callee::Function(callable)) => callable.call_with_empties(args, env),
@@ -344,7 +361,7 @@ fn eval(
 }
 
 /// All functions and aggregates of a name in a keyspace, without code.
-pub(super) fn candidates(keyspace: &Keyspace, name: &str, out: &mut Vec<NativeFunction>) {
+pub(crate) fn candidates(keyspace: &Keyspace, name: &str, out: &mut Vec<NativeFunction>) {
     let mut push = |routine: Routine, returns: &CqlType| {
         out.push(NativeFunction {
             pure: false,
@@ -366,14 +383,14 @@ pub(super) fn candidates(keyspace: &Keyspace, name: &str, out: &mut Vec<NativeFu
 ///
 /// # Errors
 /// It cannot be called.
-pub(super) fn mask(
+pub(crate) fn mask(
     keyspace: &str,
     name: &str,
     args: &[CqlType],
-    cx: &PlanContext<'_>,
+    scope: FunctionScope<'_>,
 ) -> Result<NativeFunction, PlanError> {
-    let functions = cx.functions.ok_or_else(|| PlanError::invalid(DISABLED))?;
-    let found = cx.schema.keyspace(keyspace).and_then(|keyspace| keyspace.function(name, args));
+    let functions = scope.functions.ok_or_else(|| PlanError::invalid(DISABLED))?;
+    let found = scope.schema.keyspace(keyspace).and_then(|keyspace| keyspace.function(name, args));
     let definition = found.ok_or_else(|| {
         PlanError::invalid(format!("function {keyspace}.{name} of a mask does not exist"))
     })?;
@@ -393,7 +410,7 @@ pub(super) fn mask(
 }
 
 /// Puts the code into the function that was picked, and notes that the statement calls it.
-pub(super) fn load(
+pub(crate) fn load(
     function: &mut NativeFunction,
     functions: Option<&UserFunctions>,
     schema: &Schema,
@@ -413,6 +430,3 @@ pub(super) fn load(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

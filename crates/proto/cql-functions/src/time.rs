@@ -2,14 +2,14 @@
 
 use types::{CqlType, Duration, temporal, timeuuid};
 
-use super::{Args, NativeFunction};
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::native::{Args, Eval, NativeFunction};
 
 /// Adds the functions of that name.
-pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
+pub(crate) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
     use CqlType as T;
-    let mut impure = |returns: CqlType, eval: super::Eval| {
+    let mut impure = |returns: CqlType, eval: Eval| {
         let function = NativeFunction::new(name, &[], returns, eval);
         out.push(NativeFunction { pure: false, ..function });
     };
@@ -78,7 +78,7 @@ fn millis_of(ty: &CqlType, bytes: &[u8]) -> Option<i64> {
 fn checked_millis(ty: &CqlType, bytes: &[u8]) -> Result<Option<i64>, PlanError> {
     let millis = millis_of(ty, bytes);
     if millis.is_none() && *ty == CqlType::Timeuuid {
-        ty.validate(bytes).map_err(super::invalid)?;
+        ty.validate(bytes).map_err(PlanError::from)?;
     }
     Ok(millis)
 }
@@ -86,7 +86,7 @@ fn checked_millis(ty: &CqlType, bytes: &[u8]) -> Result<Option<i64>, PlanError> 
 fn convert(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let millis = match (f.args.first(), f.arg(args, 0)) {
         (Some(ty), Some(bytes)) => checked_millis(ty, bytes)?,
@@ -101,7 +101,7 @@ fn convert(
 }
 
 fn duration_of(bytes: &[u8]) -> Result<Duration, PlanError> {
-    Duration::from_bytes(bytes).map_err(super::invalid)
+    Duration::from_bytes(bytes).map_err(PlanError::from)
 }
 
 fn duration_text(bytes: &[u8]) -> String {
@@ -112,7 +112,7 @@ fn duration_text(bytes: &[u8]) -> String {
 fn floor(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let (Some(time), Some(bytes)) = (f.arg(args, 0), f.arg(args, 1)) else { return Ok(None) };
     let time_type = f.args.first().unwrap_or(&CqlType::Timestamp);
@@ -196,7 +196,7 @@ fn floor_millis(time: i64, duration: Duration, start: i64) -> i64 {
 fn floor_time(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let (Some(time), Some(bytes)) = (f.arg(args, 0), f.arg(args, 1)) else { return Ok(None) };
     let Ok(time) = time.try_into().map(i64::from_be_bytes) else { return Ok(None) };

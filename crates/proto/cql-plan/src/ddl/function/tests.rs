@@ -2,9 +2,8 @@ use schema::Schema;
 use stdx::{Uuid, WallMicros};
 
 use super::*;
-use crate::ddl::{DdlContext, DdlPlan};
-#[cfg(feature = "lua")]
-use crate::plan::UuidSource;
+use crate::ddl::DdlPlan;
+use crate::functions::user::FunctionLimits;
 
 /// A schema that statements change, with functions switched on.
 struct World {
@@ -14,7 +13,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let functions = UserFunctions::new(true, Limits::default());
+        let functions = UserFunctions::new(true, FunctionLimits::default());
         let mut world = World { schema: Schema::default(), functions };
         world.must(
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
@@ -114,15 +113,11 @@ fn a_build_without_lua_says_how_to_get_it() {
 mod lua {
     use super::*;
     use crate::PlanErrorCode;
+    use crate::functions::user::FUEL_PER_REQUEST;
+    use crate::functions::{Args, EvalEnv};
 
-    fn env(uuids: &UuidSource) -> BindEnv<'_> {
-        BindEnv {
-            now: WallMicros(0),
-            clock: WallMicros(0),
-            uuids,
-            protocol_version: 5,
-            watch: None,
-        }
+    fn env(uuids: &UuidSource) -> EvalEnv<'_> {
+        EvalEnv::of_constants(WallMicros(0), uuids)
     }
 
     impl World {

@@ -3,12 +3,13 @@
 use codec::murmur::token_of;
 use types::{CqlType, cast};
 
-use super::{Args, CAST, Call, NUMBERS, NativeFunction};
+use crate::call::Call;
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::native::{Args, CAST, NUMBERS, NativeFunction};
 
 /// Adds the casts of that name.
-pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
+pub(crate) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
     let Some(to) = name.strip_prefix(CAST).and_then(types::name::native_type) else { return };
     let others = [
         CqlType::Ascii,
@@ -28,7 +29,7 @@ pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
                 to.clone(),
                 |f, args, _| match f.args.first() {
                     Some(from) => {
-                        cast::cast(from, &f.returns, f.arg(args, 0)).map_err(super::invalid)
+                        cast::cast(from, &f.returns, f.arg(args, 0)).map_err(PlanError::from)
                     }
                     None => Ok(None),
                 },
@@ -38,7 +39,7 @@ pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
 }
 
 /// `token(…)` of the call's table.
-pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+pub(crate) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     if call.name != "token" {
         return Ok(None);
     }
@@ -54,7 +55,7 @@ pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError>
 fn token(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let mut key = Vec::new();
     for arg in args {
@@ -69,7 +70,7 @@ fn token(
 ///
 /// # Errors
 /// More than 65,535 bytes.
-pub(crate) fn push_key_component(
+pub fn push_key_component(
     key: &mut Vec<u8>,
     bytes: &[u8],
     composite: bool,
@@ -88,7 +89,7 @@ pub(crate) fn push_key_component(
 }
 
 /// Lower-case hex digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |n: u8| DIGITS.get(usize::from(n)).map_or('0', |d| char::from(*d));
     bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()

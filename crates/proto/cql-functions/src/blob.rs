@@ -3,16 +3,16 @@
 use types::CqlType;
 use types::name::native_type;
 
-use super::{Args, NativeFunction};
+use crate::env::EvalEnv;
 use crate::error::PlanError;
-use crate::plan::BindEnv;
+use crate::native::{Args, NativeFunction};
 
 /// Adds the functions of that name.
-pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
+pub(crate) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
     let parse = |ty: &str| native_type(ty).filter(|t| *t != CqlType::Blob);
     if let Some(ty) = name.strip_suffix("_as_blob").or_else(|| name.strip_suffix("asblob")) {
         if let Some(ty) = parse(ty) {
-            let eval = |_: &NativeFunction, args: &Args<'_>, _: &BindEnv<'_>| {
+            let eval = |_: &NativeFunction, args: &Args<'_>, _: &EvalEnv<'_>| {
                 Ok(args.first().copied().flatten().map(<[u8]>::to_vec))
             };
             out.push(NativeFunction::new(name, &[ty], CqlType::Blob, eval));
@@ -28,14 +28,14 @@ pub(super) fn candidates(name: &str, out: &mut Vec<NativeFunction>) {
 fn from_blob(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let Some(bytes) = args.first().copied().flatten() else { return Ok(None) };
     if f.returns.validate(bytes).is_err() {
         return Err(PlanError::invalid(format!(
             "In call to function {}, value 0x{} is not a valid binary representation for type {}",
             f.full_name(),
-            super::convert::hex(bytes),
+            crate::convert::hex(bytes),
             f.returns
         )));
     }

@@ -12,14 +12,15 @@ use types::custom::CustomKind;
 use types::wire::{encode_collection, encode_tuple, encode_vector};
 use types::{CqlType, Decimal, Duration, temporal, timeuuid};
 
-use super::{
-    Args, Argument, Call, NativeFunction, cannot_infer, digests, wrong_argument, wrong_count,
-};
+use crate::call::{Call, cannot_infer, one_type, wrong_argument, wrong_count};
+use crate::digests;
+use crate::env::{EvalEnv, UuidSource};
 use crate::error::PlanError;
-use crate::plan::{BindEnv, PlanContext, UuidSource};
+use crate::native::{Args, Argument, NativeFunction};
+use crate::user::FunctionScope;
 
 /// A value of which only the type is known.
-pub(crate) struct OfType<'t>(pub(crate) &'t CqlType);
+pub struct OfType<'t>(pub &'t CqlType);
 
 impl Argument for OfType<'_> {
     fn test(&self, ty: &CqlType) -> Assignment {
@@ -36,7 +37,7 @@ impl Argument for OfType<'_> {
 }
 
 /// Whether a function may be a column's mask.
-pub(crate) fn is_masking(name: &str) -> bool {
+pub fn is_masking(name: &str) -> bool {
     matches!(
         name,
         "mask_null" | "mask_default" | "mask_replace" | "mask_inner" | "mask_outer" | "mask_hash"
@@ -45,7 +46,7 @@ pub(crate) fn is_masking(name: &str) -> bool {
 
 /// Whether a function looks at its arguments but the value before it looks at the value. Source:
 /// `HashMaskingFunction.newArguments`, `PartialMaskingFunction.newArguments`.
-pub(crate) fn checks_arguments(function: &NativeFunction) -> bool {
+pub fn checks_arguments(function: &NativeFunction) -> bool {
     let with_checked = match &*function.name {
         "mask_hash" => 2,
         "mask_inner" | "mask_outer" => 4,
@@ -56,7 +57,7 @@ pub(crate) fn checks_arguments(function: &NativeFunction) -> bool {
 
 /// A column's mask, ready to be laid over its values.
 #[derive(Clone, Debug)]
-pub(crate) struct Masker {
+pub struct Masker {
     /// Or why a user's function cannot be called.
     function: Result<NativeFunction, PlanError>,
     fixed: Vec<Option<Vec<u8>>>,
@@ -67,22 +68,22 @@ pub(crate) struct Masker {
 impl Masker {
     /// # Errors
     /// The mask is not one of this version's, or does not take such arguments.
-    pub(crate) fn new(
+    pub fn new(
         table: &Table,
         column: &Column,
         mask: &ColumnMask,
-        cx: &PlanContext<'_>,
+        scope: FunctionScope<'_>,
     ) -> Result<Masker, PlanError> {
         let Some(args) = mask.users_arguments() else { return Masker::native(column, mask) };
         // Whoever may see the values never calls it, so it is told of when it is called.
-        let function = super::user::mask(&table.keyspace, &mask.function, &args, cx);
+        let function = crate::user::mask(&table.keyspace, &mask.function, &args, scope);
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
         Ok(Masker { function, fixed, wrong: None })
     }
 
     /// # Errors
     /// The mask is not one of this version's, or does not take such arguments.
-    pub(crate) fn native(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
+    pub fn native(column: &Column, mask: &ColumnMask) -> Result<Masker, PlanError> {
         let types = std::iter::once(&column.ty).chain(mask.args.iter().map(|(ty, _)| ty));
         let types: Vec<OfType<'_>> = types.map(OfType).collect();
         let args: Vec<&dyn Argument> = types.iter().map(|ty| ty as &dyn Argument).collect();
@@ -97,8 +98,7 @@ impl Masker {
         let fixed = mask.args.iter().map(|(_, value)| value.clone()).collect();
         let mut masker = Masker { function: Ok(function), fixed, wrong: None };
         let uuids = UuidSource::new(0);
-        let now = WallMicros(0);
-        let env = BindEnv { now, clock: now, uuids: &uuids, protocol_version: 5, watch: None };
+        let env = EvalEnv::of_constants(WallMicros(0), &uuids);
         masker.wrong = masker.mask(Some(&[]), &env).err();
         Ok(masker)
     }
@@ -108,12 +108,12 @@ impl Masker {
     ///
     /// # Errors
     /// The mask cannot be computed with its fixed arguments.
-    pub(crate) fn check(&self) -> Result<(), PlanError> {
+    pub fn check(&self) -> Result<(), PlanError> {
         self.wrong.clone().map_or(Ok(()), Err)
     }
 
     /// Not a user's function.
-    pub(crate) fn is_native(&self) -> bool {
+    pub fn is_native(&self) -> bool {
         self.function.as_ref().is_ok_and(|function| function.callee.is_none())
     }
 
@@ -121,10 +121,10 @@ impl Masker {
     ///
     /// # Errors
     /// The function cannot be computed with its fixed arguments.
-    pub(crate) fn mask(
+    pub fn mask(
         &self,
         value: Option<&[u8]>,
-        env: &BindEnv<'_>,
+        env: &EvalEnv<'_>,
     ) -> Result<Option<Vec<u8>>, PlanError> {
         let mut args = vec![value];
         args.extend(self.fixed.iter().map(Option::as_deref));
@@ -132,16 +132,29 @@ impl Masker {
     }
 }
 
+/// Whether a column's mask of that function can be computed.
+pub fn can_mask(function: &str) -> bool {
+    is_masking(function)
+}
+
+/// Checks a mask that was not made by a statement.
+///
+/// # Errors
+/// There is no such function, or it does not take the column and the arguments.
+pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
+    Masker::native(column, mask)?.check()
+}
+
 /// The function of the call's name for its arguments.
-pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+pub(crate) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     match call.name {
         "mask_null" => {
-            let ty = super::one_type(call, "any")?;
+            let ty = one_type(call, "any")?;
             let args = [ty.clone()];
             Ok(Some(NativeFunction::made(call.name, &args, ty, |_, _, _| Ok(None))))
         }
         "mask_default" => {
-            let ty = super::one_type(call, "any")?;
+            let ty = one_type(call, "any")?;
             let args = [ty.clone()];
             Ok(Some(NativeFunction::made(call.name, &args, ty, |f, _, _| {
                 Ok(masked_value(&f.returns))
@@ -161,7 +174,7 @@ fn replace(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
         .or_else(|| call.receiver.cloned())
         .or_else(|| replacement.compatible_type())
         .ok_or_else(|| cannot_infer(call, "any, any", *value))?;
-    let eval = |_: &NativeFunction, args: &Args<'_>, _: &BindEnv<'_>| {
+    let eval = |_: &NativeFunction, args: &Args<'_>, _: &EvalEnv<'_>| {
         Ok(args.get(1).copied().flatten().map(<[u8]>::to_vec))
     };
     Ok(Some(NativeFunction::made(call.name, &[ty.clone(), ty.clone()], ty, eval)))
@@ -195,7 +208,7 @@ fn hash(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
         args.push(CqlType::Text);
     }
     check_fixed(call, &args)?;
-    let eval = |_: &NativeFunction, args: &Args<'_>, _: &BindEnv<'_>| {
+    let eval = |_: &NativeFunction, args: &Args<'_>, _: &EvalEnv<'_>| {
         let algorithm = args.get(1).copied().flatten().map(String::from_utf8_lossy);
         // A name that is not known is told for nulls too.
         let digest = digest_of(algorithm.as_deref().unwrap_or("SHA-256"))?;
@@ -247,7 +260,7 @@ fn check_fixed(call: &Call<'_>, types: &[CqlType]) -> Result<(), PlanError> {
 fn mask(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     // Looked at before the value, which may be null.
     let mut padding = '*';

@@ -2,7 +2,7 @@
 //! which of several errors is told.
 
 /// `ByteBuffer.hashCode`, which `ColumnIdentifier.hashCode` is, too.
-pub(crate) fn hash(bytes: &[u8]) -> u32 {
+pub fn hash(bytes: &[u8]) -> u32 {
     // Java bytes are signed.
     bytes.iter().rev().fold(1, |hash: u32, byte| {
         hash.wrapping_mul(31).wrapping_add_signed(i32::from(byte.cast_signed()))
@@ -10,18 +10,18 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
 }
 
 /// `String.hashCode`.
-pub(crate) fn string_hash(text: &str) -> u32 {
+pub fn string_hash(text: &str) -> u32 {
     text.encode_utf16().fold(0, |hash: u32, unit| hash.wrapping_mul(31).wrapping_add(unit.into()))
 }
 
 /// The slot of a hash in a `HashMap` of so many slots, a power of two. Of one slot what came first comes first.
-pub(crate) fn slot(hash: u32, slots: usize) -> u32 {
+pub fn slot(hash: u32, slots: usize) -> u32 {
     (hash ^ (hash >> 16)) & u32::try_from(slots).unwrap_or(u32::MAX).saturating_sub(1)
 }
 
 /// Slots of a `HashMap` that began empty, as its default is, and has so many entries: they double when more than three
 /// quarters are taken.
-pub(crate) fn slots_of(entries: usize) -> usize {
+pub fn slots_of(entries: usize) -> usize {
     entries.saturating_mul(4).div_ceil(3).next_power_of_two().max(16)
 }
 

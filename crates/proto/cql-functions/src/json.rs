@@ -10,10 +10,11 @@ use types::number::java_f64;
 use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 use types::{Comparator, CqlType};
 
-use super::{Args, Call, NativeFunction};
-use crate::error::PlanError;
+use crate::call::{Call, one_type, wrong_argument, wrong_count};
+use crate::env::EvalEnv;
+use crate::error::{PlanError, PlanErrorKind};
 use crate::java_hash;
-use crate::plan::BindEnv;
+use crate::native::{Args, NativeFunction};
 
 /// Deepest nesting of a document.
 const DEPTH_MAX: u32 = 64;
@@ -291,27 +292,21 @@ fn unexpected<T>(what: &str, json: &Json) -> Result<T, PlanError> {
     refused(format!("Expected {what}, but got a {}: {json}", json.class()))
 }
 
-/// Of text that is no duration Cassandra does not say where in the document it stands. Source:
-/// `Duration.from`, which throws what is not caught there.
-fn is_no_duration(message: &str) -> bool {
-    message.starts_with("Unable to convert '") && message.ends_with("' to a duration")
-}
-
 /// The bytes of a value of type `ty` from JSON; `None` is null.
 ///
 /// # Errors
 /// The JSON is not a value of the type, in Cassandra's words.
 pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, PlanError> {
-    let text = |source: &str| ty.from_string_at(source, now_millis).map_err(super::invalid);
+    let text = |source: &str| ty.from_string_at(source, now_millis).map_err(PlanError::from);
     if let (CqlType::Varint | CqlType::Decimal, Json::Text(source) | Json::Integer(source)) =
         (ty, json)
         && let Some(error) = types::number::too_many_digits(source)
     {
-        return Err(super::invalid(error));
+        return Err(PlanError::from(error));
     }
     let check = |bytes: Vec<u8>| match ty.validate(&bytes) {
         Ok(()) => Ok(bytes),
-        Err(error) => Err(super::invalid(error)),
+        Err(error) => Err(PlanError::from(error)),
     };
     let only_text = |what: &str| match json {
         Json::Text(source) => text(source),
@@ -333,7 +328,7 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
         },
         CqlType::Bigint | CqlType::Counter => match (json, json.class()) {
             (Json::Text(source), _) | (Json::Integer(source), "Integer" | "Long") => {
-                CqlType::Bigint.from_string(source).map_err(super::invalid)
+                CqlType::Bigint.from_string(source).map_err(PlanError::from)
             }
             _ => unexpected("a bigint value", json),
         },
@@ -442,7 +437,7 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
                 let k = from_json(key, &Json::Text(k.clone()), now)?;
                 entries.push((k, from_json(value, v, now)?));
             }
-            crate::term::sort_entries(&mut entries, &order);
+            crate::collections::sort_entries(&mut entries, &order);
             encode_map(entries)
         }
         (CqlType::Map { .. }, _) => return unexpected("a map", json),
@@ -496,7 +491,7 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
         }
         _ => return unexpected("a list", json),
     };
-    bytes.map_err(super::invalid)
+    bytes.map_err(PlanError::from)
 }
 
 /// What an INSERT JSON document says of one column.
@@ -545,13 +540,14 @@ pub fn columns_of<'c>(
             Some((_, Json::Null)) => JsonColumn::Null,
             Some((_, json)) => match from_json(ty, json, now_millis) {
                 Ok(value) => JsonColumn::Value(value),
-                Err(PlanError { message, .. }) => {
+                Err(PlanError { kind, message, .. }) => {
                     let place = java_hash::slot(java_hash::hash(name.as_bytes()), slots);
                     if wrong.as_ref().is_none_or(|(first, _)| place < *first) {
-                        let error = PlanError::invalid(match is_no_duration(&message) {
-                            true => message,
-                            false => format!("Error decoding JSON value for {name}: {message}"),
-                        });
+                        let error =
+                            PlanError::invalid(match kind == PlanErrorKind::DurationFormat {
+                                true => message,
+                                false => format!("Error decoding JSON value for {name}: {message}"),
+                            });
                         wrong = Some((place, error));
                     }
                     JsonColumn::Missing
@@ -571,10 +567,10 @@ pub fn columns_of<'c>(
 }
 
 /// `to_json` and `from_json`.
-pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
+pub(crate) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError> {
     match call.name {
         "to_json" | "tojson" => {
-            let ty = super::one_type(call, "any")?;
+            let ty = one_type(call, "any")?;
             Ok(Some(NativeFunction::made(call.name, &[ty], CqlType::Text, to_json)))
         }
         "from_json" | "fromjson" => {
@@ -584,11 +580,11 @@ pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError>
                     call.name
                 ));
             };
-            let [arg] = call.args else { return Err(super::wrong_count(call, "text")) };
+            let [arg] = call.args else { return Err(wrong_count(call, "text")) };
             if let Some(ty) = arg.compatible_type()
                 && !ty.test_assignment(&CqlType::Text).is_assignable()
             {
-                return Err(super::wrong_argument(call, "an argument of type text", *arg, &ty));
+                return Err(wrong_argument(call, "an argument of type text", *arg, &ty));
             }
             let args = [CqlType::Text];
             Ok(Some(NativeFunction::made(call.name, &args, returns.clone(), eval_from_json)))
@@ -600,7 +596,7 @@ pub(super) fn make(call: &Call<'_>) -> Result<Option<NativeFunction>, PlanError>
 fn to_json(
     f: &NativeFunction,
     args: &Args<'_>,
-    _: &BindEnv<'_>,
+    _: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     Ok(Some(match (f.args.first(), f.arg(args, 0)) {
         (Some(ty), Some(bytes)) => ty.to_json(bytes).into_bytes(),
@@ -611,7 +607,7 @@ fn to_json(
 fn eval_from_json(
     f: &NativeFunction,
     args: &Args<'_>,
-    env: &BindEnv<'_>,
+    env: &EvalEnv<'_>,
 ) -> Result<Option<Vec<u8>>, PlanError> {
     let Some(bytes) = args.first().copied().flatten() else { return Ok(None) };
     let text = String::from_utf8_lossy(bytes);
@@ -626,7 +622,8 @@ fn eval_from_json(
         return Ok(None);
     }
     from_json(&f.returns, &json, env.clock.millis()).map(Some).map_err(|error| {
-        if is_no_duration(&error.message) {
+        // `Duration.from` throws what Cassandra does not catch here.
+        if error.kind == PlanErrorKind::DurationFormat {
             return error;
         }
         PlanError::function_failure(
