@@ -9,6 +9,7 @@
 use crate::lz4_encode::Encoder;
 use crate::lz4_high::HighEncoder;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use stdx::invariant;
 
 /// Which compressor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -587,7 +588,8 @@ impl Compressor {
     /// # Errors
     /// `InputTooLong`.
     pub fn compress(&mut self, src: &[u8], out: &mut Vec<u8>) -> Result<usize> {
-        match &mut self.state {
+        let start = out.len();
+        let result = match &mut self.state {
             State::Lz4(encoder) => {
                 lz4::compress_with(encoder.get_or_insert_with(Encoder::new), src, out)
             }
@@ -595,7 +597,15 @@ impl Compressor {
             State::Snappy(encoder) => snappy::compress_with(encoder, src, out),
             State::Deflate { compress, .. } => deflate::compress_with(compress, src, out),
             State::Zstd { compress, .. } => zstd::compress_with(compress, src, out),
-        }
+        };
+        let written = *result.as_ref().unwrap_or(&0);
+        invariant!(
+            out.len() == start.saturating_add(written),
+            "compressor {:?} reports {written} bytes, the output grew from {start} to {}",
+            self.algorithm(),
+            out.len()
+        );
+        result
     }
 
     /// Appends what the block holds. Returns the bytes appended, at most `max_len`.
@@ -603,14 +613,24 @@ impl Compressor {
     /// # Errors
     /// `OutputTooLong`, `LengthMismatch`, `Damaged`.
     pub fn decompress(&mut self, src: &[u8], max_len: usize, out: &mut Vec<u8>) -> Result<usize> {
-        match &mut self.state {
+        let start = out.len();
+        let result = match &mut self.state {
             State::Lz4(_) | State::Lz4High(_) => lz4::decompress_with_len_le(src, max_len, out),
             State::Snappy(_) => snappy::decompress(src, max_len, out),
             State::Deflate { decompress, .. } => {
                 deflate::decompress_with(decompress, src, max_len, out)
             }
             State::Zstd { decompress, .. } => zstd::decompress_with(decompress, src, max_len, out),
-        }
+        };
+        let produced = *result.as_ref().unwrap_or(&0);
+        invariant!(
+            produced <= max_len && out.len() == start.saturating_add(produced),
+            "INV-codec-2: decompressor {:?} reports {produced} bytes of at most {max_len}, the output grew from \
+             {start} to {}",
+            self.algorithm(),
+            out.len()
+        );
+        result
     }
 }
 
@@ -704,6 +724,7 @@ mod tests {
 
     #[test]
     fn a_length_no_block_of_that_size_can_hold_is_refused_before_allocation() {
+        // INV-codec-2.
         let mut out = Vec::new();
         let huge = usize::MAX;
         let lz4_le = [0xff, 0xff, 0xff, 0x7f, 0x10, 0];

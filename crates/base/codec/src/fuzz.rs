@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: any bytes in, no panic and no output above the cap.
+//! Entry points for fuzzing: any bytes in, no panic (INV-codec-1) and no output above the cap (INV-codec-2).
 
 use crate::compression::{self, Algorithm, Compressor};
 use crate::reader::Reader;
@@ -40,6 +40,11 @@ pub fn fuzz_reader(data: &[u8]) {
     invariant!(r.position() <= data.len(), "position stays inside");
 }
 
+/// Room that a vector may have after `max` bytes were asked for: it doubles, and starts with a few.
+fn room_max(max: usize) -> usize {
+    max.saturating_mul(2).max(64)
+}
+
 /// The first byte chooses the compressor and the cap, the rest is the block.
 pub fn fuzz_decompress(data: &[u8]) {
     let Some((choice, block)) = data.split_first() else { return };
@@ -53,7 +58,12 @@ pub fn fuzz_decompress(data: &[u8]) {
     let mut out = Vec::new();
     if let Ok(mut compressor) = Compressor::new(algorithm) {
         let result = compressor.decompress(block, max, &mut out);
-        invariant!(out.len() <= max, "the cap holds");
+        invariant!(out.len() <= max, "INV-codec-2: {} bytes above the cap of {max}", out.len());
+        invariant!(
+            out.capacity() <= room_max(max),
+            "INV-codec-2: room for {} bytes allocated, the cap is {max}",
+            out.capacity()
+        );
         invariant!(result.is_ok() || out.is_empty(), "an error leaves nothing behind");
     }
     out.clear();

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use crate::checksum::crc32;
+use stdx::invariant;
 
 /// First bytes of every file of this form; no earlier form begins with them.
 pub const SMALL_FILE_PREFIX: &str = "helenus-file ";
@@ -63,9 +64,20 @@ impl SmallForm {
     /// The whole file around a body.
     pub fn encode(&self, body: &[u8]) -> Vec<u8> {
         let mut out = format!("{SMALL_FILE_PREFIX}{} {}\n", self.kind, self.version).into_bytes();
+        invariant!(
+            out.len() <= HEADER_BYTES_MAX && !self.kind.contains([' ', '\n']),
+            "small file: its kind {:?} could not be read back",
+            self.kind
+        );
         out.extend_from_slice(body);
         let check = crc32(&out);
+        let covered = out.len();
         out.extend_from_slice(format!("crc32 {check:08x}\n").as_bytes());
+        invariant!(
+            out.len() == covered.saturating_add(CHECK_BYTES),
+            "small file: checksum line of {} bytes, its reader expects {CHECK_BYTES}",
+            out.len().saturating_sub(covered)
+        );
         out
     }
 

@@ -204,10 +204,9 @@ impl Writer for Vec<u8> {
 
 #[inline]
 fn patch<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
-    let place = out.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<N>());
-    invariant!(place.is_some(), "a patched length lies inside the buffer, at {at}");
-    if let Some(place) = place {
-        *place = bytes;
+    match out.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<N>()) {
+        Some(place) => *place = bytes,
+        None => invariant!(false, "a patched length lies outside the buffer, at {at}"),
     }
 }
 

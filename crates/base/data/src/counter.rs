@@ -143,6 +143,7 @@ pub fn global(id: CounterId, clock: i64, count: i64) -> [u8; 36] {
 fn single(shard: &Shard) -> [u8; 36] {
     let mut out = Vec::with_capacity(36);
     encode(std::slice::from_ref(shard), &mut out);
+    stdx::debug_invariant!(out.len() == 36, "counter context of one shard: {} bytes", out.len());
     let mut array = [0; 36];
     for (to, from) in array.iter_mut().zip(&out) {
         *to = *from;
@@ -158,6 +159,7 @@ pub fn led(current: &[u8], id: CounterId, increment: &[u8], now_micros: i64) -> 
 }
 
 fn encode(shards: &[Shard], out: &mut Vec<u8>) {
+    let start = out.len();
     let named = shards.iter().filter(|s| s.kind != ShardKind::Remote).count();
     out.extend_from_slice(&i16::try_from(named).unwrap_or(i16::MAX).to_be_bytes());
     for (index, shard) in shards.iter().enumerate() {
@@ -173,6 +175,12 @@ fn encode(shards: &[Shard], out: &mut Vec<u8>) {
         out.extend_from_slice(&shard.clock.to_be_bytes());
         out.extend_from_slice(&shard.count.to_be_bytes());
     }
+    let expected = 2 + 2 * named + 32 * shards.len();
+    stdx::debug_invariant!(
+        out.len() - start == expected,
+        "counter context of {} bytes, {expected} expected",
+        out.len() - start
+    );
 }
 
 /// Two shards of one id. Source: `CounterContext.compare`.

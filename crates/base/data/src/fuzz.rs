@@ -27,10 +27,13 @@ pub fn fuzz_mutation(data: &[u8]) {
         if let Some(row) = mutation.static_row {
             walk_row(row);
         }
+        let mut rows = 0;
         for (clustering, row) in mutation.rows() {
             let _ = crate::clustering::components(clustering).count();
             walk_row(row);
+            rows += 1;
         }
+        stdx::invariant!(rows == mutation.row_count(), "mutation: {rows} rows walked");
         let _ = mutation.range_tombstones().count();
     }
 }

@@ -324,8 +324,9 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 }
                 Ordering::Greater => continue,
             }
-            if let Some(member) = members.get_mut(index) {
-                *member = true;
+            match members.get_mut(index) {
+                Some(member) => *member = true,
+                None => stdx::invariant!(false, "merge: lane {index} would be left out"),
             }
         }
         let Some((token, key)) = first else { return false };

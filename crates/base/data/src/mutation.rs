@@ -66,8 +66,9 @@ impl<'o> MutationBuilder<'o> {
     fn advance(&mut self, stage: u8, flag: u8) {
         stdx::invariant!(self.stage < stage, "mutation: parts out of order");
         self.stage = stage;
-        if let Some(flags) = self.out.get_mut(self.flags_at) {
-            *flags |= flag;
+        match self.out.get_mut(self.flags_at) {
+            Some(flags) => *flags |= flag,
+            None => stdx::invariant!(false, "mutation: flags at {} are cut off", self.flags_at),
         }
     }
 
@@ -88,13 +89,22 @@ impl<'o> MutationBuilder<'o> {
     /// Rows in clustering order.
     pub fn rows<'a>(&mut self, rows: impl ExactSizeIterator<Item = (&'a [u8], RowRef<'a>)>) {
         self.advance(3, 0);
-        put_v(self.out, rows.len() as u64);
+        let announced = rows.len();
+        put_v(self.out, announced as u64);
+        let mut written = 0;
+        let mut before: Option<&[u8]> = None;
         for (clustering, row) in rows {
+            stdx::debug_invariant!(
+                before.replace(clustering) != Some(clustering),
+                "INV-mutation-1: row {clustering:?} twice"
+            );
             put_v(self.out, clustering.len() as u64);
             self.out.extend_from_slice(clustering);
             put_v(self.out, row.bytes().len() as u64);
             self.out.extend_from_slice(row.bytes());
+            written += 1;
         }
+        stdx::invariant!(written == announced, "mutation: {written} of {announced} rows written");
     }
 
     /// Range tombstones, in any order.
@@ -106,8 +116,11 @@ impl<'o> MutationBuilder<'o> {
             self.rows(std::iter::empty());
         }
         self.advance(4, 0);
-        put_v(self.out, tombstones.len() as u64);
+        let announced = tombstones.len();
+        put_v(self.out, announced as u64);
+        let mut written = 0;
         for t in tombstones {
+            written += 1;
             for bound in [t.start, t.end] {
                 self.out.push(u8::from(bound.after));
                 put_v(self.out, bound.prefix.len() as u64);
@@ -116,6 +129,10 @@ impl<'o> MutationBuilder<'o> {
             self.out.extend_from_slice(&t.deletion.timestamp.0.to_le_bytes());
             self.out.extend_from_slice(&t.deletion.local.0.to_le_bytes());
         }
+        stdx::invariant!(
+            written == announced,
+            "mutation: {written} of {announced} range tombstones written"
+        );
     }
 
     /// Ends the mutation and says where it lies in the buffer.
@@ -123,6 +140,10 @@ impl<'o> MutationBuilder<'o> {
         if self.stage < 4 {
             self.range_tombstones(std::iter::empty());
         }
+        stdx::debug_invariant!(
+            self.out.get(self.start..).is_some_and(|bytes| MutationRef::open(bytes).is_some()),
+            "mutation: what was encoded cannot be opened"
+        );
         self.start..self.out.len()
     }
 }
@@ -226,6 +247,11 @@ impl<'a> MutationRef<'a> {
     /// The encoded bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Rows that the header announces.
+    pub(crate) fn row_count(&self) -> u64 {
+        self.row_count
     }
 
     /// Rows with their clusterings, in clustering order.

@@ -110,6 +110,7 @@ fn a_page_is_read_as_it_was_written() {
     assert_eq!(seen, expected);
 }
 
+/// INV-page-1.
 #[test]
 fn equal_content_has_one_encoding() {
     let (one, two, three) = (ck(1), ck(2), ck(3));

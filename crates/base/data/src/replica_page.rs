@@ -388,11 +388,18 @@ fn seal(out: &mut Vec<u8>, end: PageEnd<'_>, live_rows: u32, has_cut_partitions:
     if has_cut_partitions {
         kind |= HAS_CUT_PARTITIONS;
     }
-    if let Some(header) = out.get_mut(1..HEADER_BYTES) {
-        let [live, length] = [live_rows.to_le_bytes(), items.to_le_bytes()];
-        let fields = [kind].into_iter().chain(live).chain(length);
-        header.iter_mut().zip(fields).for_each(|(slot, byte)| *slot = byte);
+    match out.get_mut(1..HEADER_BYTES) {
+        Some(header) => {
+            let [live, length] = [live_rows.to_le_bytes(), items.to_le_bytes()];
+            let fields = [kind].into_iter().chain(live).chain(length);
+            header.iter_mut().zip(fields).for_each(|(slot, byte)| *slot = byte);
+        }
+        None => stdx::invariant!(false, "replica page of {} bytes has no header", out.len()),
     }
+    stdx::debug_invariant!(
+        ReplicaPage::open(out).is_ok_and(|page| page.live_rows() == live_rows),
+        "replica page: what was encoded cannot be opened"
+    );
 }
 
 /// Clustering order of two rows or markers.

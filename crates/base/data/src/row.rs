@@ -618,7 +618,10 @@ impl<'o> RowBuilder<'o> {
     #[inline]
     fn column_id(&mut self, id: ColumnId) {
         stdx::invariant!(self.complex_at.is_none(), "packed row: column inside a complex column");
-        stdx::invariant!(self.last.is_none_or(|l| l < id), "packed row: columns out of order");
+        stdx::invariant!(
+            self.last.is_none_or(|l| l < id),
+            "INV-row-1: packed row: columns out of order"
+        );
         self.last = Some(id);
         self.empty = false;
         put_v(self.out, u64::from(id.0));
@@ -698,8 +701,9 @@ impl<'o> RowBuilder<'o> {
         let length = self.out.len().saturating_sub(at + 4);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         stdx::invariant!(length != u32::MAX, "packed row: complex column of 4 GiB or more");
-        if let Some(slot) = self.out.get_mut(at..at + 4) {
-            slot.copy_from_slice(&length.to_le_bytes());
+        match self.out.get_mut(at..at + 4) {
+            Some(slot) => slot.copy_from_slice(&length.to_le_bytes()),
+            None => stdx::invariant!(false, "packed row: length of a complex column cut off"),
         }
     }
 
@@ -721,6 +725,10 @@ impl<'o> RowBuilder<'o> {
     #[inline]
     pub fn finish(self) -> std::ops::Range<usize> {
         stdx::invariant!(self.complex_at.is_none(), "packed row: complex column left open");
+        stdx::debug_invariant!(
+            self.out.get(self.start..).is_some_and(|bytes| RowRef::parse(bytes).is_some()),
+            "packed row: what was encoded is refused by its parser"
+        );
         self.start..self.out.len()
     }
 }

@@ -154,6 +154,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         if open == self.shown_open {
             return false;
         }
+        stdx::debug_invariant!(self.in_partition, "INV-shadow-3: a marker outside of a partition");
         self.shown = Shown::Marker { of_shadow, close: self.shown_open, open };
         self.shown_open = open;
         true

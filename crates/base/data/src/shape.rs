@@ -74,8 +74,11 @@ impl TableShape {
             if dropped_at != TimestampMicros::NONE {
                 filters = true;
             }
-            if let Some(slot) = columns.get_mut(index) {
-                *slot = ShapeColumn { known: true, dropped_at, path: path_comparator(column) };
+            match columns.get_mut(index) {
+                Some(slot) => {
+                    *slot = ShapeColumn { known: true, dropped_at, path: path_comparator(column) };
+                }
+                None => stdx::invariant!(false, "shape: column {index} would be unknown"),
             }
         }
         TableShape {

@@ -364,8 +364,34 @@ fn read_options(r: &mut Reader<'_>) -> Result<TableOptions, DecodeError> {
     })
 }
 
+/// Whether no column has the id of another one, dropped ones included, and none an id that is still to be given.
+fn has_unique_ids(t: &Table) -> bool {
+    let dropped = t.dropped.values().map(|dropped| dropped.column.id);
+    let mut ids: Vec<ColumnId> = t.columns.iter().map(|c| c.id).chain(dropped).collect();
+    ids.sort_unstable();
+    ids.is_sorted_by(|a, b| a < b) && ids.last().is_none_or(|last| last.0 < t.next_column_id)
+}
+
 /// Appends a table.
 pub fn table(out: &mut Vec<u8>, t: &Table) {
+    stdx::debug_invariant!(
+        has_unique_ids(t),
+        "INV-schema-1: a column id of {}.{} is given twice",
+        t.keyspace,
+        t.name
+    );
+    stdx::debug_invariant!(
+        t.columns.iter().map(sort_key).is_sorted(),
+        "INV-schema-2: columns of {}.{} out of order, its reader would refuse them",
+        t.keyspace,
+        t.name
+    );
+    stdx::debug_invariant!(
+        t.masks.keys().all(|id| t.columns.iter().any(|c| c.id == *id)),
+        "INV-schema-4: {}.{} has a mask of a column that it does not have",
+        t.keyspace,
+        t.name
+    );
     out.put_bytes(t.id.0.as_bytes());
     text(out, &t.keyspace);
     text(out, &t.name);
@@ -477,6 +503,14 @@ fn user_function(out: &mut Vec<u8>, f: &UserFunction) {
     text(out, &f.keyspace);
     text(out, &f.name);
     type_list(out, &f.args);
+    stdx::invariant!(
+        f.args.len() == f.arg_names.len(),
+        "function {}.{} has {} arguments and {} names of arguments",
+        f.keyspace,
+        f.name,
+        f.args.len(),
+        f.arg_names.len()
+    );
     for name in &f.arg_names {
         text(out, name);
     }

@@ -340,12 +340,10 @@ pub fn encode_map<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     Ok(out)
 }
 
-fn set_count(out: &mut [u8], count: usize) -> Result<(), TypeError> {
+fn set_count(out: &mut Vec<u8>, count: usize) -> Result<(), TypeError> {
     let count = i32::try_from(count)
         .map_err(|_| TypeError::marshal("a collection has more than 2147483647 elements"))?;
-    if let Some(head) = out.first_chunk_mut::<4>() {
-        *head = count.to_be_bytes();
-    }
+    codec::Writer::patch_u32(out, 0, count.cast_unsigned());
     Ok(())
 }
 

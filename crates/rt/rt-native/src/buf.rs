@@ -103,6 +103,11 @@ impl Buf {
         if len > self.len {
             self.reserve(len - self.len);
         }
+        stdx::debug_invariant!(
+            len <= self.capacity(),
+            "buffer of {} cannot hold {len}",
+            self.capacity()
+        );
         self.len = len;
     }
 

@@ -93,7 +93,9 @@ impl File {
         } else {
             self.read_direct_unaligned(buf, offset, len).await
         };
-        buf.resize_keeping(*result.as_ref().unwrap_or(&0));
+        let got = *result.as_ref().unwrap_or(&0);
+        stdx::invariant!(got <= len && got <= buf.len(), "read of {len} bytes returned {got}");
+        buf.resize_keeping(got);
         (buf, result.map_err(|e| io_error("read", &self.inner.path, &e)))
     }
 
@@ -171,6 +173,7 @@ impl File {
                 Ok(n) => done += n,
             }
         }
+        stdx::invariant!(done <= len, "read of {len} bytes returned {done}");
         if done == len {
             return (buf, Ok(len));
         }
@@ -191,7 +194,13 @@ impl File {
             buf = back;
             match result {
                 Ok(0) => break,
-                Ok(n) => done += n,
+                Ok(n) => {
+                    stdx::invariant!(n <= len - done, "read of {} bytes returned {n}", len - done);
+                    done += n;
+                    if done < len {
+                        stdx::reached!("native-read-in-pieces");
+                    }
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return (buf, Err(e)),
             }
@@ -229,6 +238,7 @@ impl File {
         offset: u64,
     ) -> (Buf, std::io::Result<()>) {
         let mut done = 0;
+        let len = buf.len();
         while done < buf.len() {
             let at = offset.saturating_add(done as u64);
             let what = What::Write { at: done, len: buf.len() - done, offset: at };
@@ -236,7 +246,19 @@ impl File {
             buf = back;
             match result {
                 Ok(0) => return (buf, Err(std::io::ErrorKind::WriteZero.into())),
-                Ok(n) => done += n,
+                Ok(n) => {
+                    // A buffer that came back shorter would end the loop, and the rest would not be written.
+                    stdx::invariant!(
+                        buf.len() == len && n <= len - done,
+                        "INV-native-1: write of {} bytes at {done} of {len} returned {n}, the buffer has {}",
+                        len - done,
+                        buf.len()
+                    );
+                    done += n;
+                    if done < len {
+                        stdx::reached!("native-write-in-pieces");
+                    }
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(e) => return (buf, Err(e)),
             }

@@ -100,7 +100,10 @@ impl Conn {
     pub async fn write_all(&self, mut bytes: &[u8]) -> Result<(), IoError> {
         loop {
             let n = self.try_write(bytes)?;
-            bytes = bytes.get(n..).unwrap_or_default();
+            let Some(rest) = bytes.get(n..) else {
+                stdx::invariant::broken(format_args!("socket took {n} of {} bytes", bytes.len()))
+            };
+            bytes = rest;
             if bytes.is_empty() {
                 return Ok(());
             }

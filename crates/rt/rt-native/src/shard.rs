@@ -317,3 +317,15 @@ fn run_shard(
         }
     })
 }
+
+/// INV-native-3: nothing of a shard but what [`crate::cross`] and [`crate::pool`] make can be sent to another thread.
+/// Does not compile when `Env` becomes `Send`: then both impls apply.
+const _: () = {
+    trait NotSend<Marker> {
+        const HOLDS: () = ();
+    }
+    struct IsSend;
+    impl<T: ?Sized> NotSend<()> for T {}
+    impl<T: ?Sized + Send> NotSend<IsSend> for T {}
+    <Env as NotSend<_>>::HOLDS
+};

@@ -113,6 +113,10 @@ impl Uring {
         };
         let op = Op { buf: Some(buf), fd: Some(Rc::clone(fd)), ..Op::default() };
         let index = self.ops.borrow_mut().insert(op);
+        stdx::debug_invariant!(
+            self.ops.borrow().is_held(index),
+            "INV-native-1, INV-native-2: operation {index} is handed over without its buffer or descriptor"
+        );
         self.push(&entry.user_data(index as u64));
         OpFuture { uring: Rc::clone(self), index, done: false }
     }
@@ -166,6 +170,10 @@ impl Uring {
         loop {
             let next = self.ring.get_ref().0.borrow_mut().completion().next();
             let Some(entry) = next else { break };
+            stdx::invariant!(
+                self.in_flight.get() > 0,
+                "INV-native-1: completion of an operation that is not in flight"
+            );
             self.in_flight.set(self.in_flight.get().saturating_sub(1));
             let index = usize::try_from(entry.user_data()).unwrap_or(usize::MAX);
             let waker = self.ops.borrow_mut().complete(index, entry.result());
@@ -195,9 +203,18 @@ impl Drop for Uring {
 }
 
 impl Ops {
+    /// Whether the operation has what the kernel works with.
+    fn is_held(&self, index: usize) -> bool {
+        self.slots.get(index).is_some_and(|op| op.buf.is_some() && op.fd.is_some())
+    }
+
     fn insert(&mut self, op: Op) -> usize {
         match self.free.pop() {
             Some(index) => {
+                stdx::invariant!(
+                    self.slots[index].buf.is_none(),
+                    "INV-native-1: operation {index} is reused while it holds a buffer"
+                );
                 self.slots[index] = op;
                 index
             }
@@ -209,8 +226,19 @@ impl Ops {
     }
 
     fn complete(&mut self, index: usize, result: i32) -> Option<Waker> {
-        let op = self.slots.get_mut(index)?;
-        op.fd = None;
+        let Some(op) = self.slots.get_mut(index) else {
+            stdx::invariant::broken(format_args!(
+                "INV-native-1: completion of unknown operation {index}"
+            ))
+        };
+        stdx::invariant!(
+            op.buf.is_some() && op.result.is_none(),
+            "INV-native-1: operation {index} completed without its buffer, or twice"
+        );
+        stdx::invariant!(
+            op.fd.take().is_some(),
+            "INV-native-2: operation {index} completed after its descriptor was released"
+        );
         if op.orphan {
             *op = Op::default();
             self.free.push(index);
@@ -241,7 +269,11 @@ impl Future for OpFuture {
                 Poll::Pending
             }
             Some(result) => {
-                let buf = op.buf.take().unwrap_or_default();
+                let Some(buf) = op.buf.take() else {
+                    stdx::invariant::broken(format_args!(
+                        "INV-native-1: finished operation lost its buffer"
+                    ))
+                };
                 *op = Op::default();
                 ops.free.push(self.index);
                 self.done = true;

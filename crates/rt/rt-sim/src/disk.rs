@@ -83,6 +83,10 @@ impl Inode {
     }
 
     pub(crate) fn sync_up_to(&mut self, number: u64) {
+        stdx::debug_invariant!(
+            number <= self.last && self.pending.is_sorted_by(|a, b| a.number < b.number),
+            "INV-sim-3: a sync makes changes durable out of order, or before they were made"
+        );
         let count = self.pending.iter().take_while(|p| p.number <= number).count();
         for pending in self.pending.drain(..count) {
             match pending.change {
@@ -124,6 +128,10 @@ impl Inode {
             }
         }
         self.cache.clone_from(&self.durable);
+        stdx::debug_invariant!(
+            self.pending.is_empty() && self.pending_bytes == 0,
+            "INV-sim-3: an unsynced change waits over a power cut"
+        );
     }
 
     fn keep(&mut self, change: Change, wanted: &mut dyn FnMut(u64) -> bool) {

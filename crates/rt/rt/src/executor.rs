@@ -187,6 +187,7 @@ impl Inner {
         let waker = Waker::from(Arc::clone(&header));
         let gate = Rc::clone(&gate.inner);
         gate.enter();
+        stdx::debug_invariant!(slot.task.is_none(), "INV-rt-3: a task takes the slot of another");
         slot.task = Some(Task { future: Some(future), header, waker, group, name, gate });
         drop(tasks);
         self.queues.borrow_mut().push(group, key);
@@ -249,10 +250,16 @@ impl Inner {
                 return started;
             };
             let Some(future) = task.future.take() else { return started };
+            stdx::debug_invariant!(
+                task.header.queued.load(Ordering::Acquire),
+                "INV-executor-1: task {} was queued twice",
+                task.name
+            );
             // Before the poll, so that a wake during it queues the task again.
             task.header.queued.store(false, Ordering::Release);
             (future, task.waker.clone(), task.group, task.name)
         };
+        self.check_free();
         self.turn_started.set(started);
         self.turn.set(group.turn());
         let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
@@ -264,12 +271,24 @@ impl Inner {
             self.stalled(name, spent);
         }
         if done {
+            self.check_free();
             drop(future);
             self.finish(index);
         } else if let Some(task) = &mut self.tasks.borrow_mut().slots[index].task {
             task.future = Some(future);
         }
         ended
+    }
+
+    /// Nothing of the shard's state is borrowed: a future may now be polled or dropped.
+    #[inline]
+    fn check_free(&self) {
+        stdx::debug_invariant!(
+            self.tasks.try_borrow_mut().is_ok()
+                && self.queues.try_borrow_mut().is_ok()
+                && self.timers.try_borrow_mut().is_ok(),
+            "INV-executor-2: state of the shard is borrowed while a future is polled or dropped"
+        );
     }
 
     fn finish(&self, index: usize) {
@@ -341,8 +360,13 @@ impl Inner {
                 slot.generation = slot.generation.wrapping_add(1);
                 slot.task.take()
             };
+            self.check_free();
             drop(future);
         }
+        stdx::invariant!(
+            self.tasks.borrow().names().next().is_none(),
+            "INV-rt-3: a task outlives its shard"
+        );
         *self.queues.borrow_mut() = Queues::default();
         let timers = self.timers.borrow_mut().clear();
         drop(timers);

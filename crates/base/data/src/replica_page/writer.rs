@@ -218,6 +218,10 @@ impl<'s> PageWriter<'s> {
     }
 
     fn put_marker(&mut self, prefix: &[u8], after: bool, open: DeletionTime) {
+        stdx::debug_invariant!(
+            open != self.open,
+            "INV-page-1: a marker that changes nothing would be a second encoding of the same content"
+        );
         self.header(None);
         self.out.push(TAG_MARKER);
         self.out.push(u8::from(after));
@@ -358,6 +362,10 @@ impl<'s> PageWriter<'s> {
 
     #[inline]
     fn partition(&mut self, key: &[u8], deletion: DeletionTime) {
+        stdx::debug_invariant!(
+            self.end == End::Exhausted,
+            "INV-page-2: a partition behind the end of the page"
+        );
         self.key.clear();
         self.key.extend_from_slice(key);
         self.deletion = deletion;
@@ -424,6 +432,10 @@ impl<'s> PageWriter<'s> {
         at: usize,
         is_live: bool,
     ) -> PageFlow {
+        stdx::debug_invariant!(
+            self.end == End::Exhausted && self.in_partition,
+            "INV-page-2: a row behind the end of the page or outside of a partition"
+        );
         self.last.clear();
         self.last.extend_from_slice(clustering);
         self.has_last = true;

@@ -202,9 +202,9 @@ proptest! {
         let expected: Vec<(u8, i64)> = newest.into_iter().collect();
         let together = all(&[a.clone(), b.clone(), c.clone()]);
         prop_assert_eq!(&together, &of_history(&expected));
-        prop_assert_eq!(&merged(&a, &b), &merged(&b, &a));
-        prop_assert_eq!(&merged(&a, &merged(&b, &c)), &together);
-        prop_assert_eq!(&merged(&together, &together), &together);
+        prop_assert_eq!(&merged(&a, &b), &merged(&b, &a), "INV-counter-1");
+        prop_assert_eq!(&merged(&a, &merged(&b, &c)), &together, "INV-counter-1");
+        prop_assert_eq!(&merged(&together, &together), &together, "INV-counter-1");
         prop_assert_eq!(&merged(&together, &b), &together);
         let sum: i64 = expected.iter().map(|(w, clock)| count_at(*w, *clock)).sum();
         prop_assert_eq!(total(&together), sum);

@@ -241,7 +241,7 @@ pub(super) fn run_cursors(cursors: Vec<ListCursor>, mode: MergeMode, reversed: b
             Item::Row { clustering, row } => {
                 let n = clustering_number(clustering);
                 let position = if reversed { 99 - (2 * n + 1) } else { 2 * n + 1 };
-                assert!(position > at, "rows ascend");
+                assert!(position > at, "INV-data-2: rows ascend");
                 step(&mut seen, pk.unwrap(), at, position + 1, open.max(partition));
                 at = position;
                 let crate::ColumnRef::Simple(cell) = row.column(A).unwrap() else { panic!() };
@@ -251,7 +251,7 @@ pub(super) fn run_cursors(cursors: Vec<ListCursor>, mode: MergeMode, reversed: b
                 let n = clustering_number(marker.position.prefix);
                 let position = if reversed { 99 - 2 * n } else { 2 * n };
                 assert!(position > at, "one marker per position");
-                assert_eq!(marker.close, (!open.is_live()).then_some(open), "alternation");
+                assert_eq!(marker.close, (!open.is_live()).then_some(open), "INV-merge-1");
                 step(&mut seen, pk.unwrap(), at, position, open.max(partition));
                 at = position;
                 open = marker.open.unwrap_or(DeletionTime::LIVE);

@@ -157,7 +157,7 @@ proptest! {
         let (x, y) = (x.pack(), y.pack());
         let xy = merge(&shape, &[&x, &y], DeletionTime::LIVE, Keep::All);
         let yx = merge(&shape, &[&y, &x], DeletionTime::LIVE, Keep::All);
-        prop_assert_eq!(describe(&xy), describe(&yx));
+        prop_assert_eq!(describe(&xy), describe(&yx), "INV-data-3");
     }
 
     #[test]
@@ -169,8 +169,8 @@ proptest! {
         let left = merge_all(&shape, vec![xy, z.clone()]);
         let yz = merge_all(&shape, vec![y, z]);
         let right = merge_all(&shape, vec![x, yz]);
-        prop_assert_eq!(describe(&all), describe(&left));
-        prop_assert_eq!(describe(&all), describe(&right));
+        prop_assert_eq!(describe(&all), describe(&left), "INV-data-3");
+        prop_assert_eq!(describe(&all), describe(&right), "INV-data-3");
     }
 
     #[test]
@@ -178,9 +178,9 @@ proptest! {
         let shape = shape();
         let once = merge_all(&shape, vec![x.pack(), y.pack()]);
         let twice = merge_all(&shape, vec![once.clone(), once.clone()]);
-        prop_assert_eq!(describe(&once), describe(&twice));
+        prop_assert_eq!(describe(&once), describe(&twice), "INV-data-3");
         let again = merge_all(&shape, vec![once.clone(), x.pack()]);
-        prop_assert_eq!(describe(&once), describe(&again));
+        prop_assert_eq!(describe(&once), describe(&again), "INV-data-3");
     }
 
     /// A deletion from outside may be applied before or after merging.

@@ -147,19 +147,26 @@ pub(crate) fn merge(
     }
 }
 
-/// Everything in a packed row as text, whatever the packing: cells with their times.
+/// Everything in a packed row as text, whatever the packing: cells with their times. Checks their order (INV-data-1,
+/// INV-row-1).
 pub(crate) fn describe(row: &[u8]) -> String {
     if row.is_empty() {
         return String::new();
     }
     let row = RowRef::parse(row).expect("a valid row");
     let mut text = format!("{:?} {:?}", row.liveness(), row.deletion());
+    let mut last = None;
     for (id, column) in row.columns() {
+        assert!(last.replace(id).is_none_or(|last| last < id), "INV-data-1: column {id:?}");
         match column {
             crate::ColumnRef::Simple(cell) => text.push_str(&format!(" {id:?}={cell:?}")),
             crate::ColumnRef::Complex(complex) => {
                 text.push_str(&format!(" {id:?}: {:?}", complex.deletion));
+                let mut last = None;
                 for (path, cell) in complex.cells() {
+                    let number = i32::from_be_bytes(path.try_into().unwrap());
+                    assert!(last.is_none_or(|last| last < number), "INV-data-1: path {number}");
+                    last = Some(number);
                     text.push_str(&format!(" [{path:?}]={cell:?}"));
                 }
             }

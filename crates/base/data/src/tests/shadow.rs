@@ -69,9 +69,9 @@ proptest! {
         let before = merged(&[&x, &y]);
         let x_left = left(&shape, &x, (Some(&y), outside), by);
         let y_left = left(&shape, &y, (Some(&x), outside), by);
-        prop_assert_eq!(&merged(&[&x_left, &y]), &before);
+        prop_assert_eq!(&merged(&[&x_left, &y]), &before, "INV-shadow-1");
         // Both at a time.
-        prop_assert_eq!(&merged(&[&x_left, &y_left]), &before);
+        prop_assert_eq!(&merged(&[&x_left, &y_left]), &before, "INV-shadow-2");
         prop_assert!(x_left.is_empty() || RowRef::parse(&x_left).is_some());
     }
 
@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn nothing_is_left_that_a_deletion_elsewhere_hides(sources in sources()) {
         let mut left = without(&sources, 0, ShadowBy::Rows);
-        let mut partition = 0;
+        let (mut partition, mut open) = (0, None);
         while let advance @ (Advance::Item | Advance::NeedBlock(_)) = left.advance().unwrap() {
             if advance != Advance::Item {
                 continue;
@@ -111,7 +111,13 @@ proptest! {
                     let others = sources.iter().skip(1).filter_map(|s| s.get(&partition));
                     prop_assert!(!others.into_iter().any(hides));
                 }
-                _ => {}
+                crate::Item::Marker(marker) => {
+                    prop_assert_eq!(marker.close, open, "INV-shadow-3");
+                    prop_assert_ne!(marker.close, marker.open, "INV-shadow-3");
+                    open = marker.open;
+                }
+                crate::Item::PartitionEnd => prop_assert_eq!(open, None, "INV-shadow-3"),
+                crate::Item::Static(_) => {}
             }
         }
     }

@@ -17,6 +17,18 @@ use std::time::Duration;
 
 type Boxed = Pin<Box<dyn Future<Output = ()>>>;
 
+/// INV-rt-4: a handle of a shard, and so a future that holds one, cannot be sent to another thread. Does not compile
+/// when `Rt` becomes `Send`: then both impls apply.
+const _: () = {
+    trait NotSend<Marker> {
+        const HOLDS: () = ();
+    }
+    struct IsSend;
+    impl<T: ?Sized> NotSend<()> for T {}
+    impl<T: ?Sized + Send> NotSend<IsSend> for T {}
+    <Rt as NotSend<_>>::HOLDS
+};
+
 /// Asks the node to stop also when the test panics, so that its other shards end.
 struct StopOnDrop(Rt);
 
@@ -61,7 +73,7 @@ fn simulated(seed: u64, shards: u16, main: Main) -> World {
 }
 
 /// Runs `test` on every shard: natively with both file backends, and simulated with some seeds. The
-/// node is asked to stop when shard 0 is done.
+/// node is asked to stop when shard 0 is done. The same code has to pass on both machines (INV-rt-1).
 fn on_both(shards: u16, test: impl Fn(Rt) -> Boxed + Send + Sync + Clone + 'static) {
     for io in [IoBackend::Auto, IoBackend::Threads] {
         natively(io, shards, main_of(test.clone()));

@@ -107,7 +107,7 @@ fn one_seed_gives_one_trace_and_another_seed_another() {
     for seed in 0..5 {
         let (first, second) = (busy_run(seed), busy_run(seed));
         assert!(!first.1.is_empty(), "no checkpoint was reached");
-        assert_eq!(first, second, "seed {seed}");
+        assert_eq!(first, second, "INV-rt-2, INV-sim-1: seed {seed}");
         assert_ne!(first, busy_run(seed + 100));
     }
 }
@@ -158,7 +158,7 @@ fn a_power_cut_keeps_synced_data_and_any_sectors_of_the_rest() {
         });
         w.power_cut(&node);
         let content = w.disk("n1").read("/data/f").unwrap();
-        assert_eq!(content[..2048], [1; 2048], "seed {seed}");
+        assert_eq!(content[..2048], [1; 2048], "INV-sim-3: seed {seed}");
         let mut sectors = 0;
         for sector in content[2048..].chunks(512) {
             assert!(sector == [2; 512] || sector == [0; 512], "seed {seed}: torn inside a sector");
@@ -249,7 +249,7 @@ fn a_crash_drops_the_tasks_without_further_effects() {
     let calls = w.disk("n1").io_count();
     assert_eq!(calls, 20);
     w.run_for(Duration::from_secs(1));
-    assert_eq!(w.disk("n1").io_count(), calls);
+    assert_eq!(w.disk("n1").io_count(), calls, "INV-sim-2: a dead process has an effect");
 }
 
 #[test]
