@@ -2,7 +2,7 @@
 
 use membership::SubmitError;
 use membership::log::OpenError;
-use node::{ImportError, StartError};
+use node::{StartError, TakeoverError};
 use stdx::{IoError, IoErrorKind};
 use store::StoreError;
 
@@ -41,7 +41,7 @@ pub fn of_start(error: &StartError) -> u8 {
         | StartError::DataDirectory(_)
         | StartError::Identity { .. } => DAMAGED,
         StartError::Listen { .. } => LISTEN,
-        StartError::Io(error) | StartError::Import(ImportError::Io(error)) => of_io(error),
+        StartError::Io(error) | StartError::Import(TakeoverError::Io(error)) => of_io(error),
         // Files of Cassandra that cannot be taken over as they are.
         StartError::Import(_) => DAMAGED,
         // Whatever else stops a node is a failure of the moment: disk full, IO error, panic.

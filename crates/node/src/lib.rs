@@ -29,7 +29,6 @@ mod dropped;
 mod expiry;
 mod first_role;
 pub mod fuzz;
-mod import;
 mod large_rows;
 mod live_settings;
 mod loading;
@@ -61,9 +60,9 @@ use rt::{Machine, NodeSpec, Running, Stopper};
 use stdx::IoError;
 
 pub use coordinator::PageLimit;
-pub use import::ImportError;
 pub use request::WindowSettings;
 pub use shard::Meshes;
+pub use takeover::TakeoverError;
 pub use views::{LogRecord, NodeLog};
 
 /// Why a node did not start, or stopped by itself.
@@ -83,7 +82,7 @@ pub enum StartError {
     Metadata(#[from] membership::log::OpenError),
     /// The data directory is one of Cassandra's that cannot be taken over.
     #[error("cannot take over the data directory: {0}")]
-    Import(#[from] ImportError),
+    Import(#[from] TakeoverError),
     /// The data directory belongs to a cluster of another name.
     #[error(
         "the data directory belongs to cluster \"{found}\", the configuration says \"{configured}\"; \

@@ -18,12 +18,13 @@ use membership::log::LogFile;
 use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt, SmallContent, damaged};
 use stdx::{HostId, TableId, TimestampMicros, Token};
+use takeover::ForeignDirectory;
 
 use crate::cluster::identity::{self, Identity};
 use crate::cluster::joining::{self, Newcomer, Outcome};
 use crate::cluster::{network, place, seeds};
 use crate::small_files::{self, SmallFiles};
-use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, import, parts};
+use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
 
 /// What shard 0 made of the work directory.
 pub(crate) struct Opened {
@@ -161,14 +162,14 @@ impl Start<'_> {
         let run = i64::try_from(run).unwrap_or(i64::MAX).max(folded.local.created_at.0);
         let steps = folded.system_timestamp().0.saturating_sub(folded.local.created_at.0);
         let newest_own = TimestampMicros(run.saturating_add(steps));
-        let found = import::newer::written_since(rt, options, base, newest_own).await?;
+        let found = self.foreign(base).written_since(newest_own).await?;
         let Some(file) = found else { return Ok((folded, nothing)) };
         let mut snapshot = match self.known {
             Some(known) => folded.with_local(known.host_id).unwrap_or(folded),
             None => folded,
         };
-        let adopted = import::newer::adopt(rt, options, base, &snapshot, file).await?;
-        import::keep_left_out(&rt.fs(), options, &adopted.left_out).await?;
+        let adopted = self.foreign(base).adopt(&snapshot, file).await?;
+        takeover::keep_left_out(&rt.fs(), options, &adopted.left_out).await?;
         for entry in adopted.entries {
             for entry in snapshot.with_features(vec![entry]) {
                 let next = snapshot.apply(&entry).map_err(membership::SubmitError::from)?;
@@ -179,6 +180,11 @@ impl Start<'_> {
             }
         }
         Ok((snapshot, adopted.newest))
+    }
+
+    fn foreign<'b>(&'b self, base: &'b schema::Schema) -> ForeignDirectory<'b> {
+        let (rt, options) = (self.rt, self.options);
+        ForeignDirectory { rt, options, base, written: parts::sstable_version(options) }
     }
 
     /// A start on a directory that has a log. `newest`: a timestamp that another program left.
@@ -195,7 +201,7 @@ impl Start<'_> {
             });
         }
         // Cassandra may have run on the directory in between.
-        import::commit_log::check(&rt.fs(), &options.commitlog_directory()).await?;
+        takeover::check_commit_log(&rt.fs(), &options.commitlog_directory()).await?;
         let identity = self.identity_in(&folded)?;
         let Some(snapshot) = folded.with_local(identity.host_id) else {
             return Err(StartError::Removed { host: identity.host_id });
@@ -300,7 +306,7 @@ impl Start<'_> {
     ) -> Result<(ClusterSnapshot, u64, LogFile, Option<Messaging>), StartError> {
         let (rt, options) = (self.rt, self.options);
         self.refuse_lost_log()?;
-        let imported = import::import(rt, options, base, None).await?;
+        let imported = self.foreign(base).read(None).await?;
         let host_id = match (&imported, self.known) {
             (Some(imported), _) => imported.local.host_id,
             (None, Some(known)) => known.host_id,
@@ -363,7 +369,7 @@ impl Start<'_> {
     async fn found(
         &self,
         base: &schema::Schema,
-        imported: Option<import::Imported>,
+        imported: Option<takeover::Imported>,
         host_id: HostId,
     ) -> Result<(LogFile, ClusterSnapshot), StartError> {
         let (rt, options) = (self.rt, self.options);
@@ -374,7 +380,7 @@ impl Start<'_> {
                     changes = imported.changes.len(),
                     "taking over a data directory of Cassandra's"
                 );
-                import::keep_left_out(&rt.fs(), options, &imported.left_out).await?;
+                takeover::keep_left_out(&rt.fs(), options, &imported.left_out).await?;
                 (imported.local, imported.changes, imported.auth)
             }
             None => (self.new_node(host_id), Vec::new(), Vec::new()),

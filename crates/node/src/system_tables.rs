@@ -3,7 +3,7 @@
 //! `system_auth.*`.
 //!
 //! The metadata log is the truth; these tables are written from it and never read back, but after a
-//! Cassandra ran on the directory ([`crate::import::newer`]). Their timestamps grow with every run, so
+//! Cassandra ran on the directory ([`takeover`]). Their timestamps grow with every run, so
 //! that they are newer than what such a Cassandra wrote. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
 //! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the

@@ -364,9 +364,13 @@ fn read_options(r: &mut Reader<'_>) -> Result<TableOptions, DecodeError> {
     })
 }
 
-/// Whether no column has the id of another one, dropped ones included, and none an id that is still to be given.
+/// Whether no column has the id of another one, dropped ones included, and none an id that is still to be given. A
+/// column that was dropped and added again may have its own id twice.
 fn has_unique_ids(t: &Table) -> bool {
-    let dropped = t.dropped.values().map(|dropped| dropped.column.id);
+    let is_again =
+        |name: &str, id: ColumnId| t.columns.iter().any(|c| c.id == id && *c.name == *name);
+    let dropped = t.dropped.values().map(|dropped| &dropped.column);
+    let dropped = dropped.filter(|c| !is_again(&c.name, c.id)).map(|c| c.id);
     let mut ids: Vec<ColumnId> = t.columns.iter().map(|c| c.id).chain(dropped).collect();
     ids.sort_unstable();
     ids.is_sorted_by(|a, b| a < b) && ids.last().is_none_or(|last| last.0 < t.next_column_id)

@@ -4,7 +4,8 @@
 //! (`change`), DESCRIBE text (`describe`). Never: IO, clocks;
 //! a schema value is never edited in place, a change makes a new one.
 //!
-//! Invariants: INV-schema-1: a column id is unique in its table for ever, dropped columns included.
+//! Invariants: INV-schema-1: a column id is unique in its table for ever, dropped columns included; a column added
+//! again under its name may get its id back.
 //! INV-schema-2: `Table::columns` is ordered: partition key by position, clustering by position,
 //! statics by name, regulars by name (names compared as bytes, as Cassandra orders them).
 //! INV-schema-4: `Table::masks` has entries of columns of the table only, each a masking function

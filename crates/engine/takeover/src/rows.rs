@@ -16,7 +16,7 @@ use stdx::{TimestampMicros, Uuid};
 use types::CqlType;
 use types::wire::{CollectionKind, Elements, Fields};
 
-use super::{ImportError, list, name_of};
+use super::{TakeoverError, list, name_of};
 
 /// The live rows of a table and the largest timestamp in its files.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Row {
     }
 
     /// An error about a column of this row.
-    pub(super) fn wrong(&self, column: &str, what: &str) -> ImportError {
+    pub(super) fn wrong(&self, column: &str, what: &str) -> TakeoverError {
         let key: Vec<String> = self
             .table
             .columns
@@ -56,7 +56,7 @@ impl Row {
             .filter(|c| in_key(c.kind))
             .map(|c| self.shown(&c.name))
             .collect();
-        ImportError::Row {
+        TakeoverError::Row {
             table: name_of(&self.table),
             row: key.join(" "),
             what: format!("{column}: {what}"),
@@ -81,41 +81,41 @@ impl Row {
         self.paths.get(column).into_iter().flatten().map(Vec::as_slice)
     }
 
-    fn fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, ImportError> {
+    fn fixed<const N: usize>(&self, column: &str) -> Result<Option<[u8; N]>, TakeoverError> {
         let Some(bytes) = self.bytes(column) else { return Ok(None) };
         let array = bytes.try_into().map_err(|_| self.wrong(column, "wrong length"))?;
         Ok(Some(array))
     }
 
-    fn as_text(&self, column: &str, bytes: &[u8]) -> Result<String, ImportError> {
+    fn as_text(&self, column: &str, bytes: &[u8]) -> Result<String, TakeoverError> {
         String::from_utf8(bytes.to_vec()).map_err(|_| self.wrong(column, "not UTF-8"))
     }
 
-    pub(super) fn text(&self, column: &str) -> Result<Option<String>, ImportError> {
+    pub(super) fn text(&self, column: &str) -> Result<Option<String>, TakeoverError> {
         self.bytes(column).map(|b| self.as_text(column, b)).transpose()
     }
 
-    pub(super) fn required_text(&self, column: &str) -> Result<String, ImportError> {
+    pub(super) fn required_text(&self, column: &str) -> Result<String, TakeoverError> {
         self.text(column)?.ok_or_else(|| self.wrong(column, "missing"))
     }
 
-    pub(super) fn boolean(&self, column: &str) -> Result<Option<bool>, ImportError> {
+    pub(super) fn boolean(&self, column: &str) -> Result<Option<bool>, TakeoverError> {
         Ok(self.fixed::<1>(column)?.map(|[b]| b != 0))
     }
 
-    pub(super) fn int(&self, column: &str) -> Result<Option<i32>, ImportError> {
+    pub(super) fn int(&self, column: &str) -> Result<Option<i32>, TakeoverError> {
         Ok(self.fixed(column)?.map(i32::from_be_bytes))
     }
 
-    pub(super) fn bigint(&self, column: &str) -> Result<Option<i64>, ImportError> {
+    pub(super) fn bigint(&self, column: &str) -> Result<Option<i64>, TakeoverError> {
         Ok(self.fixed(column)?.map(i64::from_be_bytes))
     }
 
-    pub(super) fn double(&self, column: &str) -> Result<Option<f64>, ImportError> {
+    pub(super) fn double(&self, column: &str) -> Result<Option<f64>, TakeoverError> {
         Ok(self.fixed(column)?.map(f64::from_be_bytes))
     }
 
-    pub(super) fn required_uuid(&self, column: &str) -> Result<Uuid, ImportError> {
+    pub(super) fn required_uuid(&self, column: &str) -> Result<Uuid, TakeoverError> {
         let bytes = self.fixed::<16>(column)?.ok_or_else(|| self.wrong(column, "missing"))?;
         Ok(Uuid::from_bytes(bytes))
     }
@@ -124,7 +124,7 @@ impl Row {
         &self,
         column: &str,
         kind: CollectionKind,
-    ) -> Result<Option<Vec<&[u8]>>, ImportError> {
+    ) -> Result<Option<Vec<&[u8]>>, TakeoverError> {
         let Some(bytes) = self.bytes(column) else { return Ok(None) };
         let elements =
             Elements::new(bytes, kind).map_err(|e| self.wrong(column, &e.to_string()))?;
@@ -137,7 +137,7 @@ impl Row {
     }
 
     /// A frozen list or set of text; empty for null.
-    pub(super) fn text_list(&self, column: &str) -> Result<Vec<String>, ImportError> {
+    pub(super) fn text_list(&self, column: &str) -> Result<Vec<String>, TakeoverError> {
         let kind = match self.table.column(column).map(|c| &c.ty) {
             Some(CqlType::Set { .. }) => CollectionKind::Set,
             _ => CollectionKind::List,
@@ -147,7 +147,7 @@ impl Row {
     }
 
     /// Addresses and prefixes of a frozen set of `tuple<inet, smallint>`; empty for null.
-    pub(super) fn ranges(&self, column: &str) -> Result<Vec<IpNet>, ImportError> {
+    pub(super) fn ranges(&self, column: &str) -> Result<Vec<IpNet>, TakeoverError> {
         let elements = self.elements(column, CollectionKind::Set)?.unwrap_or_default();
         let mut ranges = Vec::new();
         for element in elements {
@@ -169,7 +169,7 @@ impl Row {
     }
 
     /// A frozen list of booleans; empty for null.
-    pub(super) fn boolean_list(&self, column: &str) -> Result<Vec<bool>, ImportError> {
+    pub(super) fn boolean_list(&self, column: &str) -> Result<Vec<bool>, TakeoverError> {
         let elements = self.elements(column, CollectionKind::List)?.unwrap_or_default();
         Ok(elements.into_iter().map(|e| e != [0]).collect())
     }
@@ -178,7 +178,7 @@ impl Row {
     pub(super) fn bytes_map(
         &self,
         column: &str,
-    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, ImportError> {
+    ) -> Result<Option<BTreeMap<String, Vec<u8>>>, TakeoverError> {
         let Some(elements) = self.elements(column, CollectionKind::Map)? else { return Ok(None) };
         let mut map = BTreeMap::new();
         for entry in elements.chunks_exact(2) {
@@ -193,7 +193,7 @@ impl Row {
     pub(super) fn text_map(
         &self,
         column: &str,
-    ) -> Result<Option<BTreeMap<String, String>>, ImportError> {
+    ) -> Result<Option<BTreeMap<String, String>>, TakeoverError> {
         let Some(map) = self.bytes_map(column)? else { return Ok(None) };
         let each = map.into_iter().map(|(k, v)| Ok((k, self.as_text(column, &v)?)));
         each.collect::<Result<_, _>>().map(Some)
@@ -208,12 +208,12 @@ fn in_key(kind: schema::ColumnKind) -> bool {
 /// The complete SSTables of a table with their directories, after a look at everything else there.
 ///
 /// # Errors
-/// `Format`, `Unfinished`: see [`ImportError`].
+/// `Format`, `Unfinished`: see [`TakeoverError`].
 pub(super) async fn sstables(
     fs: &Fs,
     data: &[String],
     table: &Table,
-) -> Result<Vec<(String, Descriptor)>, ImportError> {
+) -> Result<Vec<(String, Descriptor)>, TakeoverError> {
     let mut all = Vec::new();
     for data in data {
         let data = data.trim_end_matches('/');
@@ -228,17 +228,17 @@ async fn sstables_of(
     fs: &Fs,
     directory: &str,
     table: &Table,
-) -> Result<Vec<Descriptor>, ImportError> {
+) -> Result<Vec<Descriptor>, TakeoverError> {
     let file = |name: &str| format!("{directory}/{name}");
     let entries = list(fs, directory).await?;
     for entry in entries.iter().filter(|e| !e.is_dir) {
         // Records of Cassandra's compactions and flushes, removed when these are done.
         if entry.name.contains("_txn_") && entry.name.ends_with(".log") {
             let table = name_of(table);
-            return Err(ImportError::Unfinished { table, file: file(&entry.name) });
+            return Err(TakeoverError::Unfinished { table, file: file(&entry.name) });
         }
         if entry.name.ends_with("-Data.db") && Descriptor::parse(&entry.name).is_none() {
-            return Err(ImportError::Format { table: name_of(table), file: file(&entry.name) });
+            return Err(TakeoverError::Format { table: name_of(table), file: file(&entry.name) });
         }
     }
     if entries.is_empty() {
@@ -248,7 +248,7 @@ async fn sstables_of(
     for (descriptor, state) in sstable::list_sstables(fs, directory).await? {
         if state != sstable::SetState::Complete {
             let name = descriptor.file_name(sstable::Component::Data);
-            return Err(ImportError::Unfinished { table: name_of(table), file: file(&name) });
+            return Err(TakeoverError::Unfinished { table: name_of(table), file: file(&name) });
         }
         complete.push(descriptor);
     }
@@ -265,7 +265,7 @@ pub(super) async fn check_sstables(
     data: &[String],
     table: &Table,
     written: Version,
-) -> Result<(), ImportError> {
+) -> Result<(), TakeoverError> {
     for (directory, descriptor) in sstables(fs, data, table).await? {
         if descriptor.version != Version::Nb {
             let reader = SstableReader::open(fs, &directory, descriptor, Some(table)).await?;
@@ -285,7 +285,7 @@ pub(super) async fn check_user_sstables(
     data: &[String],
     table: &Table,
     written: Version,
-) -> Result<(), ImportError> {
+) -> Result<(), TakeoverError> {
     check_sstables(fs, data, table, written).await?;
     for (directory, descriptor) in sstables(fs, data, table).await? {
         let reader = match SstableReader::open(fs, &directory, descriptor, None).await {
@@ -295,7 +295,7 @@ pub(super) async fn check_user_sstables(
         };
         if let Err(error) = reader.meta().statistics().header.check_types(table) {
             let name = descriptor.file_name(sstable::Component::Data);
-            return Err(ImportError::OtherTypes {
+            return Err(TakeoverError::OtherTypes {
                 table: name_of(table),
                 file: format!("{directory}/{name}"),
                 what: error.to_string(),
@@ -313,7 +313,7 @@ pub(super) async fn read_table(
     rt: &Rt,
     data: &[String],
     table: &Arc<Table>,
-) -> Result<TableRows, ImportError> {
+) -> Result<TableRows, TakeoverError> {
     let fs = rt.fs();
     let mut readers = Vec::new();
     let mut newest = TimestampMicros::NONE;

@@ -11,7 +11,7 @@ use cql_plan::system::system_table_id;
 use rt::Fs;
 use stdx::{IoError, IoErrorKind, TableId, Uuid};
 
-use super::{ImportError, list};
+use super::{TakeoverError, list};
 
 /// Largest segment that is looked at; Cassandra's are 32 MiB unless configured otherwise.
 const SEGMENT_BYTES_MAX: usize = (2 << 30) - 1;
@@ -38,7 +38,7 @@ const STATISTICS: [&str; 8] = [
 ///
 /// # Errors
 /// `DirtyCommitLog` naming the first segment with writes; `Io`.
-pub(crate) async fn check(fs: &Fs, directory: &str) -> Result<(), ImportError> {
+pub async fn check(fs: &Fs, directory: &str) -> Result<(), TakeoverError> {
     for entry in list(fs, directory).await? {
         let is_segment = entry.name.starts_with("CommitLog-") && entry.name.ends_with(".log");
         if entry.is_dir || !is_segment {
@@ -51,7 +51,7 @@ pub(crate) async fn check(fs: &Fs, directory: &str) -> Result<(), ImportError> {
             Err(error) => return Err(error.into()),
         };
         if let Some(detail) = content(&bytes) {
-            return Err(ImportError::DirtyCommitLog { file, detail });
+            return Err(TakeoverError::DirtyCommitLog { file, detail });
         }
     }
     Ok(())

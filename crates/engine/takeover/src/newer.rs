@@ -4,7 +4,7 @@
 //! tables only, and there they are newer than the log. What it did is adopted as further entries of
 //! the log: ids of columns stay, and with them the meaning of what the commit log holds.
 //!
-//! Owns: noticing it ([`written_since`]), the entries ([`adopt`]). Never: writes anything.
+//! Owns: noticing it ([`ForeignDirectory::written_since`]), the entries ([`ForeignDirectory::adopt`]). Never: writes anything.
 //!
 //! INV-newer-1: no table is dropped that has an SSTable, nor any while this node's own commit log
 //! holds something: the Cassandra may never have seen it.
@@ -15,26 +15,46 @@ use std::sync::Arc;
 use cluster::{Auth, AuthChange, ClusterSnapshot, Transformation};
 use conf::Options;
 use cql_plan::system_rows;
-use rt::{Fs, Rt};
+use rt::Fs;
 use schema::{Column, ColumnKind, Keyspace, Schema, SchemaChange, Table};
 use sstable::{Component, SetState, SstableReader};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
-use super::left_out::LeftOut;
-use super::{ImportError, Imported, import, list, name_of, rows};
+use crate::left_out::LeftOut;
+use crate::{ForeignDirectory, Imported, TakeoverError, list, name_of, rows};
 
-/// The first SSTable of `system.local` that another program wrote after this node's last start:
-/// without checksums of ours, and newer than anything that was written here. A Cassandra writes that
-/// table at each start. `newest_own`: the largest timestamp this node can have given it.
-///
-/// # Errors
-/// The files cannot be read.
-pub(crate) async fn written_since(
-    rt: &Rt,
-    options: &Options,
-    base: &Schema,
+impl ForeignDirectory<'_> {
+    /// The first SSTable of `system.local` that another program wrote after this node's last start:
+    /// without checksums of ours, and newer than anything that was written here. A Cassandra writes that
+    /// table at each start. `newest_own`: the largest timestamp this node can have given it.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub async fn written_since(
+        &self,
+        newest_own: TimestampMicros,
+    ) -> Result<Option<String>, TakeoverError> {
+        written_since(*self, newest_own).await
+    }
+
+    /// The entries that take over what a Cassandra changed. `file`: what shows that it ran.
+    ///
+    /// # Errors
+    /// As [`ForeignDirectory::read`]; `OtherMembers`.
+    pub async fn adopt(
+        &self,
+        snapshot: &ClusterSnapshot,
+        file: String,
+    ) -> Result<Adopted, TakeoverError> {
+        adopt(*self, snapshot, file).await
+    }
+}
+
+async fn written_since(
+    directory: ForeignDirectory<'_>,
     newest_own: TimestampMicros,
-) -> Result<Option<String>, ImportError> {
+) -> Result<Option<String>, TakeoverError> {
+    let ForeignDirectory { rt, options, base, .. } = directory;
     let Some(local) = base.table("system", "local") else { return Ok(None) };
     let fs = rt.fs();
     for data in options.data_directories() {
@@ -60,30 +80,25 @@ pub(crate) async fn written_since(
 
 /// What the directory of a Cassandra that ran since makes of the log.
 #[derive(Debug)]
-pub(crate) struct Adopted {
+pub struct Adopted {
     /// To be appended in this order.
-    pub(crate) entries: Vec<Transformation>,
+    pub entries: Vec<Transformation>,
     /// Every timestamp from now on must be larger.
-    pub(crate) newest: TimestampMicros,
+    pub newest: TimestampMicros,
     /// As of an import.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOut>,
 }
 
-/// The entries that take over what a Cassandra changed. `file`: what shows that it ran.
-///
-/// # Errors
-/// As [`import`]; `OtherMembers`.
-pub(crate) async fn adopt(
-    rt: &Rt,
-    options: &Options,
-    base: &Schema,
+async fn adopt(
+    directory: ForeignDirectory<'_>,
     snapshot: &ClusterSnapshot,
     file: String,
-) -> Result<Adopted, ImportError> {
+) -> Result<Adopted, TakeoverError> {
+    let ForeignDirectory { rt, options, base, .. } = directory;
     if snapshot.members.len() > 1 {
-        return Err(ImportError::OtherMembers { file });
+        return Err(TakeoverError::OtherMembers { file });
     }
-    let Some(imported) = import(rt, options, base, Some(&snapshot.schema)).await? else {
+    let Some(imported) = directory.read(Some(&snapshot.schema)).await? else {
         let newest = TimestampMicros::NONE;
         return Ok(Adopted { entries: Vec::new(), newest, left_out: Vec::new() });
     };
@@ -91,7 +106,7 @@ pub(crate) async fn adopt(
     let newest = TimestampMicros(imported.local.created_at.0);
     let mut target = base.clone();
     for change in &imported.changes {
-        target = target.apply(change).map_err(|error| ImportError::Schema(error.to_string()))?;
+        target = target.apply(change).map_err(|error| TakeoverError::Schema(error.to_string()))?;
     }
     let mut keeps = BTreeSet::new();
     for table in snapshot.schema.tables_by_id.values().filter(|table| is_users(&table.keyspace)) {
@@ -107,7 +122,7 @@ pub(crate) async fn adopt(
     }
     let keeps = |table: &Table| keeps.contains(&table.id);
     let changes = schema_changes(&snapshot.schema, &target, &keeps)
-        .map_err(|error| ImportError::Schema(error.to_string()))?;
+        .map_err(|error| TakeoverError::Schema(error.to_string()))?;
     let auth = auth_changes(&snapshot.auth, &imported, snapshot)?;
     let mut entries: Vec<_> =
         changes.into_iter().map(|change| Transformation::Schema(Box::new(change))).collect();
@@ -133,12 +148,12 @@ fn is_users(keyspace: &str) -> bool {
 }
 
 /// Whether this node's last run left nothing in its commit log.
-async fn is_drained(fs: &Fs, directory: &str) -> Result<bool, ImportError> {
+async fn is_drained(fs: &Fs, directory: &str) -> Result<bool, TakeoverError> {
     let files = list(fs, directory).await?;
     Ok(!files.iter().any(|file| file.name.starts_with("helenus-commitlog")))
 }
 
-async fn has_sstables(fs: &Fs, options: &Options, table: &Table) -> Result<bool, ImportError> {
+async fn has_sstables(fs: &Fs, options: &Options, table: &Table) -> Result<bool, TakeoverError> {
     Ok(!rows::sstables(fs, &options.data_directories(), table).await?.is_empty())
 }
 
@@ -344,7 +359,7 @@ fn auth_changes(
     before: &Auth,
     imported: &Imported,
     snapshot: &ClusterSnapshot,
-) -> Result<Vec<Transformation>, ImportError> {
+) -> Result<Vec<Transformation>, TakeoverError> {
     let mut entries: Vec<Transformation> = Vec::new();
     for name in before.roles.keys() {
         entries.push(Transformation::Auth(AuthChange::DropRole { name: name.clone() }));
@@ -356,7 +371,7 @@ fn auth_changes(
     entries.extend(imported.auth.iter().cloned());
     let mut after = snapshot.clone();
     for entry in after.with_features(entries.clone()) {
-        after = after.apply(&entry).map_err(|error| ImportError::Schema(error.to_string()))?;
+        after = after.apply(&entry).map_err(|error| TakeoverError::Schema(error.to_string()))?;
     }
     let mut same = Auth::clone(&after.auth);
     same.changed_at = before.changed_at;

@@ -11,8 +11,8 @@ use rt::{Machine, NativeOptions, NodeSpec};
 use schema::DroppedColumn;
 use stdx::{ColumnId, TableId, Uuid};
 
-use super::definitions::SchemaRows;
 use super::*;
+use crate::definitions::SchemaRows;
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/cassandra");
 const LOCAL: &str = "system/local-7ad54392bcdd35a684174e047860b377";
@@ -35,12 +35,16 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
+fn foreign<'a>(rt: &'a Rt, options: &'a Options, base: &'a Schema) -> ForeignDirectory<'a> {
+    ForeignDirectory { rt, options, base, written: Version::Oa }
+}
+
 /// Imports a directory that `prepare` made from the golden one.
-fn imported(prepare: impl Fn(&Path)) -> Result<Option<Imported>, ImportError> {
+fn imported(prepare: impl Fn(&Path)) -> Result<Option<Imported>, TakeoverError> {
     imported_as("peer", prepare)
 }
 
-fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported>, ImportError> {
+fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported>, TakeoverError> {
     let directory = tempfile::tempdir().unwrap();
     copy(&Path::new(GOLDEN).join("data"), &directory.path().join("data"));
     prepare(directory.path());
@@ -51,7 +55,8 @@ fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported
     let main: rt::Main = Arc::new(move |rt: Rt| {
         let (options, sender) = (options.clone(), sender.clone());
         Box::pin(async move {
-            let result = import(&rt, &options, &cql_plan::system::system_schema(), None).await;
+            let base = cql_plan::system::system_schema();
+            let result = foreign(&rt, &options, &base).read(None).await;
             sender.send(result).unwrap();
             rt.request_stop();
         }) as Pin<Box<dyn Future<Output = ()>>>
@@ -74,7 +79,7 @@ fn written_since(newest_own: TimestampMicros, prepare: impl Fn(&Path)) -> Option
         let (options, sender) = (options.clone(), sender.clone());
         Box::pin(async move {
             let base = cql_plan::system::system_schema();
-            let found = newer::written_since(&rt, &options, &base, newest_own).await;
+            let found = foreign(&rt, &options, &base).written_since(newest_own).await;
             sender.send(found.unwrap()).unwrap();
             rt.request_stop();
         }) as Pin<Box<dyn Future<Output = ()>>>
@@ -460,7 +465,7 @@ fn what_helenus_does_not_have_is_refused_by_name_all_at_once() {
     let error = definitions::changes(&base, &rows, &mut Choice::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("--without views,indexes,functions,triggers to"), "{text}");
-    let ImportError::Unsupported { items, .. } = error else { panic!("{error}") };
+    let TakeoverError::Unsupported { items, .. } = error else { panic!("{error}") };
     assert_eq!(
         items,
         [

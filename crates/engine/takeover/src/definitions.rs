@@ -14,7 +14,7 @@ use schema::{
 use stdx::{ColumnId, TableId, TimestampMicros};
 use types::{CqlType, TypeError, UdtType};
 
-use super::ImportError;
+use super::TakeoverError;
 use super::left_out::{self, Choice, Kind, LeftOut};
 use super::rows::Row;
 
@@ -64,12 +64,12 @@ pub(super) fn changes(
     base: &Schema,
     rows: &SchemaRows,
     choice: &mut Choice<'_>,
-) -> Result<Vec<SchemaChange>, ImportError> {
+) -> Result<Vec<SchemaChange>, TakeoverError> {
     let mut kinds = Vec::new();
     let unsupported = unsupported(base, rows, choice, &mut kinds)?;
     if !unsupported.is_empty() {
         kinds.dedup();
-        return Err(ImportError::Unsupported { items: unsupported, kinds });
+        return Err(TakeoverError::Unsupported { items: unsupported, kinds });
     }
     let mut changes = Vec::new();
     for row in &rows.keyspaces {
@@ -107,7 +107,7 @@ fn is_local(params: &KeyspaceParams) -> bool {
     params.replication.get("class").is_some_and(|c| c.ends_with(".LocalStrategy"))
 }
 
-fn keyspace_params(row: &Row) -> Result<KeyspaceParams, ImportError> {
+fn keyspace_params(row: &Row) -> Result<KeyspaceParams, TakeoverError> {
     Ok(KeyspaceParams {
         durable_writes: row.boolean("durable_writes")?.unwrap_or(true),
         replication: row.text_map("replication")?.unwrap_or_default(),
@@ -121,7 +121,7 @@ fn unsupported(
     rows: &SchemaRows,
     choice: &mut Choice<'_>,
     kinds: &mut Vec<&'static str>,
-) -> Result<Vec<String>, ImportError> {
+) -> Result<Vec<String>, TakeoverError> {
     let mut found = Vec::new();
     let others: [(&[Row], &str, &str, Option<Kind>); 6] = [
         (&rows.views, "materialized view", "view_name", Some(Kind::Views)),
@@ -205,7 +205,7 @@ fn unsupported(
 }
 
 /// The statement that makes what a row is about; `column` names it.
-fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, ImportError> {
+fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, TakeoverError> {
     match column {
         "view_name" => {
             let (keyspace, name) =
@@ -221,7 +221,7 @@ fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, Impor
 }
 
 /// Whether a row of `column_masks` is about a function that is there.
-fn is_known_mask(row: &Row) -> Result<bool, ImportError> {
+fn is_known_mask(row: &Row) -> Result<bool, TakeoverError> {
     let native = row.text("function_keyspace")?.is_some_and(|keyspace| keyspace == "system");
     Ok(native && row.text("function_name")?.is_some_and(|name| can_mask(&name)))
 }
@@ -245,7 +245,7 @@ fn parse_type(
     text: &str,
     keyspace: &str,
     types: &Types,
-) -> Result<CqlType, ImportError> {
+) -> Result<CqlType, TakeoverError> {
     // The value of a compact table that declares none; no statement can name it.
     if text == "empty" {
         return Ok(CqlType::Empty);
@@ -260,7 +260,7 @@ fn user_types(
     keyspace: &Arc<str>,
     rows: &SchemaRows,
     changes: &mut Vec<SchemaChange>,
-) -> Result<Types, ImportError> {
+) -> Result<Types, TakeoverError> {
     let mut types = Types::new();
     let mut waiting: Vec<&Row> = in_keyspace(&rows.types, keyspace).collect();
     while !waiting.is_empty() {
@@ -290,7 +290,7 @@ fn user_types(
     Ok(types)
 }
 
-fn user_type(row: &Row, keyspace: &Arc<str>, types: &Types) -> Result<UdtType, ImportError> {
+fn user_type(row: &Row, keyspace: &Arc<str>, types: &Types) -> Result<UdtType, TakeoverError> {
     let names = row.text_list("field_names")?;
     let field_types = row.text_list("field_types")?;
     if names.len() != field_types.len() {
@@ -309,7 +309,7 @@ fn table(
     keyspace: &Arc<str>,
     types: &Types,
     rows: &SchemaRows,
-) -> Result<Table, ImportError> {
+) -> Result<Table, TakeoverError> {
     let name = row.required_text("table_name")?;
     let of_table = |r: &&Row| r.bytes("table_name") == Some(name.as_bytes());
     let mut columns = Vec::new();
@@ -358,7 +358,7 @@ fn table(
 }
 
 /// What `flags` say of a table that has no super columns.
-fn kind(row: &Row) -> Result<TableKind, ImportError> {
+fn kind(row: &Row) -> Result<TableKind, TakeoverError> {
     let flags = row.text_list("flags")?;
     let has = |flag: &str| flags.iter().any(|f| f == flag);
     Ok(match (has("dense"), has("compound")) {
@@ -375,7 +375,7 @@ fn mask(
     column: &Column,
     keyspace: &str,
     types: &Types,
-) -> Result<ColumnMask, ImportError> {
+) -> Result<ColumnMask, TakeoverError> {
     let arg_types = row.text_list("function_argument_types")?;
     let values = row.text_list("function_argument_values")?;
     let nulls = row.boolean_list("function_argument_nulls")?;
@@ -422,7 +422,7 @@ fn number_columns(columns: &mut [Column]) -> Option<u16> {
     Some(next)
 }
 
-fn column(row: &Row, keyspace: &str, types: &Types) -> Result<Column, ImportError> {
+fn column(row: &Row, keyspace: &str, types: &Types) -> Result<Column, TakeoverError> {
     let position = || {
         let position = row.int("position")?.and_then(|p| u16::try_from(p).ok());
         position.ok_or_else(|| row.wrong("position", "not a position"))
@@ -447,7 +447,11 @@ fn column(row: &Row, keyspace: &str, types: &Types) -> Result<Column, ImportErro
     })
 }
 
-fn dropped_column(row: &Row, keyspace: &str, types: &Types) -> Result<DroppedColumn, ImportError> {
+fn dropped_column(
+    row: &Row,
+    keyspace: &str,
+    types: &Types,
+) -> Result<DroppedColumn, TakeoverError> {
     // Cassandra 3 did not note the kind.
     let kind = match row.text("kind")?.as_deref() {
         Some("static") => ColumnKind::Static,
@@ -465,14 +469,14 @@ fn dropped_column(row: &Row, keyspace: &str, types: &Types) -> Result<DroppedCol
 }
 
 /// As Cassandra 4 spells it: earlier versions and ScyllaDB wrote `99PERCENTILE` and `99.0PERCENTILE`.
-fn speculative_retry(row: &Row) -> Result<Option<String>, ImportError> {
+fn speculative_retry(row: &Row) -> Result<Option<String>, TakeoverError> {
     let column = "speculative_retry";
     let Some(text) = row.text(column)? else { return Ok(None) };
     let spelled = cql_plan::options::speculative_retry(&text);
     spelled.map(Some).map_err(|e| row.wrong(column, &e.to_string()))
 }
 
-fn options(row: &Row) -> Result<TableOptions, ImportError> {
+fn options(row: &Row) -> Result<TableOptions, TakeoverError> {
     let default = TableOptions::default();
     Ok(TableOptions {
         additional_write_policy: row

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cluster::{AuthChange, Permission, PermissionSet, Role, Transformation};
 
-use super::ImportError;
+use super::TakeoverError;
 use super::rows::Row;
 
 /// The rows of the tables that are read.
@@ -35,7 +35,7 @@ impl AuthRows {
     ///
     /// # Errors
     /// `Row`.
-    pub(super) fn entries(&self) -> Result<Vec<Transformation>, ImportError> {
+    pub(super) fn entries(&self) -> Result<Vec<Transformation>, TakeoverError> {
         let mut entries = Vec::new();
         for row in &self.roles {
             let role = Role {
@@ -89,13 +89,13 @@ impl AuthRows {
 }
 
 /// The elements of a set of several cells.
-fn texts(row: &Row, column: &str) -> Result<Vec<String>, ImportError> {
+fn texts(row: &Row, column: &str) -> Result<Vec<String>, TakeoverError> {
     let text = |path: &[u8]| String::from_utf8(path.to_vec());
     let texts = row.paths(column).map(text).collect::<Result<_, _>>();
     texts.map_err(|_| row.wrong(column, "not UTF-8"))
 }
 
-fn permissions(row: &Row) -> Result<PermissionSet, ImportError> {
+fn permissions(row: &Row) -> Result<PermissionSet, TakeoverError> {
     let mut permissions = Vec::new();
     for name in texts(row, "permissions")? {
         let unknown = || row.wrong("permissions", "a permission that there is not");

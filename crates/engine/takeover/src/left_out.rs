@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use cql_syntax::ast::quote_ident as id;
 
-use super::ImportError;
+use super::TakeoverError;
 use super::rows::Row;
 use schema::Schema;
 
@@ -52,7 +52,7 @@ impl Choice<'_> {
     }
 
     /// Whether it is a function or aggregate of this node's own.
-    pub(super) fn is_own(&self, row: &Row, column: &str) -> Result<bool, ImportError> {
+    pub(super) fn is_own(&self, row: &Row, column: &str) -> Result<bool, TakeoverError> {
         let Some(schema) = self.known else { return Ok(false) };
         let keyspace = schema.keyspace(&row.required_text("keyspace_name")?);
         let name = row.text(column)?.unwrap_or_default();
@@ -66,11 +66,11 @@ impl Choice<'_> {
 
 /// One definition that is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
+pub struct LeftOut {
     /// Kind and name, for the log.
-    pub(crate) what: String,
+    pub what: String,
     /// The statement that makes it.
-    pub(crate) statement: String,
+    pub statement: String,
 }
 
 /// The content of the file that keeps them.
@@ -96,12 +96,12 @@ fn map(entries: &[(String, String)]) -> String {
 }
 
 /// `keyspace.name`.
-fn full(row: &Row, column: &str) -> Result<String, ImportError> {
+fn full(row: &Row, column: &str) -> Result<String, TakeoverError> {
     let (keyspace, name) = (row.required_text("keyspace_name")?, row.required_text(column)?);
     Ok(format!("{}.{}", id(&keyspace), id(&name)))
 }
 
-pub(super) fn function(row: &Row) -> Result<String, ImportError> {
+pub(super) fn function(row: &Row) -> Result<String, TakeoverError> {
     let (names, types) = (row.text_list("argument_names")?, row.text_list("argument_types")?);
     let arguments: Vec<String> =
         names.iter().zip(&types).map(|(name, ty)| format!("{} {ty}", id(name))).collect();
@@ -120,7 +120,7 @@ pub(super) fn function(row: &Row) -> Result<String, ImportError> {
     ))
 }
 
-pub(super) fn aggregate(row: &Row) -> Result<String, ImportError> {
+pub(super) fn aggregate(row: &Row) -> Result<String, TakeoverError> {
     let mut text = format!(
         "CREATE AGGREGATE {}({})\n    SFUNC {}\n    STYPE {}",
         full(row, "aggregate_name")?,
@@ -137,7 +137,7 @@ pub(super) fn aggregate(row: &Row) -> Result<String, ImportError> {
     Ok(text + ";")
 }
 
-pub(super) fn index(row: &Row) -> Result<String, ImportError> {
+pub(super) fn index(row: &Row) -> Result<String, TakeoverError> {
     let name = id(&row.required_text("index_name")?);
     let table = full(row, "table_name")?;
     let mut options: Vec<_> = row.text_map("options")?.unwrap_or_default().into_iter().collect();
@@ -163,7 +163,7 @@ pub(super) fn index(row: &Row) -> Result<String, ImportError> {
     })
 }
 
-pub(super) fn trigger(row: &Row) -> Result<String, ImportError> {
+pub(super) fn trigger(row: &Row) -> Result<String, TakeoverError> {
     let class = row.text_map("options")?.and_then(|mut options| options.remove("class"));
     Ok(format!(
         "CREATE TRIGGER {} ON {} USING {};",
@@ -177,7 +177,7 @@ pub(super) fn trigger(row: &Row) -> Result<String, ImportError> {
 pub(super) fn view<'r>(
     row: &Row,
     columns: impl Iterator<Item = &'r Row>,
-) -> Result<String, ImportError> {
+) -> Result<String, TakeoverError> {
     let (mut selected, mut partition, mut clustering) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
         let name = id(&column.required_text("column_name")?);

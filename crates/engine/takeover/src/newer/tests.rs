@@ -56,6 +56,7 @@ fn numbered_anew(schema: &Schema, name: &str) -> Table {
     for (dropped, id) in table.dropped.values_mut().zip(100..) {
         dropped.column.id = ColumnId(id);
     }
+    table.next_column_id = 200;
     table
 }
 

@@ -9,43 +9,48 @@
 //! become definitions ([`definitions`]); 4. the files of every table must be ones that can be read.
 //! Whatever fails, the directory is as it was: Cassandra can still start on it.
 
-pub(crate) mod commit_log;
+mod commit_log;
 mod definitions;
-pub(crate) mod left_out;
-pub(crate) mod newer;
+pub mod fuzz;
+mod left_out;
+mod newer;
 mod roles;
 mod rows;
 #[cfg(test)]
 mod tests;
+
+pub use commit_log::check as check_commit_log;
+pub use left_out::LeftOut;
+pub use newer::Adopted;
 
 use cluster::{LocalNode, Transformation};
 use conf::Options;
 use cql_plan::system_rows::PARTITIONER;
 use rt::{Fs, Rt};
 use schema::{Schema, SchemaChange, Table};
-use sstable::SstableError;
+use sstable::{SstableError, Version};
 use stdx::{HostId, IoError, IoErrorKind, TimestampMicros, Token, WallMicros};
 
-use left_out::{Choice, LeftOut};
+use left_out::Choice;
 use rows::{Row, TableRows};
 
 /// What a directory of Cassandra's says of the node.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub struct Imported {
     /// Identity and place, as Cassandra knew them; `created_at` is behind every timestamp in the
     /// system tables, so that what is written to them from now on is newer.
-    pub(crate) local: LocalNode,
+    pub local: LocalNode,
     /// Keyspaces, types and tables, in an order in which they can be applied to the built-in schema.
-    pub(crate) changes: Vec<SchemaChange>,
+    pub changes: Vec<SchemaChange>,
     /// Roles with their password hashes, memberships and permissions.
-    pub(crate) auth: Vec<Transformation>,
+    pub auth: Vec<Transformation>,
     /// Definitions that the operator chose to leave out; the caller writes them to a file first.
-    pub(crate) left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Why a directory cannot be taken over. Nothing was changed in it.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ImportError {
+pub enum TakeoverError {
     /// Writes are in the commit log only.
     #[error(
         "the commit log of Cassandra holds writes that are in no SSTable ({file}: {detail}); drain \
@@ -196,18 +201,18 @@ fn without(kinds: &[&str]) -> String {
 }
 
 /// The file in the first data directory that keeps the definitions that were left out.
-pub(crate) const LEFT_OUT_FILE: &str = "left-out.cql";
+const LEFT_OUT_FILE: &str = "left-out.cql";
 
 /// Keeps the definitions that are left out, durably. A file of an earlier takeover stays; more of the
 /// same get a number.
 ///
 /// # Errors
 /// `Io`.
-pub(crate) async fn keep_left_out(
+pub async fn keep_left_out(
     fs: &Fs,
     options: &Options,
     all: &[LeftOut],
-) -> Result<(), ImportError> {
+) -> Result<(), TakeoverError> {
     let data = options.data_directories();
     let (Some(data), false) = (data.first(), all.is_empty()) else { return Ok(()) };
     let text = left_out::file_text(all);
@@ -234,7 +239,7 @@ pub(crate) async fn keep_left_out(
         return Ok(());
     }
     let what = format!("there are {LEFT_OUT_FILES_MAX} files {LEFT_OUT_FILE} already");
-    Err(ImportError::Schema(what))
+    Err(TakeoverError::Schema(what))
 }
 
 /// Files of definitions in one data directory.
@@ -242,17 +247,35 @@ const LEFT_OUT_FILES_MAX: u32 = 100;
 /// Largest of them that is compared.
 const LEFT_OUT_BYTES_MAX: usize = 64 << 20;
 
-/// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
-/// Run it before the store is opened. `known`: the schema of the metadata log, when there is one.
-///
-/// # Errors
-/// See [`ImportError`].
-pub(crate) async fn import(
-    rt: &Rt,
-    options: &Options,
-    base: &Schema,
+/// A data directory that another program may have written.
+#[derive(Clone, Copy)]
+pub struct ForeignDirectory<'a> {
+    /// The only door to its files.
+    pub rt: &'a Rt,
+    /// Where the directories are, and what the operator chose to leave out.
+    pub options: &'a Options,
+    /// The built-in schema.
+    pub base: &'a Schema,
+    /// The version of the SSTables that this node writes.
+    pub written: Version,
+}
+
+impl ForeignDirectory<'_> {
+    /// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
+    /// Call it before the store is opened. `known`: the schema of the metadata log, if one exists.
+    ///
+    /// # Errors
+    /// See [`TakeoverError`].
+    pub async fn read(&self, known: Option<&Schema>) -> Result<Option<Imported>, TakeoverError> {
+        read(*self, known).await
+    }
+}
+
+async fn read(
+    directory: ForeignDirectory<'_>,
     known: Option<&Schema>,
-) -> Result<Option<Imported>, ImportError> {
+) -> Result<Option<Imported>, TakeoverError> {
+    let ForeignDirectory { rt, options, base, written } = directory;
     let fs = rt.fs();
     let data = options.data_directories();
     commit_log::check(&fs, &options.commitlog_directory()).await?;
@@ -262,7 +285,7 @@ pub(crate) async fn import(
         for directory in data {
             if holds_sstables(&fs, &directory).await? {
                 let table = "system.local".to_owned();
-                return Err(ImportError::NoSystemTables { directory, table });
+                return Err(TakeoverError::NoSystemTables { directory, table });
             }
         }
         return Ok(None);
@@ -271,7 +294,7 @@ pub(crate) async fn import(
     let mut node = local_node(row)?;
     if node.cluster_name != options.cluster_name {
         let configured = options.cluster_name.clone();
-        return Err(ImportError::ClusterName { found: node.cluster_name, configured });
+        return Err(TakeoverError::ClusterName { found: node.cluster_name, configured });
     }
     let mut system = Tables { rt, data: &data, base, newest: &mut newest };
     // Cassandra 3 and ScyllaDB have the second only.
@@ -279,12 +302,12 @@ pub(crate) async fn import(
         let peers = system.rows("system", table).await?;
         if !peers.is_empty() {
             let peers = peers.iter().map(|p| p.shown("peer")).collect();
-            return Err(ImportError::Peers { peers });
+            return Err(TakeoverError::Peers { peers });
         }
     }
     let batches = system.rows("system", "batches").await?;
     if !batches.is_empty() {
-        return Err(ImportError::PendingBatches { count: batches.len() });
+        return Err(TakeoverError::PendingBatches { count: batches.len() });
     }
     let mut rows = definitions::SchemaRows::default();
     for (name, place) in rows.tables_mut() {
@@ -292,7 +315,7 @@ pub(crate) async fn import(
     }
     if rows.keyspaces.is_empty() {
         let table = "system_schema.keyspaces".to_owned();
-        return Err(ImportError::NoSystemTables { directory: data.join(", "), table });
+        return Err(TakeoverError::NoSystemTables { directory: data.join(", "), table });
     }
     let mut auth = roles::AuthRows::default();
     for (name, place) in auth.tables_mut() {
@@ -302,7 +325,6 @@ pub(crate) async fn import(
     let mut choice = Choice { without: &options.takeover_without, known, left_out: Vec::new() };
     let changes = definitions::changes(base, &rows, &mut choice)?;
 
-    let written = crate::parts::sstable_version(options);
     for table in base.tables_by_id.values() {
         rows::check_sstables(&fs, &data, table, written).await?;
     }
@@ -325,7 +347,7 @@ struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    async fn rows(&mut self, keyspace: &str, name: &str) -> Result<Vec<Row>, ImportError> {
+    async fn rows(&mut self, keyspace: &str, name: &str) -> Result<Vec<Row>, TakeoverError> {
         let Some(table) = self.base.table(keyspace, name) else { return Ok(Vec::new()) };
         let TableRows { rows, newest } = rows::read_table(self.rt, self.data, table).await?;
         *self.newest = (*self.newest).max(newest);
@@ -338,10 +360,10 @@ fn created_at(wall: WallMicros, newest: TimestampMicros) -> WallMicros {
     WallMicros(wall.0.max(newest.0.saturating_add(1)))
 }
 
-fn local_node(row: &Row) -> Result<LocalNode, ImportError> {
+fn local_node(row: &Row) -> Result<LocalNode, TakeoverError> {
     let partitioner = row.required_text("partitioner")?;
     if partitioner != PARTITIONER {
-        return Err(ImportError::Partitioner { found: partitioner });
+        return Err(TakeoverError::Partitioner { found: partitioner });
     }
     let mut tokens = Vec::new();
     for path in row.paths("tokens") {
@@ -363,7 +385,7 @@ fn local_node(row: &Row) -> Result<LocalNode, ImportError> {
 }
 
 /// Whether any table below the data directory has an SSTable.
-async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, ImportError> {
+async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, TakeoverError> {
     for keyspace in list(fs, data).await?.into_iter().filter(|e| e.is_dir) {
         let keyspace = format!("{data}/{}", keyspace.name);
         for table in list(fs, &keyspace).await?.into_iter().filter(|e| e.is_dir) {
@@ -377,7 +399,7 @@ async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, ImportError> {
 }
 
 /// The entries of a directory; none when it is not there.
-async fn list(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, ImportError> {
+async fn list(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, TakeoverError> {
     match fs.read_dir(path).await {
         Ok(entries) => Ok(entries),
         Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
