@@ -39,7 +39,8 @@ impl Api {
     /// # Errors
     /// See [`HttpError`].
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
-        parsed(&self.call("GET", path, None)?)
+        let body = self.exchange("GET", path, None, None)?;
+        serde_json::from_slice(&body).map_err(|e| HttpError::Strange(e.to_string()))
     }
 
     /// Commands, and waits until it is done.
@@ -53,41 +54,7 @@ impl Api {
         body: &B,
     ) -> Result<(), HttpError> {
         let body = serde_json::to_vec(body).map_err(|e| HttpError::Strange(e.to_string()))?;
-        self.call(method, path, Some(&body)).map(|_| ())
-    }
-
-    /// Commands; the answer.
-    ///
-    /// # Errors
-    /// See [`HttpError`].
-    pub fn order<B: Serialize, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &B,
-    ) -> Result<T, HttpError> {
-        self.order_by("POST", path, body)
-    }
-
-    /// The same with another method.
-    ///
-    /// # Errors
-    /// See [`HttpError`].
-    pub fn order_by<B: Serialize, T: DeserializeOwned>(
-        &self,
-        method: &str,
-        path: &str,
-        body: &B,
-    ) -> Result<T, HttpError> {
-        let body = serde_json::to_vec(body).map_err(|e| HttpError::Strange(e.to_string()))?;
-        parsed(&self.call(method, path, Some(&body))?)
-    }
-
-    /// Commands without a body; the answer.
-    ///
-    /// # Errors
-    /// See [`HttpError`].
-    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
-        parsed(&self.call("POST", path, None)?)
+        self.exchange(method, path, Some((JSON, &body)), None).map(|_| ())
     }
 
     /// Posts bytes that are not JSON; waits at most so long for the network.
@@ -96,10 +63,6 @@ impl Api {
     /// See [`HttpError`].
     pub fn post_bytes(&self, path: &str, body: &[u8], patience: Duration) -> Result<(), HttpError> {
         self.exchange("POST", path, Some((OCTETS, body)), Some(patience)).map(|_| ())
-    }
-
-    fn call(&self, method: &str, path: &str, body: Option<&[u8]>) -> Result<Vec<u8>, HttpError> {
-        self.exchange(method, path, body.map(|body| (JSON, body)), None)
     }
 
     fn exchange(
@@ -124,8 +87,4 @@ impl Api {
         };
         Err(HttpError::Refused(status, words))
     }
-}
-
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
-    serde_json::from_slice(body).map_err(|e| HttpError::Strange(e.to_string()))
 }

@@ -13,6 +13,7 @@ use schema::Table;
 use stdx::{HostId, TableId, Token, Uuid};
 
 use crate::model::{ClusterCommand, GossipReport};
+use crate::operation::Scope;
 use crate::shard::ActionError;
 
 /// What a shard can be told to do in its cluster: [`ClusterCommand`] with everything looked up.
@@ -273,44 +274,12 @@ impl ClusterAction {
 impl ClusterCommand {
     /// Whether shard 0 does it for the node; else every shard does its part.
     pub fn is_for_one_shard(&self) -> bool {
-        matches!(
-            self,
-            ClusterCommand::Decommission { .. }
-                | ClusterCommand::RemoveNode { .. }
-                | ClusterCommand::ForceRemoval {}
-                | ClusterCommand::AbortMovement {}
-                | ClusterCommand::AbortBootstrap { .. }
-                | ClusterCommand::AbortRemoval { .. }
-                | ClusterCommand::AbortRebuild {}
-                | ClusterCommand::Move { .. }
-                | ClusterCommand::Rebuild { .. }
-                | ClusterCommand::Assassinate { .. }
-                | ClusterCommand::SetGossip { .. }
-                | ClusterCommand::ReplayBatchlog {}
-                | ClusterCommand::RefreshSizeEstimates {}
-                | ClusterCommand::PutCidrGroup { .. }
-                | ClusterCommand::DropCidrGroup { .. }
-                | ClusterCommand::StopDaemon {}
-        )
+        self.row().scope != Scope::Shard
     }
 
-    /// Whether it can wait until the node is a full member: before, it has no data to give or take
-    /// but what its own joining brings.
+    /// Whether it waits until the node is a full member; the native transport may be switched off before.
     fn needs_a_member(&self) -> bool {
-        matches!(
-            self,
-            ClusterCommand::RemoveNode { .. }
-                | ClusterCommand::ForceRemoval {}
-                | ClusterCommand::AbortMovement {}
-                | ClusterCommand::AbortBootstrap { .. }
-                | ClusterCommand::AbortRemoval { .. }
-                | ClusterCommand::AbortRebuild {}
-                | ClusterCommand::Move { .. }
-                | ClusterCommand::Rebuild { .. }
-                | ClusterCommand::Assassinate { .. }
-                | ClusterCommand::Cleanup { .. }
-                | ClusterCommand::SetNativeTransport { enabled: true }
-        )
+        self.row().members_only || *self == ClusterCommand::SetNativeTransport { enabled: true }
     }
 }
 

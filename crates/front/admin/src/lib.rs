@@ -17,9 +17,11 @@ pub mod histogram;
 mod members;
 pub mod model;
 pub mod nodetool;
+pub mod operation;
 pub mod prometheus;
 pub mod server;
 pub mod shard;
+pub mod verbs;
 
 pub use commander::Commander;
 pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::operation::{Class, CommandRow, Scope, commands};
+
 /// `GET /api/v1/cluster`: a node's part in the cluster. Each shard reports its share, the server
 /// adds them up ([`ClusterReport::merge`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -515,210 +517,212 @@ impl StageReport {
     }
 }
 
-/// `POST /api/v1/cluster`: what a node can be told to do in its cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum ClusterCommand {
-    /// Gives its data to others and leaves.
-    Decommission {
-        /// Also when fewer nodes stay than a keyspace has replicas.
-        #[serde(default)]
-        force: bool,
-    },
-    /// Takes a dead node out; its data is copied from the other replicas.
-    RemoveNode {
-        /// UUID.
-        host_id: String,
-    },
-    /// Ends a removal without waiting for the copies.
-    ForceRemoval {},
-    /// Gives a decommission or a move of this node up while its copies are made.
-    AbortMovement {},
-    /// Gives up the removal of a dead node while its data is copied.
-    AbortRemoval {
-        /// UUID; `None`: the removal in progress, or the one that was left behind.
-        #[serde(default)]
-        host_id: Option<String>,
-    },
-    /// Gives up the rebuild of this node; what came stays.
-    AbortRebuild {},
-    /// Takes a node out that joins and has not finished.
-    AbortBootstrap {
-        /// UUID, or IP address with or without port.
-        node: String,
-    },
-    /// Takes another token.
-    Move {
-        /// The token.
-        token: String,
-    },
-    /// Copies what the node owns from other replicas.
-    Rebuild {
-        /// Only from this data centre.
-        #[serde(default)]
-        datacenter: Option<String>,
-        /// Only this keyspace.
-        #[serde(default)]
-        keyspace: Option<String>,
-        /// Only these ranges, as `(1,5],(8,13]`.
-        #[serde(default)]
-        tokens: Option<String>,
-        /// Only from these nodes: addresses, separated by commas.
-        #[serde(default)]
-        sources: Option<String>,
-        /// Not from the node's own data centre.
-        #[serde(default)]
-        exclude_local_dc: bool,
-    },
-    /// Takes a dead node out; nothing is copied.
-    Assassinate {
-        /// IP address, with or without port.
-        address: String,
-    },
-    /// Removes data that the node does not own any more.
-    Cleanup {
-        /// Keyspace.
-        keyspace: String,
-        /// Tables; empty is all.
-        #[serde(default)]
-        tables: Vec<String>,
-    },
-    /// Turns gossip on or off.
-    SetGossip {
-        /// On.
-        enabled: bool,
-    },
-    /// Serves CQL clients or not.
-    SetNativeTransport {
-        /// Serves them.
-        enabled: bool,
-    },
-    /// Stores new hints or not.
-    SetHintedHandoff {
-        /// Stores them.
-        enabled: bool,
-    },
-    /// Stores new hints for the nodes of a data centre or not.
-    SetHintsForDatacenter {
-        /// The data centre.
-        datacenter: String,
-        /// Stores them.
-        enabled: bool,
-    },
-    /// Delivers hints or not.
-    PauseHints {
-        /// Does not.
-        paused: bool,
-    },
-    /// Deletes hints.
-    TruncateHints {
-        /// Only those for this node: IP address, with or without port.
-        #[serde(default)]
-        address: Option<String>,
-    },
-    /// Most that the delivery of hints sends.
-    SetHintThrottle {
-        /// KiB per second; 0 is no limit.
-        kib_per_second: u64,
-    },
-    /// How long a node may be down and still gets hints.
-    SetHintWindow {
-        /// Milliseconds.
-        millis: u64,
-    },
-    /// Most that streaming sends.
-    SetStreamThroughput {
-        /// Bytes per second; 0 is no limit.
-        bytes_per_second: u64,
-    },
-    /// Most that streaming sends to other datacenters, within the limit of all.
-    SetInterDcStreamThroughput {
-        /// Bytes per second; 0 is no limit of their own.
-        bytes_per_second: u64,
-    },
-    /// Links new SSTables into `backups`, or does not.
-    SetIncrementalBackups {
-        /// Links them.
-        enabled: bool,
-    },
-    /// Most that compactions write.
-    SetCompactionThroughput {
-        /// Bytes per second; 0 is no limit.
-        bytes_per_second: u64,
-    },
-    /// Memory for cached rows, of all shards.
-    SetRowCacheCapacity {
-        /// At most half of what caches have; 0: there is no row cache.
-        bytes: u64,
-    },
-    /// Forgets all rows that are cached.
-    InvalidateRowCache {},
-    /// Memory for cached counts, of all shards.
-    SetCounterCacheCapacity {
-        /// At most a quarter of what caches have; 0: there is no counter cache.
-        bytes: u64,
-    },
-    /// Forgets all counts that are cached.
-    InvalidateCounterCache {},
-    /// Compactions at a time.
-    SetConcurrentCompactors {
-        /// Of the node, 1 or more; each shard runs its part, rounded up.
-        count: u32,
-    },
-    /// The share of the processor that compaction gets under load; statements have 1000.
-    SetCompactionShare {
-        /// 1 to 1000; none: it follows what compaction owes.
-        share: Option<u32>,
-    },
-    /// Most that replayed batches write.
-    SetBatchlogThrottle {
-        /// KiB per second, divided by the number of nodes; 0 is no limit.
-        kib_per_second: u64,
-    },
-    /// Carries out what is in the batch log now; done when all of it was tried.
-    ReplayBatchlog {},
-    /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
-    RefreshSizeEstimates {},
-    /// Changes a setting until the node stops.
-    SetSetting {
-        /// Its name in cassandra.yaml.
-        name: String,
-        /// Numbers of bytes without a unit.
-        value: String,
-    },
-    /// Traces requests although nobody asks.
-    SetTraceProbability {
-        /// Of a million requests so many.
-        per_million: u32,
-    },
-    /// Makes or replaces a CIDR group.
-    PutCidrGroup {
-        /// Its name.
-        name: String,
-        /// Its ranges, as `10.0.0.0/8`; at least one.
-        cidrs: Vec<String>,
-    },
-    /// Drops a CIDR group; roles that are kept to it stay so.
-    DropCidrGroup {
-        /// Its name.
-        name: String,
-    },
-    /// Reads the seeds from the configuration again.
-    ReloadSeeds {},
-    /// Drains the node and ends its process.
-    StopDaemon {},
-    /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.
-    CutLinks {
-        /// IP addresses.
-        addresses: Vec<String>,
-    },
-    /// How long requests may take.
-    SetTimeout {
-        /// As in [`ClusterReport::timeouts`].
-        kind: String,
-        /// Milliseconds.
-        millis: u64,
-    },
+commands! {
+    /// `POST /api/v1/cluster`: what a node can be told to do in its cluster.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+    pub enum ClusterCommand {
+        /// Gives its data to others and leaves.
+        Decommission {
+            /// Also when fewer nodes stay than a keyspace has replicas.
+            #[serde(default)]
+            force: bool,
+        } = CommandRow::new("decommission", Scope::Cluster, Class::Destroys),
+        /// Takes a dead node out; its data is copied from the other replicas.
+        RemoveNode {
+            /// UUID.
+            host_id: String,
+        } = CommandRow::new("remove_node", Scope::Cluster, Class::Destroys).members_only(),
+        /// Ends a removal without waiting for the copies.
+        ForceRemoval {} = CommandRow::new("force_removal", Scope::Cluster, Class::Destroys).members_only(),
+        /// Gives a decommission or a move of this node up while its copies are made.
+        AbortMovement {} = CommandRow::new("abort_movement", Scope::Cluster, Class::Changes).members_only(),
+        /// Gives up the removal of a dead node while its data is copied.
+        AbortRemoval {
+            /// UUID; `None`: the removal in progress, or the one that was left behind.
+            #[serde(default)]
+            host_id: Option<String>,
+        } = CommandRow::new("abort_removal", Scope::Cluster, Class::Changes).members_only(),
+        /// Gives up the rebuild of this node; what came stays.
+        AbortRebuild {} = CommandRow::new("abort_rebuild", Scope::Node, Class::Changes).members_only(),
+        /// Takes a node out that joins and has not finished.
+        AbortBootstrap {
+            /// UUID, or IP address with or without port.
+            node: String,
+        } = CommandRow::new("abort_bootstrap", Scope::Cluster, Class::Destroys).members_only(),
+        /// Takes another token.
+        Move {
+            /// The token.
+            token: String,
+        } = CommandRow::new("move", Scope::Cluster, Class::Changes).members_only(),
+        /// Copies what the node owns from other replicas.
+        Rebuild {
+            /// Only from this data centre.
+            #[serde(default)]
+            datacenter: Option<String>,
+            /// Only this keyspace.
+            #[serde(default)]
+            keyspace: Option<String>,
+            /// Only these ranges, as `(1,5],(8,13]`.
+            #[serde(default)]
+            tokens: Option<String>,
+            /// Only from these nodes: addresses, separated by commas.
+            #[serde(default)]
+            sources: Option<String>,
+            /// Not from the node's own data centre.
+            #[serde(default)]
+            exclude_local_dc: bool,
+        } = CommandRow::new("rebuild", Scope::Node, Class::Changes).members_only(),
+        /// Takes a dead node out; nothing is copied.
+        Assassinate {
+            /// IP address, with or without port.
+            address: String,
+        } = CommandRow::new("assassinate", Scope::Cluster, Class::Destroys).members_only(),
+        /// Removes data that the node does not own any more.
+        Cleanup {
+            /// Keyspace.
+            keyspace: String,
+            /// Tables; empty is all.
+            #[serde(default)]
+            tables: Vec<String>,
+        } = CommandRow::new("cleanup", Scope::Shard, Class::Destroys).members_only(),
+        /// Turns gossip on or off.
+        SetGossip {
+            /// On.
+            enabled: bool,
+        } = CommandRow::new("set_gossip", Scope::Node, Class::Changes),
+        /// Serves CQL clients or not.
+        SetNativeTransport {
+            /// Serves them.
+            enabled: bool,
+        } = CommandRow::new("set_native_transport", Scope::Shard, Class::Changes),
+        /// Stores new hints or not.
+        SetHintedHandoff {
+            /// Stores them.
+            enabled: bool,
+        } = CommandRow::new("set_hinted_handoff", Scope::Shard, Class::Changes),
+        /// Stores new hints for the nodes of a data centre or not.
+        SetHintsForDatacenter {
+            /// The data centre.
+            datacenter: String,
+            /// Stores them.
+            enabled: bool,
+        } = CommandRow::new("set_hints_for_datacenter", Scope::Shard, Class::Changes),
+        /// Delivers hints or not.
+        PauseHints {
+            /// Does not.
+            paused: bool,
+        } = CommandRow::new("pause_hints", Scope::Shard, Class::Changes),
+        /// Deletes hints.
+        TruncateHints {
+            /// Only those for this node: IP address, with or without port.
+            #[serde(default)]
+            address: Option<String>,
+        } = CommandRow::new("truncate_hints", Scope::Shard, Class::Destroys),
+        /// Most that the delivery of hints sends.
+        SetHintThrottle {
+            /// KiB per second; 0 is no limit.
+            kib_per_second: u64,
+        } = CommandRow::new("set_hint_throttle", Scope::Shard, Class::Changes),
+        /// How long a node may be down and still gets hints.
+        SetHintWindow {
+            /// Milliseconds.
+            millis: u64,
+        } = CommandRow::new("set_hint_window", Scope::Shard, Class::Changes),
+        /// Most that streaming sends.
+        SetStreamThroughput {
+            /// Bytes per second; 0 is no limit.
+            bytes_per_second: u64,
+        } = CommandRow::new("set_stream_throughput", Scope::Shard, Class::Changes),
+        /// Most that streaming sends to other datacenters, within the limit of all.
+        SetInterDcStreamThroughput {
+            /// Bytes per second; 0 is no limit of their own.
+            bytes_per_second: u64,
+        } = CommandRow::new("set_inter_dc_stream_throughput", Scope::Shard, Class::Changes),
+        /// Links new SSTables into `backups`, or does not.
+        SetIncrementalBackups {
+            /// Links them.
+            enabled: bool,
+        } = CommandRow::new("set_incremental_backups", Scope::Shard, Class::Changes),
+        /// Most that compactions write.
+        SetCompactionThroughput {
+            /// Bytes per second; 0 is no limit.
+            bytes_per_second: u64,
+        } = CommandRow::new("set_compaction_throughput", Scope::Shard, Class::Changes),
+        /// Memory for cached rows, of all shards.
+        SetRowCacheCapacity {
+            /// At most half of what caches have; 0: there is no row cache.
+            bytes: u64,
+        } = CommandRow::new("set_row_cache_capacity", Scope::Shard, Class::Changes),
+        /// Forgets all rows that are cached.
+        InvalidateRowCache {} = CommandRow::new("invalidate_row_cache", Scope::Shard, Class::Changes),
+        /// Memory for cached counts, of all shards.
+        SetCounterCacheCapacity {
+            /// At most a quarter of what caches have; 0: there is no counter cache.
+            bytes: u64,
+        } = CommandRow::new("set_counter_cache_capacity", Scope::Shard, Class::Changes),
+        /// Forgets all counts that are cached.
+        InvalidateCounterCache {} = CommandRow::new("invalidate_counter_cache", Scope::Shard, Class::Changes),
+        /// Compactions at a time.
+        SetConcurrentCompactors {
+            /// Of the node, 1 or more; each shard runs its part, rounded up.
+            count: u32,
+        } = CommandRow::new("set_concurrent_compactors", Scope::Shard, Class::Changes),
+        /// The share of the processor that compaction gets under load; statements have 1000.
+        SetCompactionShare {
+            /// 1 to 1000; none: it follows what compaction owes.
+            share: Option<u32>,
+        } = CommandRow::new("set_compaction_share", Scope::Shard, Class::Changes),
+        /// Most that replayed batches write.
+        SetBatchlogThrottle {
+            /// KiB per second, divided by the number of nodes; 0 is no limit.
+            kib_per_second: u64,
+        } = CommandRow::new("set_batchlog_throttle", Scope::Shard, Class::Changes),
+        /// Carries out what is in the batch log now; done when all of it was tried.
+        ReplayBatchlog {} = CommandRow::new("replay_batchlog", Scope::Node, Class::Changes),
+        /// Writes the estimates of `system.size_estimates` and `system.table_estimates` anew.
+        RefreshSizeEstimates {} = CommandRow::new("refresh_size_estimates", Scope::Node, Class::Changes),
+        /// Changes a setting until the node stops.
+        SetSetting {
+            /// Its name in cassandra.yaml.
+            name: String,
+            /// Numbers of bytes without a unit.
+            value: String,
+        } = CommandRow::new("set_setting", Scope::Shard, Class::Changes),
+        /// Traces requests although nobody asks.
+        SetTraceProbability {
+            /// Of a million requests so many.
+            per_million: u32,
+        } = CommandRow::new("set_trace_probability", Scope::Shard, Class::Changes),
+        /// Makes or replaces a CIDR group.
+        PutCidrGroup {
+            /// Its name.
+            name: String,
+            /// Its ranges, as `10.0.0.0/8`; at least one.
+            cidrs: Vec<String>,
+        } = CommandRow::new("put_cidr_group", Scope::Cluster, Class::Changes),
+        /// Drops a CIDR group; roles that are kept to it stay so.
+        DropCidrGroup {
+            /// Its name.
+            name: String,
+        } = CommandRow::new("drop_cidr_group", Scope::Cluster, Class::Destroys),
+        /// Reads the seeds from the configuration again.
+        ReloadSeeds {} = CommandRow::new("reload_seeds", Scope::Shard, Class::Changes),
+        /// Drains the node and ends its process.
+        StopDaemon {} = CommandRow::new("stop_daemon", Scope::Node, Class::Destroys),
+        /// Cuts the links to these nodes and heals all others; for tests, on nodes that allow it.
+        CutLinks {
+            /// IP addresses.
+            addresses: Vec<String>,
+        } = CommandRow::new("cut_links", Scope::Shard, Class::Changes),
+        /// How long requests may take.
+        SetTimeout {
+            /// As in [`ClusterReport::timeouts`].
+            kind: String,
+            /// Milliseconds.
+            millis: u64,
+        } = CommandRow::new("set_timeout", Scope::Shard, Class::Changes),
+    }
 }
 
 /// `DELETE /api/v1/credentials_cache`: passwords are verified at the next login.

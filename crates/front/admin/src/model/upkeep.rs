@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::operation::{Class, CommandRow, Scope, commands};
+
 /// Body of `POST /api/v1/import`: SSTables of directories of the node's machine become files of a
 /// table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,126 +70,128 @@ pub struct RefreshRequest {
     pub table: String,
 }
 
-/// Body of `POST /api/v1/compactions`: what every shard does with its files. Keyspaces and tables that
-/// are empty are all of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
-pub enum CompactionCommand {
-    /// Gives running compactions up.
-    Stop {
-        /// Those of this kind, by Cassandra's name: `COMPACTION`.
-        #[serde(default)]
-        kind: Option<String>,
-        /// The one of this id.
-        #[serde(default)]
-        id: Option<String>,
-    },
-    /// How many files a compaction takes at least and at most, until the node stops.
-    SetThresholds {
-        /// Keyspace.
-        keyspace: String,
-        /// Table.
-        table: String,
-        /// At least.
-        min: u32,
-        /// At most; 0: none begins by itself.
-        max: u32,
-    },
-    /// Whether compactions begin by themselves, until the node stops.
-    SetAutomatic {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// They do.
-        enabled: bool,
-    },
-    /// Compacts named files.
-    Files {
-        /// Paths of Data components, or their names in the table's directory.
-        files: Vec<String>,
-    },
-    /// Compacts the files that have tokens of a range.
-    Range {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// Behind this token.
-        start: i64,
-        /// Up to this one; at or before the start, the range goes over the end of the ring.
-        end: i64,
-    },
-    /// Compacts the files that may have a partition.
-    Partition {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// The key as text, components separated by `:`.
-        key: String,
-    },
-    /// Has files lose what deletions in other files hide.
-    GarbageCollect {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// What hides.
-        granularity: GarbageGranularity,
-    },
-    /// Compares files with their checksums; those that failed are named in the error.
-    Verify {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// How.
-        #[serde(flatten)]
-        how: VerifyRequest,
-    },
-    /// Writes files anew with what can be read of them.
-    Scrub {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-        /// How.
-        #[serde(flatten)]
-        how: ScrubRequest,
-    },
-    /// Moves files to the data directory of their tokens: with one data directory there is nothing to
-    /// move, and the log says so.
-    Relocate {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-    },
-    /// Writes files anew that are compressed otherwise than their table says now.
-    Recompress {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-    },
-    /// Compacts the files that may have partitions, whose tombstones go at any age.
-    Force {
-        /// Keyspace.
-        keyspace: String,
-        /// Table.
-        table: String,
-        /// The keys as text, components separated by `:`.
-        keys: Vec<String>,
-    },
-    /// Compacts all files into several, each half of what is left, where the strategy knows no other
-    /// way of cutting.
-    Split {
-        /// Keyspaces.
-        keyspaces: Vec<String>,
-        /// Tables of the one keyspace.
-        tables: Vec<String>,
-    },
+commands! {
+    /// Body of `POST /api/v1/compactions`: what every shard does with its files. Keyspaces and tables that
+    /// are empty are all of them.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(tag = "command", rename_all = "snake_case", deny_unknown_fields)]
+    pub enum CompactionCommand {
+        /// Gives running compactions up.
+        Stop {
+            /// Those of this kind, by Cassandra's name: `COMPACTION`.
+            #[serde(default)]
+            kind: Option<String>,
+            /// The one of this id.
+            #[serde(default)]
+            id: Option<String>,
+        } = CommandRow::new("stop", Scope::Shard, Class::Changes),
+        /// How many files a compaction takes at least and at most, until the node stops.
+        SetThresholds {
+            /// Keyspace.
+            keyspace: String,
+            /// Table.
+            table: String,
+            /// At least.
+            min: u32,
+            /// At most; 0: none begins by itself.
+            max: u32,
+        } = CommandRow::new("set_thresholds", Scope::Shard, Class::Changes),
+        /// Whether compactions begin by themselves, until the node stops.
+        SetAutomatic {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// They do.
+            enabled: bool,
+        } = CommandRow::new("set_automatic", Scope::Shard, Class::Changes),
+        /// Compacts named files.
+        Files {
+            /// Paths of Data components, or their names in the table's directory.
+            files: Vec<String>,
+        } = CommandRow::new("files", Scope::Shard, Class::Changes),
+        /// Compacts the files that have tokens of a range.
+        Range {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// Behind this token.
+            start: i64,
+            /// Up to this one; at or before the start, the range goes over the end of the ring.
+            end: i64,
+        } = CommandRow::new("range", Scope::Shard, Class::Changes),
+        /// Compacts the files that may have a partition.
+        Partition {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// The key as text, components separated by `:`.
+            key: String,
+        } = CommandRow::new("partition", Scope::Shard, Class::Changes),
+        /// Has files lose what deletions in other files hide.
+        GarbageCollect {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// What hides.
+            granularity: GarbageGranularity,
+        } = CommandRow::new("garbage_collect", Scope::Shard, Class::Changes),
+        /// Compares files with their checksums; those that failed are named in the error.
+        Verify {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// How.
+            #[serde(flatten)]
+            how: VerifyRequest,
+        } = CommandRow::new("verify", Scope::Shard, Class::Changes),
+        /// Writes files anew with what can be read of them.
+        Scrub {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+            /// How.
+            #[serde(flatten)]
+            how: ScrubRequest,
+        } = CommandRow::new("scrub", Scope::Shard, Class::Destroys),
+        /// Moves files to the data directory of their tokens: with one data directory there is nothing to
+        /// move, and the log says so.
+        Relocate {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+        } = CommandRow::new("relocate", Scope::Shard, Class::Changes),
+        /// Writes files anew that are compressed otherwise than their table says now.
+        Recompress {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+        } = CommandRow::new("recompress", Scope::Shard, Class::Changes),
+        /// Compacts the files that may have partitions, whose tombstones go at any age.
+        Force {
+            /// Keyspace.
+            keyspace: String,
+            /// Table.
+            table: String,
+            /// The keys as text, components separated by `:`.
+            keys: Vec<String>,
+        } = CommandRow::new("force", Scope::Shard, Class::Changes),
+        /// Compacts all files into several, each half of what is left, where the strategy knows no other
+        /// way of cutting.
+        Split {
+            /// Keyspaces.
+            keyspaces: Vec<String>,
+            /// Tables of the one keyspace.
+            tables: Vec<String>,
+        } = CommandRow::new("split", Scope::Shard, Class::Changes),
+    }
 }
 
 /// How files are looked at: see [`CompactionCommand::Verify`].

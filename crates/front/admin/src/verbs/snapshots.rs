@@ -1,14 +1,15 @@
 //! `snapshot`, `listsnapshots`, `clearsnapshot`. Source: Cassandra `tools.nodetool` (`Snapshot`, `ListSnapshots`,
 //! `ClearSnapshot`).
 
-use admin::model::{ClearRequest, SnapshotReport, SnapshotRequest};
-use admin::nodetool as layout;
+use crate::model::{ClearRequest, SnapshotReport, SnapshotRequest};
+use crate::nodetool as layout;
 
-use super::{Failure, Line, millis_now};
-use crate::http::HttpError;
+use super::client::HttpError;
+use super::line::{Failure, Line, Outcome};
+use crate::operation::Method;
 
 /// `listsnapshots`.
-pub(super) fn list(line: &Line) -> Result<String, Failure> {
+pub(super) fn list(line: &Line) -> Outcome {
     let snapshots: Vec<SnapshotReport> = line.api.get("/api/v1/snapshots")?;
     let options = layout::ListSnapshotsOptions {
         no_ttl: line.has("--no-ttl"),
@@ -18,10 +19,10 @@ pub(super) fn list(line: &Line) -> Result<String, Failure> {
 }
 
 /// `snapshot`.
-pub(super) fn take(line: &Line) -> Result<String, Failure> {
+pub(super) fn take(line: &Line) -> Outcome {
     let tag = match line.value("--tag") {
         Some(tag) => tag.to_owned(),
-        None => millis_now().to_string(),
+        None => line.api.terminal.now_millis().to_string(),
     };
     if tag.contains('/') {
         return Err(Failure::Node("Snapshot name cannot contain /".to_owned()));
@@ -35,11 +36,10 @@ pub(super) fn take(line: &Line) -> Result<String, Failure> {
     let ttl_seconds = line.value("--ttl").map(ttl).transpose()?;
     let of_ttl = line.value("--ttl").map(|ttl| format!(", ttl={ttl}")).unwrap_or_default();
     // Printed before the attempt, as Cassandra does: scripts read it also after a failure.
-    say_line!(
-        "Requested creating snapshot(s) for [{}] with snapshot name [{tag}] and options \
-         {{skipFlush={skip_flush}{of_ttl}}}",
-        of
-    );
+    line.api.print(format_args!(
+        "Requested creating snapshot(s) for [{of}] with snapshot name [{tag}] and options \
+         {{skipFlush={skip_flush}{of_ttl}}}\n"
+    ));
     if line.value("--table").is_some() && line.arguments.len() != 1 {
         let text = "When specifying the table for a snapshot, you must specify one and only one \
                     keyspace";
@@ -50,7 +50,7 @@ pub(super) fn take(line: &Line) -> Result<String, Failure> {
     for (keyspaces, tables) in named.unwrap_or(whole) {
         let tag = tag.clone();
         let body = SnapshotRequest { tag, keyspaces, tables, skip_flush, ttl_seconds };
-        match line.api.command("POST", "/api/v1/snapshots", &body) {
+        match line.api.command(Method::Post, "/api/v1/snapshots", &body) {
             Ok(()) => {}
             Err(HttpError::Refused(400, words)) => return Err(Failure::BadUse(words)),
             Err(error) => return Err(error.into()),
@@ -119,7 +119,7 @@ fn all_or(keyspaces: &[String]) -> String {
 }
 
 /// `clearsnapshot`.
-pub(super) fn clear(line: &Line) -> Result<String, Failure> {
+pub(super) fn clear(line: &Line) -> Outcome {
     let (tag, all) = (line.value("-t").filter(|tag| !tag.is_empty()), line.has("--all"));
     let (age, time) = (line.value("--older-than"), line.value("--older-than-timestamp"));
     let wrong = |text: &str| Err(Failure::BadUse(text.to_owned()));
@@ -165,8 +165,9 @@ pub(super) fn clear(line: &Line) -> Result<String, Failure> {
         body.older_than_seconds = Some(seconds);
         with.push_str(&format!(" older than {seconds} seconds."));
     }
-    say_line!("Requested clearing snapshot(s) for [{}] with {with}", all_or(&line.arguments));
-    line.api.command("DELETE", "/api/v1/snapshots", &body)?;
+    let of = all_or(&line.arguments);
+    line.api.print(format_args!("Requested clearing snapshot(s) for [{of}] with {with}\n"));
+    line.api.command(Method::Delete, "/api/v1/snapshots", &body)?;
     Ok(String::new())
 }
 

@@ -1,10 +1,12 @@
 //! `sstablerepairedset`: SSTables of a running node that count as repaired, or not any more.
 
-use admin::model::RepairedRequest;
+use crate::model::RepairedRequest;
 
+use super::client::HttpError;
 use super::cluster::bad;
-use super::{Failure, Line, node};
-use crate::http::HttpError;
+use super::line::{Failure, Line, Outcome};
+use super::node::node;
+use crate::operation::Method;
 
 /// Names of the tables in the line that announces the change.
 fn shown(line: &Line) -> String {
@@ -31,7 +33,7 @@ fn keyspaces(line: &Line) -> Result<Vec<String>, Failure> {
 }
 
 /// What was marked is printed even if the mark is set nowhere, as by Cassandra's tool.
-pub(super) fn run(line: &Line) -> Result<String, Failure> {
+pub(super) fn run(line: &Line) -> Outcome {
     let repaired = line.has("--is-repaired");
     if repaired == line.has("--is-unrepaired") {
         let text = "Exactly one of --is-repaired or --is-unrepaired must be provided.\n";
@@ -45,9 +47,9 @@ pub(super) fn run(line: &Line) -> Result<String, Failure> {
         false => ("Mutating repaired state of", "were"),
     };
     let state = if repaired { "repaired" } else { "unrepaired" };
-    say_line!("{doing} SSTables for {} to {state}", shown(line));
+    line.api.print(format_args!("{doing} SSTables for {} to {state}\n", shown(line)));
     let request = RepairedRequest { keyspaces, tables, repaired, preview };
-    let files: Vec<String> = match line.api.order("/api/v1/repaired", &request) {
+    let files: Vec<String> = match line.api.order(Method::Post, "/api/v1/repaired", &request) {
         Ok(files) => files,
         Err(HttpError::Refused(400, words)) => return Err(Failure::Node(of_table(&words))),
         Err(error) => return Err(error.into()),

@@ -1,15 +1,16 @@
 //! `nodetool repair` and `nodetool repair_admin`.
 
-use std::io::Write;
 use std::time::Duration;
 
-use admin::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport, RepairSummary};
-use admin::nodetool as layout;
+use crate::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport, RepairSummary};
+use crate::nodetool as layout;
 
+use super::client::{Api, HttpError};
 use super::cluster::encoded;
+use super::line::{Failure, Line, Outcome};
+use super::node::node;
 use super::upkeep::token;
-use super::{Failure, Line, millis_now, node};
-use crate::http::{Api, HttpError};
+use crate::operation::Method;
 
 /// Between two looks at a repair that runs.
 const LOOK: Duration = Duration::from_millis(200);
@@ -23,7 +24,7 @@ fn bad(text: impl Into<String>) -> Failure {
 }
 
 /// The query of the request that begins the repair, of all keyspaces alike.
-fn query(line: &Line, node: &NodeReport) -> Result<String, Failure> {
+fn query(line: &Line, node: &NodeReport) -> Outcome {
     let mut datacenters = line.values("--in-dc");
     let hosts = line.values("--in-hosts");
     if line.has("--partitioner-range") && !(datacenters.is_empty() && hosts.is_empty()) {
@@ -105,7 +106,7 @@ fn keyspaces(line: &Line, node: &NodeReport) -> Result<Vec<String>, Failure> {
 }
 
 /// Repairs one keyspace after the other; lines are printed as they come.
-pub(super) fn run(line: &Line) -> Result<String, Failure> {
+pub(super) fn run(line: &Line) -> Outcome {
     let node = node(&line.api)?;
     let query = query(line, &node)?;
     for keyspace in keyspaces(line, &node)? {
@@ -122,22 +123,23 @@ fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
         Err(error) => return Err(error.into()),
     };
     if id == 0 {
-        let micros = i64::try_from(millis_now()).unwrap_or(i64::MAX).saturating_mul(1000);
-        say!("{}", layout::repair_not_needed(keyspace, micros));
+        let millis = api.terminal.now_millis();
+        let micros = i64::try_from(millis).unwrap_or(i64::MAX).saturating_mul(1000);
+        api.print(format_args!("{}", layout::repair_not_needed(keyspace, micros)));
         return Ok(());
     }
     let (mut from, mut all) = (0, Vec::new());
     loop {
         let mut report: RepairReport = api.get(&format!("/api/v1/repairs/{id}?from={from}"))?;
         for said in &report.lines {
-            say!("{}", layout::repair_line(said));
+            api.print(format_args!("{}", layout::repair_line(said)));
             from = said.number + 1;
         }
         // Lines are for whoever waits: also when they go into a pipe.
-        let _ = std::io::stdout().flush();
+        api.terminal.flush();
         all.append(&mut report.lines);
         match report.state.as_str() {
-            "RUNNING" => std::thread::sleep(LOOK),
+            "RUNNING" => api.terminal.pause(LOOK),
             "SUCCESSFUL" => return Ok(()),
             _ => {
                 report.lines = all;
@@ -148,19 +150,19 @@ fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
 }
 
 /// `autorepairstatus`.
-pub(super) fn auto_status(line: &Line) -> Result<String, Failure> {
+pub(super) fn auto_status(line: &Line) -> Outcome {
     let report: AutoRepairReport = line.api.get("/api/v1/auto_repair")?;
     Ok(layout::auto_repair(&report))
 }
 
 /// `getautorepairconfig`.
-pub(super) fn auto_config(line: &Line) -> Result<String, Failure> {
+pub(super) fn auto_config(line: &Line) -> Outcome {
     let report: AutoRepairReport = line.api.get("/api/v1/auto_repair")?;
     Ok(layout::auto_repair_config(&report))
 }
 
 /// `setautorepairconfig enabled true|false`.
-pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
+pub(super) fn set_auto(line: &Line) -> Outcome {
     let enabled = match line.arguments.as_slice() {
         [name, value] if name == "enabled" => value.parse::<bool>().ok(),
         _ => None,
@@ -169,7 +171,7 @@ pub(super) fn set_auto(line: &Line) -> Result<String, Failure> {
         return Err(bad("setautorepairconfig takes: enabled true, or enabled false"));
     };
     let path = format!("/api/v1/auto_repair?enabled={enabled}");
-    line.api.command("PUT", &path, &DrainRequest {})?;
+    line.api.command(Method::Put, &path, &DrainRequest {})?;
     Ok(String::new())
 }
 
@@ -182,7 +184,7 @@ fn refused(part: &str) -> Option<&'static str> {
 }
 
 /// `summarize-pending` and `summarize-repaired`.
-fn summarize(line: &Line, part: &str) -> Result<String, Failure> {
+fn summarize(line: &Line, part: &str) -> Outcome {
     let mut words = line.arguments.iter().skip(1);
     let mut query = String::new();
     let mut add = |name: &str, value: &str| {
@@ -217,7 +219,7 @@ fn summarize(line: &Line, part: &str) -> Result<String, Failure> {
 }
 
 /// `list`, `cancel` and the summaries.
-pub(super) fn admin(line: &Line) -> Result<String, Failure> {
+pub(super) fn admin(line: &Line) -> Outcome {
     let api = &line.api;
     let part = line.arguments.first().map_or("", String::as_str);
     if let Some(why) = refused(part) {
@@ -242,7 +244,11 @@ pub(super) fn admin(line: &Line) -> Result<String, Failure> {
             let Some(found) = reports.iter().find(meant) else {
                 return Err(bad(format!("Session {{}} does not exist [{session}]")));
             };
-            api.command("DELETE", &format!("/api/v1/repairs/{}", found.id), &DrainRequest {})?;
+            api.command(
+                Method::Delete,
+                &format!("/api/v1/repairs/{}", found.id),
+                &DrainRequest {},
+            )?;
             Ok(String::new())
         }
         Some(other) => Err(bad(format!("Found unexpected parameters: [{other}]"))),
@@ -251,11 +257,12 @@ pub(super) fn admin(line: &Line) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::parse;
     use super::*;
-    use admin::model::MemberReport;
+    use crate::model::MemberReport;
 
     fn ask(text: &str) -> Result<String, String> {
-        let line = Line::parse(text.split_whitespace().map(str::to_owned).collect())?;
+        let line = parse(text)?;
         let mut node = NodeReport { host_id: "me".to_owned(), ..NodeReport::default() };
         node.nodes.push(MemberReport {
             host_id: "me".to_owned(),
@@ -291,8 +298,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
-        let words = ["repair_admin", "cleanup"].map(str::to_owned).to_vec();
-        match admin(&Line::parse(words).unwrap()) {
+        match admin(&parse("repair_admin cleanup").unwrap()) {
             Err(Failure::BadUse(text)) => {
                 assert!(text.starts_with("repair_admin cleanup is not"), "{text}");
             }

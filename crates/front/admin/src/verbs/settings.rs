@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use admin::model::{
+use crate::model::{
     ClientReport, ClusterCommand, CompactionReport, GuardrailReport, GuardrailRequest,
     LogLevelReport, SettingsReport, TableReport,
 };
-use admin::nodetool as layout;
+use crate::nodetool as layout;
 
+use super::client::{Api, HttpError};
 use super::cluster::{bad, number, report, tell};
-use super::{Failure, Format, Line, node};
-use crate::http::Api;
+use super::line::{Failure, Format, Line, Outcome};
+use super::node::node;
+use crate::operation::Method;
 
 /// Components of Cassandra's `setlogginglevel` and the modules that do here what is meant.
 const COMPONENTS: [(&str, &[&str]); 6] = [
@@ -26,80 +28,101 @@ const COMPONENTS: [(&str, &[&str]); 6] = [
 /// The arguments of `setcachecapacity`.
 const CAPACITIES: &str = "<key-cache-capacity> <row-cache-capacity> <counter-cache-capacity>";
 
-/// `None`: another one's command.
-pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
-    let api = &line.api;
-    let first = || line.arguments.first().cloned().unwrap_or_default();
-    Some(match line.verb {
-        "clientstats" => clients(line),
-        "datapaths" => data_paths(line),
-        "getbatchlogreplaythrottle" => settings(api).map(|s| {
-            format!("Batchlog replay throttle: {} KB/s\n", s.batchlog_bytes_per_second >> 10)
-        }),
-        "setbatchlogreplaythrottle" => {
-            number(&first(), "batchlog_replay_throttle").and_then(|kib| {
-                tell(api, &ClusterCommand::SetBatchlogThrottle { kib_per_second: kib })
-            })
-        }
-        "getcolumnindexsize" => settings(api).map(|s| {
-            format!("Current value for column_index_size: {} KiB\n", s.column_index_bytes >> 10)
-        }),
-        "setcolumnindexsize" => set_column_index_size(api, &first()),
-        "getsnapshotthrottle" => settings(api).map(|s| snapshot_throttle(&s)),
-        "setsnapshotthrottle" => set_snapshot_throttle(api, &first()),
-        "getdefaultrf" => settings(api).map(|s| format!("{}\n", s.default_keyspace_rf)),
-        "setdefaultrf" => set_default_rf(api, &first()),
-        "enableoldprotocolversions" => set(api, "native_transport_allow_older_protocols", "true"),
-        "disableoldprotocolversions" => set(api, "native_transport_allow_older_protocols", "false"),
-        // As on a Cassandra whose key cache has no capacity.
-        "invalidatekeycache" => report(api).map(|_| String::new()),
-        "setcachekeystosave" => set_keys_to_save(line),
-        "setcachecapacity" => set_cache_capacity(line),
-        "invalidaterowcache" => tell(api, &ClusterCommand::InvalidateRowCache {}),
-        "invalidatecountercache" => tell(api, &ClusterCommand::InvalidateCounterCache {}),
-        "getcompactionthroughput" => compactions(api).and_then(|report| {
-            let bytes = report.bytes_per_second_max;
-            layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
-        }),
-        "setcompactionthroughput" => mib_per_second(&first()).and_then(|mib| {
-            let bytes_per_second = mib << 20;
-            tell(api, &ClusterCommand::SetCompactionThroughput { bytes_per_second })
-        }),
-        "getconcurrentcompactors" => compactions(api).map(|report| {
-            format!("Current concurrent compactors in the system is: \n{}\n", report.concurrent)
-        }),
-        "setconcurrentcompactors" => set_concurrent_compactors(api, &first()),
-        "getcompactionshare" => compactions(api)
-            .map(|report| format!("Current compaction share: {} of 1000\n", report.share)),
-        "setcompactionshare" => set_compaction_share(api, &first()),
-        "rangekeysample" => key_samples(api),
-        "getseeds" => seeds(api, "Current list of seed node IPs"),
-        "reloadseeds" => reload_seeds(api),
-        "gettraceprobability" => {
-            settings(api).map(|s| layout::trace_probability(s.trace_probability))
-        }
-        "settraceprobability" => set_trace_probability(api, &first()),
-        "statusbackup" => settings(api).map(|s| match s.incremental_backups {
-            true => "running\n".to_owned(),
-            false => "not running\n".to_owned(),
-        }),
-        "join" => report(api).and_then(|report| {
-            Err(bad(match report.operation_mode.as_str() {
-                "JOINING" => "Cannot join the ring until bootstrap completes".to_owned(),
-                _ => "This node has already joined the ring.".to_owned(),
-            }))
-        }),
-        // It may be gone before it has answered.
-        "stopdaemon" => match tell(api, &ClusterCommand::StopDaemon {}) {
-            Err(Failure::Connect(error)) if !is_cut_off(&error) => Err(Failure::Connect(error)),
-            _ => Ok(String::new()),
-        },
-        "getguardrailsconfig" => guardrails(line),
-        "setguardrailsconfig" => set_guardrail(line),
-        "getlogginglevels" => levels(api).map(|levels| layout::logging_levels(&levels)),
-        "setlogginglevel" => set_level(line),
-        _ => return None,
+/// `getbatchlogreplaythrottle`.
+pub(super) fn batchlog_throttle(line: &Line) -> Outcome {
+    let kib = settings(&line.api)?.batchlog_bytes_per_second >> 10;
+    Ok(format!("Batchlog replay throttle: {kib} KB/s\n"))
+}
+
+/// `setbatchlogreplaythrottle`.
+pub(super) fn set_batchlog_throttle(line: &Line) -> Outcome {
+    let kib_per_second = number(&line.first(), "batchlog_replay_throttle")?;
+    tell(&line.api, &ClusterCommand::SetBatchlogThrottle { kib_per_second })
+}
+
+/// `getcolumnindexsize`.
+pub(super) fn column_index_size(line: &Line) -> Outcome {
+    let kib = settings(&line.api)?.column_index_bytes >> 10;
+    Ok(format!("Current value for column_index_size: {kib} KiB\n"))
+}
+
+/// `getsnapshotthrottle`.
+pub(super) fn snapshot_throttle(line: &Line) -> Outcome {
+    settings(&line.api).map(|settings| snapshot_throttle_text(&settings))
+}
+
+/// `getdefaultrf`.
+pub(super) fn default_rf(line: &Line) -> Outcome {
+    Ok(format!("{}\n", settings(&line.api)?.default_keyspace_rf))
+}
+
+/// `invalidatekeycache`: as on a Cassandra whose key cache has no capacity.
+pub(super) fn invalidate_key_cache(line: &Line) -> Outcome {
+    report(&line.api).map(|_| String::new())
+}
+
+/// `getcompactionthroughput`.
+pub(super) fn compaction_throughput(line: &Line) -> Outcome {
+    let bytes = compactions(&line.api)?.bytes_per_second_max;
+    layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
+}
+
+/// `setcompactionthroughput`.
+pub(super) fn set_compaction_throughput(line: &Line) -> Outcome {
+    let bytes_per_second = mib_per_second(&line.first())? << 20;
+    tell(&line.api, &ClusterCommand::SetCompactionThroughput { bytes_per_second })
+}
+
+/// `getconcurrentcompactors`.
+pub(super) fn concurrent_compactors(line: &Line) -> Outcome {
+    let count = compactions(&line.api)?.concurrent;
+    Ok(format!("Current concurrent compactors in the system is: \n{count}\n"))
+}
+
+/// `getcompactionshare`.
+pub(super) fn compaction_share(line: &Line) -> Outcome {
+    let share = compactions(&line.api)?.share;
+    Ok(format!("Current compaction share: {share} of 1000\n"))
+}
+
+/// `getseeds`.
+pub(super) fn list_seeds(line: &Line) -> Outcome {
+    seeds(&line.api, "Current list of seed node IPs")
+}
+
+/// `gettraceprobability`.
+pub(super) fn trace_probability(line: &Line) -> Outcome {
+    let probability = settings(&line.api)?.trace_probability;
+    Ok(layout::trace_probability(probability))
+}
+
+/// `statusbackup`.
+pub(super) fn backup_status(line: &Line) -> Outcome {
+    Ok(match settings(&line.api)?.incremental_backups {
+        true => "running\n".to_owned(),
+        false => "not running\n".to_owned(),
     })
+}
+
+/// `join`: a node joins without a command.
+pub(super) fn join(line: &Line) -> Outcome {
+    Err(bad(match report(&line.api)?.operation_mode.as_str() {
+        "JOINING" => "Cannot join the ring until bootstrap completes".to_owned(),
+        _ => "This node has already joined the ring.".to_owned(),
+    }))
+}
+
+/// `stopdaemon`: the node may be gone before it has answered.
+pub(super) fn stop_daemon(line: &Line) -> Outcome {
+    match tell(&line.api, &ClusterCommand::StopDaemon {}) {
+        Err(Failure::Connect(error)) if !is_cut_off(&error) => Err(Failure::Connect(error)),
+        _ => Ok(String::new()),
+    }
+}
+
+/// `getlogginglevels`.
+pub(super) fn logging_levels(line: &Line) -> Outcome {
+    levels(&line.api).map(|levels| layout::logging_levels(&levels))
 }
 
 fn is_cut_off(error: &std::io::Error) -> bool {
@@ -113,7 +136,7 @@ pub(super) fn settings(api: &Api) -> Result<SettingsReport, Failure> {
 }
 
 /// Changes a setting by its name in cassandra.yaml.
-pub(super) fn set(api: &Api, name: &str, value: &str) -> Result<String, Failure> {
+pub(super) fn set(api: &Api, name: &str, value: &str) -> Outcome {
     let (name, value) = (name.to_owned(), value.to_owned());
     tell(api, &ClusterCommand::SetSetting { name, value })
 }
@@ -124,7 +147,7 @@ pub(super) fn int(text: &str, title: &str) -> Result<i32, Failure> {
 }
 
 /// Where there is no limit Cassandra has the largest Java `long`.
-fn snapshot_throttle(settings: &SettingsReport) -> String {
+fn snapshot_throttle_text(settings: &SettingsReport) -> String {
     let links = match settings.snapshot_links_per_second {
         0 => i64::MAX as u64,
         links => links,
@@ -132,7 +155,9 @@ fn snapshot_throttle(settings: &SettingsReport) -> String {
     format!("Current snapshot throttle: {links} links/s\n")
 }
 
-fn set_snapshot_throttle(api: &Api, text: &str) -> Result<String, Failure> {
+/// `setsnapshotthrottle`.
+pub(super) fn set_snapshot_throttle(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     let title = "setsnapshotthrottle";
     let links: i64 =
         text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a Long")))?;
@@ -145,14 +170,18 @@ fn set_snapshot_throttle(api: &Api, text: &str) -> Result<String, Failure> {
     }
 }
 
-fn set_column_index_size(api: &Api, text: &str) -> Result<String, Failure> {
+/// `setcolumnindexsize`.
+pub(super) fn set_column_index_size(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     match u64::try_from(int(text, "column_index_size")?) {
         Ok(kib) => set(api, "column_index_size", &(kib << 10).to_string()),
         Err(_) => Err(bad("Invalid data storage: value must be non-negative".to_owned())),
     }
 }
 
-fn set_default_rf(api: &Api, text: &str) -> Result<String, Failure> {
+/// `setdefaultrf`.
+pub(super) fn set_default_rf(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     match int(text, "default_rf")? {
         ..=0 => Err(bad("default_keyspace_rf cannot be less than 1".to_owned())),
         factor => set(api, "default_keyspace_rf", &factor.to_string()),
@@ -163,7 +192,8 @@ fn set_default_rf(api: &Api, text: &str) -> Result<String, Failure> {
 const KEYS_TO_SAVE: &str =
     "<key-cache-keys-to-save> <row-cache-keys-to-save> <counter-cache-keys-to-save>";
 
-fn set_keys_to_save(line: &Line) -> Result<String, Failure> {
+/// `setcachekeystosave`.
+pub(super) fn set_keys_to_save(line: &Line) -> Outcome {
     let mut numbers = Vec::new();
     for text in &line.arguments {
         numbers.push(int(text, KEYS_TO_SAVE)?);
@@ -182,8 +212,8 @@ fn set_keys_to_save(line: &Line) -> Result<String, Failure> {
     Ok(String::new())
 }
 
-/// Text of Cassandra's `SetCacheCapacity` when there are not three.
-fn set_cache_capacity(line: &Line) -> Result<String, Failure> {
+/// `setcachecapacity`, with the text of Cassandra's `SetCacheCapacity` when there are not three.
+pub(super) fn set_cache_capacity(line: &Line) -> Outcome {
     let [key, row, counter] = line.arguments.as_slice() else {
         return Err(bad(
             "setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args."
@@ -215,7 +245,8 @@ fn levels(api: &Api) -> Result<Vec<LogLevelReport>, Failure> {
     Ok(api.get("/api/v1/log")?)
 }
 
-fn guardrails(line: &Line) -> Result<String, Failure> {
+/// `getguardrailsconfig`.
+pub(super) fn guardrails(line: &Line) -> Outcome {
     let category = line.value("--category").map(str::to_owned);
     if let Some(category) = &category
         && !layout::GUARDRAIL_CATEGORIES.contains(&category.as_str())
@@ -242,24 +273,27 @@ fn guardrails(line: &Line) -> Result<String, Failure> {
     layout::guardrails(&all, &wanted).map_err(bad)
 }
 
-fn set_guardrail(line: &Line) -> Result<String, Failure> {
+/// `setguardrailsconfig`.
+pub(super) fn set_guardrail(line: &Line) -> Outcome {
     let [name, values @ ..] = line.arguments.as_slice() else {
         return Err(bad("No arguments.".to_owned()));
     };
     let change = GuardrailRequest { name: name.clone(), values: values.to_vec() };
-    match line.api.command("PUT", "/api/v1/guardrails", &change) {
+    match line.api.command(Method::Put, "/api/v1/guardrails", &change) {
         Ok(()) => Ok(String::new()),
-        Err(crate::http::HttpError::Refused(400, words)) => Err(bad(words)),
+        Err(HttpError::Refused(400, words)) => Err(bad(words)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn clients(line: &Line) -> Result<String, Failure> {
+/// `clientstats`.
+pub(super) fn clients(line: &Line) -> Outcome {
     let clients: Vec<ClientReport> = line.api.get("/api/v1/clients")?;
     Ok(layout::client_stats(&clients, line.has("--all"), line.has("--client-options")))
 }
 
-fn data_paths(line: &Line) -> Result<String, Failure> {
+/// `datapaths`.
+pub(super) fn data_paths(line: &Line) -> Outcome {
     let format = Format::of(line, "yaml and json")?;
     let roots = settings(&line.api)?.data_directories;
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
@@ -279,13 +313,17 @@ fn data_paths(line: &Line) -> Result<String, Failure> {
     Ok(format.choose(|| layout::data_paths(&paths), || layout::data_paths_json(&paths)))
 }
 
-fn key_samples(api: &Api) -> Result<String, Failure> {
+/// `rangekeysample`.
+pub(super) fn key_samples(line: &Line) -> Outcome {
+    let api = &line.api;
     let tokens: Vec<String> = api.get("/api/v1/key_samples")?;
     let lines = tokens.iter().map(|token| format!("\t{token}\n"));
     Ok(std::iter::once("RangeKeySample: \n".to_owned()).chain(lines).collect())
 }
 
-fn reload_seeds(api: &Api) -> Result<String, Failure> {
+/// `reloadseeds`.
+pub(super) fn reload_seeds(line: &Line) -> Outcome {
+    let api = &line.api;
     match tell(api, &ClusterCommand::ReloadSeeds {}) {
         Ok(_) => seeds(api, "Updated seed node IP list"),
         // Cassandra's tool says the first sentence only and ends with 0.
@@ -297,7 +335,7 @@ fn reload_seeds(api: &Api) -> Result<String, Failure> {
 }
 
 /// The seeds behind such words.
-fn seeds(api: &Api, what: &str) -> Result<String, Failure> {
+fn seeds(api: &Api, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);
     let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
     // As Cassandra writes them: with a slash and the port.
@@ -327,14 +365,18 @@ fn mib_per_second(text: &str) -> Result<u64, Failure> {
     }
 }
 
-fn set_concurrent_compactors(api: &Api, text: &str) -> Result<String, Failure> {
+/// `setconcurrentcompactors`.
+pub(super) fn set_concurrent_compactors(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     match number(text, "concurrent_compactors")?.try_into() {
         Ok(count @ 1..) => tell(api, &ClusterCommand::SetConcurrentCompactors { count }),
         _ => Err(bad("concurrent_compactors should be great than 0.".to_owned())),
     }
 }
 
-fn set_compaction_share(api: &Api, text: &str) -> Result<String, Failure> {
+/// `setcompactionshare`.
+pub(super) fn set_compaction_share(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     let share = match text {
         "auto" => None,
         number => match number.parse() {
@@ -345,7 +387,9 @@ fn set_compaction_share(api: &Api, text: &str) -> Result<String, Failure> {
     tell(api, &ClusterCommand::SetCompactionShare { share })
 }
 
-fn set_trace_probability(api: &Api, text: &str) -> Result<String, Failure> {
+/// `settraceprobability`.
+pub(super) fn set_trace_probability(line: &Line) -> Outcome {
+    let (api, text) = (&line.api, &*line.first());
     let probability: f64 = text
         .parse()
         .map_err(|_| bad(format!("trace_probability: can not convert \"{text}\" to a Double")))?;
@@ -356,7 +400,8 @@ fn set_trace_probability(api: &Api, text: &str) -> Result<String, Failure> {
     tell(api, &ClusterCommand::SetTraceProbability { per_million })
 }
 
-fn set_level(line: &Line) -> Result<String, Failure> {
+/// `setlogginglevel`.
+pub(super) fn set_level(line: &Line) -> Outcome {
     let (target, level) = match line.arguments.as_slice() {
         [] => ("", None),
         [target] => (target.as_str(), None),
@@ -368,9 +413,9 @@ fn set_level(line: &Line) -> Result<String, Failure> {
         let module = if module == "ROOT" { "" } else { module };
         let body =
             LogLevelReport { logger: module.to_owned(), level: level.clone().unwrap_or_default() };
-        match line.api.command("PUT", "/api/v1/log", &body) {
+        match line.api.command(Method::Put, "/api/v1/log", &body) {
             Ok(()) => {}
-            Err(crate::http::HttpError::Refused(400, words)) => return Err(bad(words)),
+            Err(HttpError::Refused(400, words)) => return Err(bad(words)),
             Err(error) => return Err(error.into()),
         }
     }
@@ -379,41 +424,42 @@ fn set_level(line: &Line) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::parse;
     use super::*;
 
     /// Recorded from a Cassandra 5.0.9.
     #[test]
     fn settings_that_cassandra_does_not_take_are_refused_in_its_words() {
-        let api = Api { host: "127.0.0.1".to_owned(), port: 1 };
-        let refused = |result: Result<String, Failure>| match result {
+        let refused = |text: &str| match super::super::run(&parse(text).unwrap()) {
             Err(Failure::BadUse(text)) => text,
             other => panic!("{other:?}"),
         };
-        let text = refused(set_column_index_size(&api, "-3"));
+        let text = refused("setcolumnindexsize -- -3");
         assert_eq!(text, "Invalid data storage: value must be non-negative");
-        let text = refused(set_snapshot_throttle(&api, "-5"));
+        let text = refused("setsnapshotthrottle -- -5");
         assert_eq!(text, "Invalid throttle for snapshot_links_per_second: must be positive");
-        let text = refused(set_snapshot_throttle(&api, "x"));
+        let text = refused("setsnapshotthrottle -- x");
         assert_eq!(text, "setsnapshotthrottle: can not convert \"x\" to a Long");
         let throttle = |snapshot_links_per_second| {
             let settings =
                 SettingsReport { snapshot_links_per_second, ..SettingsReport::default() };
-            snapshot_throttle(&settings)
+            snapshot_throttle_text(&settings)
         };
         assert_eq!(throttle(100), "Current snapshot throttle: 100 links/s\n");
         assert_eq!(throttle(0), "Current snapshot throttle: 9223372036854775807 links/s\n");
-        let text = refused(set_default_rf(&api, "0"));
+        let text = refused("setdefaultrf -- 0");
         assert_eq!(text, "default_keyspace_rf cannot be less than 1");
-        let text = refused(set_default_rf(&api, "x"));
+        let text = refused("setdefaultrf -- x");
         assert_eq!(text, "default_rf: can not convert \"x\" to a Integer");
-        let keys =
-            |text: &str| refused(set_keys_to_save(&super::super::tests::parse(text).unwrap()));
-        assert!(keys("setcachekeystosave 1").starts_with("setcachekeystosave requires key-cache-"));
+        assert!(
+            refused("setcachekeystosave 1").starts_with("setcachekeystosave requires key-cache-")
+        );
         assert_eq!(
-            keys("setcachekeystosave a 2 3"),
+            refused("setcachekeystosave a 2 3"),
             format!("{KEYS_TO_SAVE}: can not convert \"a\" to a Integer")
         );
-        assert!(matches!(set_default_rf(&api, "3"), Err(Failure::Connect(_))));
+        let asked = super::super::run(&parse("setdefaultrf 3").unwrap());
+        assert!(matches!(asked, Err(Failure::Connect(_))));
     }
 
     /// Recorded from a Cassandra 5.0.9.

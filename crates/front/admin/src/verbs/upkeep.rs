@@ -1,42 +1,22 @@
 //! Commands about the files of tables: taking files in, compactions and what rules them.
 
-use admin::model::{
+use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportReport,
     ImportRequest, RefreshRequest, ScrubRequest, SstableReport, TablesRequest, VerifyRequest,
 };
-use admin::nodetool as layout;
+use crate::nodetool as layout;
 
+use super::client::HttpError;
 use super::cluster::{bad, encoded};
-use super::{Failure, Line, keyspaces_and_tables, millis_now, node};
-use crate::http::HttpError;
+use super::line::{Failure, Line, Outcome};
+use super::node::{keyspaces_and_tables, node};
+use crate::operation::Method;
 
 /// How the refusal of a table begins that is not there.
 const NO_TABLE: &str = "ColumnFamilyStore for ";
 
-/// `None`: another one's command.
-pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
-    Some(match line.verb {
-        "import" => import(line),
-        "refresh" => refresh(line),
-        "getsstables" => sstables(line),
-        "stop" => stop(line),
-        "garbagecollect" => garbage_collect(line),
-        "verify" => verify(line),
-        "scrub" => scrub(line),
-        "relocatesstables" => relocate(line),
-        "recompress_sstables" => recompress(line),
-        "forcecompact" => force(line),
-        "damagedsstables" => damaged(line),
-        "getcompactionthreshold" => threshold(line),
-        "setcompactionthreshold" => set_threshold(line),
-        "disableautocompaction" => set_automatic(line, false),
-        "enableautocompaction" => set_automatic(line, true),
-        "statusautocompaction" => automatic(line),
-        _ => return None,
-    })
-}
-
-fn import(line: &Line) -> Result<String, Failure> {
+/// `import`.
+pub(super) fn import(line: &Line) -> Outcome {
     let [keyspace, table, directories @ ..] = line.arguments.as_slice() else {
         return Err(bad("import requires keyspace, table name and directories".to_owned()));
     };
@@ -45,9 +25,9 @@ fn import(line: &Line) -> Result<String, Failure> {
     }
     let quick = line.has("--quick");
     if quick {
-        say_line!(
-            "Doing a quick import - skipping sstable verification and row cache invalidation"
-        );
+        line.api.print(format_args!(
+            "Doing a quick import - skipping sstable verification and row cache invalidation\n"
+        ));
     }
     let request = ImportRequest {
         keyspace: keyspace.clone(),
@@ -60,7 +40,8 @@ fn import(line: &Line) -> Result<String, Failure> {
         no_tokens: quick || line.has("--no-tokens"),
         copy: line.has("--copy-data"),
     };
-    let report: ImportReport = line.api.order("/api/v1/import", &request).map_err(of_table)?;
+    let report: ImportReport =
+        line.api.order(Method::Post, "/api/v1/import", &request).map_err(of_table)?;
     if report.failed.is_empty() {
         return Ok(String::new());
     }
@@ -71,13 +52,15 @@ fn import(line: &Line) -> Result<String, Failure> {
     Err(Failure::Told(text))
 }
 
-fn refresh(line: &Line) -> Result<String, Failure> {
-    say_line!("nodetool refresh is deprecated, use nodetool import instead");
+/// `refresh`.
+pub(super) fn refresh(line: &Line) -> Outcome {
+    let deprecated = "nodetool refresh is deprecated, use nodetool import instead";
+    line.api.print(format_args!("{deprecated}\n"));
     let [keyspace, table] = line.arguments.as_slice() else {
         return Err(bad("refresh requires ks and cf args".to_owned()));
     };
     let request = RefreshRequest { keyspace: keyspace.clone(), table: table.clone() };
-    match line.api.command("POST", "/api/v1/refresh", &request) {
+    match line.api.command(Method::Post, "/api/v1/refresh", &request) {
         // Cassandra's tool does not look for the table; its node does.
         Err(HttpError::Refused(400, words)) if words.starts_with(NO_TABLE) => {
             Err(bad(match node(&line.api)?.keyspace(keyspace) {
@@ -90,7 +73,8 @@ fn refresh(line: &Line) -> Result<String, Failure> {
     }
 }
 
-fn sstables(line: &Line) -> Result<String, Failure> {
+/// `getsstables`.
+pub(super) fn sstables(line: &Line) -> Outcome {
     let [keyspace, table, key] = line.arguments.as_slice() else {
         return Err(bad("getsstables requires ks, cf and key args".to_owned()));
     };
@@ -130,15 +114,16 @@ fn of_table(error: HttpError) -> Failure {
     }
 }
 
-fn tell(line: &Line, command: &CompactionCommand) -> Result<String, Failure> {
-    match line.api.command("POST", "/api/v1/compactions", command) {
+fn tell(line: &Line, command: &CompactionCommand) -> Outcome {
+    match line.api.command(Method::Post, "/api/v1/compactions", command) {
         Ok(()) => Ok(String::new()),
         Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),
         Err(error) => Err(error.into()),
     }
 }
 
-fn stop(line: &Line) -> Result<String, Failure> {
+/// `stop`.
+pub(super) fn stop(line: &Line) -> Outcome {
     let command = match line.value("--compaction-id") {
         Some(id) => CompactionCommand::Stop { kind: None, id: Some(id.to_owned()) },
         // As Cassandra's tool does, which stops nothing then.
@@ -150,7 +135,8 @@ fn stop(line: &Line) -> Result<String, Failure> {
     tell(line, &command)
 }
 
-fn garbage_collect(line: &Line) -> Result<String, Failure> {
+/// `garbagecollect`.
+pub(super) fn garbage_collect(line: &Line) -> Outcome {
     check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     let granularity = granularity(line.value("--granularity"))?;
@@ -177,11 +163,12 @@ pub(super) fn check_jobs(line: &Line) -> Result<(), Failure> {
     }
 }
 
-fn scrub(line: &Line) -> Result<String, Failure> {
+/// `scrub`.
+pub(super) fn scrub(line: &Line) -> Outcome {
     check_jobs(line)?;
     let snapshot = match line.has("--no-snapshot") {
         true => None,
-        false => Some(format!("pre-scrub-{}", millis_now())),
+        false => Some(format!("pre-scrub-{}", line.api.terminal.now_millis())),
     };
     let how = ScrubRequest {
         snapshot,
@@ -193,19 +180,22 @@ fn scrub(line: &Line) -> Result<String, Failure> {
     tell(line, &CompactionCommand::Scrub { keyspaces, tables, how })
 }
 
-fn relocate(line: &Line) -> Result<String, Failure> {
+/// `relocatesstables`.
+pub(super) fn relocate(line: &Line) -> Outcome {
     check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     Ok(order(line, &CompactionCommand::Relocate { keyspaces, tables })?)
 }
 
-fn recompress(line: &Line) -> Result<String, Failure> {
+/// `recompress_sstables`.
+pub(super) fn recompress(line: &Line) -> Outcome {
     check_jobs(line)?;
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     Ok(order(line, &CompactionCommand::Recompress { keyspaces, tables })?)
 }
 
-fn damaged(line: &Line) -> Result<String, Failure> {
+/// `damagedsstables`.
+pub(super) fn damaged(line: &Line) -> Outcome {
     let files: Vec<DamagedReport> = line.api.get("/api/v1/damaged")?;
     Ok(files.iter().map(damaged_line).collect())
 }
@@ -222,7 +212,8 @@ fn damaged_line(file: &DamagedReport) -> String {
     format!("{}.{} {}\n    {}\n    {next}\n", file.keyspace, file.table, file.path, file.reason)
 }
 
-fn force(line: &Line) -> Result<String, Failure> {
+/// `forcecompact`.
+pub(super) fn force(line: &Line) -> Outcome {
     let [keyspace, table, keys @ ..] = line.arguments.as_slice() else {
         return Err(bad("forcecompact requires keyspace, table and keys args".to_owned()));
     };
@@ -236,7 +227,8 @@ fn force(line: &Line) -> Result<String, Failure> {
     }
 }
 
-fn verify(line: &Line) -> Result<String, Failure> {
+/// `verify`.
+pub(super) fn verify(line: &Line) -> Outcome {
     let how = VerifyRequest {
         extended: line.has("--extended-verify"),
         check_version: line.has("--check-version"),
@@ -257,7 +249,8 @@ fn settings(line: &Line) -> Result<Vec<CompactionSettings>, Failure> {
     Ok(line.api.get("/api/v1/compactions/settings")?)
 }
 
-fn threshold(line: &Line) -> Result<String, Failure> {
+/// `getcompactionthreshold`.
+pub(super) fn threshold(line: &Line) -> Outcome {
     let [keyspace, table] = line.arguments.as_slice() else {
         return Err(bad("getcompactionthreshold requires ks and cf args".to_owned()));
     };
@@ -272,7 +265,8 @@ fn threshold(line: &Line) -> Result<String, Failure> {
     ))
 }
 
-fn set_threshold(line: &Line) -> Result<String, Failure> {
+/// `setcompactionthreshold`.
+pub(super) fn set_threshold(line: &Line) -> Outcome {
     let [keyspace, table, min, max] = line.arguments.as_slice() else {
         let text = "setcompactionthreshold requires ks, cf, min, and max threshold args.";
         return Err(bad(text.to_owned()));
@@ -297,16 +291,27 @@ fn set_threshold(line: &Line) -> Result<String, Failure> {
         min: least,
         max: most,
     };
-    line.api.command("POST", "/api/v1/compactions", &command).map_err(of_table)?;
+    line.api.command(Method::Post, "/api/v1/compactions", &command).map_err(of_table)?;
     Ok(String::new())
 }
 
-fn set_automatic(line: &Line, enabled: bool) -> Result<String, Failure> {
+/// `enableautocompaction`.
+pub(super) fn enable_automatic(line: &Line) -> Outcome {
+    set_automatic(line, true)
+}
+
+/// `disableautocompaction`.
+pub(super) fn disable_automatic(line: &Line) -> Outcome {
+    set_automatic(line, false)
+}
+
+fn set_automatic(line: &Line, enabled: bool) -> Outcome {
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     tell(line, &CompactionCommand::SetAutomatic { keyspaces, tables, enabled })
 }
 
-fn automatic(line: &Line) -> Result<String, Failure> {
+/// `statusautocompaction`.
+pub(super) fn automatic(line: &Line) -> Outcome {
     let (keyspaces, tables) = keyspaces_and_tables(line)?;
     let mut all = settings(line)?;
     if let Some(keyspace) = keyspaces.first() {
@@ -320,7 +325,7 @@ fn automatic(line: &Line) -> Result<String, Failure> {
 }
 
 /// `compact` in all its forms.
-pub(super) fn compact(line: &Line) -> Result<String, Failure> {
+pub(super) fn compact(line: &Line) -> Outcome {
     let (start, end) = (line.value("--start-token"), line.value("--end-token"));
     let by_token = start.is_some() || end.is_some();
     let key = line.value("--partition");
@@ -348,7 +353,11 @@ pub(super) fn compact(line: &Line) -> Result<String, Failure> {
         }
         (None, None) if split => CompactionCommand::Split { keyspaces, tables },
         (None, None) => {
-            line.api.command("POST", "/api/v1/compact", &TablesRequest { keyspaces, tables })?;
+            line.api.command(
+                Method::Post,
+                "/api/v1/compact",
+                &TablesRequest { keyspaces, tables },
+            )?;
             return Ok(String::new());
         }
     };
@@ -356,7 +365,7 @@ pub(super) fn compact(line: &Line) -> Result<String, Failure> {
 }
 
 fn order(line: &Line, command: &CompactionCommand) -> Result<String, HttpError> {
-    line.api.command("POST", "/api/v1/compactions", command)?;
+    line.api.command(Method::Post, "/api/v1/compactions", command)?;
     Ok(String::new())
 }
 
@@ -371,14 +380,12 @@ pub(super) fn token(text: &str) -> Result<i64, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::parse;
     use super::*;
 
     fn refused(text: &str) -> String {
-        let words = text.split_whitespace().map(str::to_owned).collect();
-        let line = Line::parse(words).unwrap();
-        let result = if line.verb == "compact" { Some(compact(&line)) } else { run(&line) };
-        match result {
-            Some(Err(Failure::BadUse(text) | Failure::Node(text) | Failure::Printed(text))) => text,
+        match super::super::run(&parse(text).unwrap()) {
+            Err(Failure::BadUse(text) | Failure::Node(text) | Failure::Printed(text)) => text,
             other => panic!("{other:?}"),
         }
     }
@@ -429,9 +436,8 @@ mod tests {
     /// Recorded from a Cassandra 5.0.9, with the code each ends with.
     #[test]
     fn what_the_node_refuses_has_cassandras_words_and_codes() {
-        let of = |failure: Failure| match failure {
-            Failure::BadUse(text) => (super::super::BAD_USE, text),
-            Failure::Node(text) => (super::super::FAILED, text),
+        let of = |failure: Failure| match (failure.exit_code(), failure) {
+            (code, Failure::BadUse(text) | Failure::Node(text)) => (code, text),
             other => panic!("{other:?}"),
         };
         let missing = "ColumnFamilyStore for ks/nosuch not found.";

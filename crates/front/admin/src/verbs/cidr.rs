@@ -5,36 +5,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-use admin::model::{CidrFilteringReport, ClusterCommand, ForgetCredentials};
-use admin::nodetool as layout;
+use crate::model::{CidrFilteringReport, ClusterCommand, ForgetCredentials};
+use crate::nodetool as layout;
 
+use super::client::HttpError;
 use super::cluster::bad;
-use super::{Failure, Line};
-use crate::http::HttpError;
+use super::line::{Failure, Line, Outcome};
+use crate::operation::Method;
 
 type Groups = BTreeMap<String, Vec<String>>;
-
-/// `None`: another one's command.
-pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
-    Some(match line.verb {
-        "updatecidrgroup" => update(line),
-        "dropcidrgroup" => drop_group(line),
-        "listcidrgroups" => list(line),
-        "getcidrgroupsofip" => groups_of(line),
-        "cidrfilteringstats" => stats(line),
-        // There is nothing to load: a change counts from the next statement on, on every node.
-        "reloadcidrgroupscache" => groups(line).map(|_| "Reloaded CIDR groups cache\n".to_owned()),
-        "invalidatecredentialscache" => forget_credentials(line),
-        "invalidatecidrpermissionscache" => groups(line).map(|_| invalidated(&line.arguments)),
-        _ => return None,
-    })
-}
 
 fn groups(line: &Line) -> Result<Groups, Failure> {
     Ok(line.api.get("/api/v1/cidr_groups")?)
 }
 
-fn update(line: &Line) -> Result<String, Failure> {
+/// `updatecidrgroup`.
+pub(super) fn update(line: &Line) -> Outcome {
     let [name, cidrs @ ..] = line.arguments.as_slice() else { return Err(too_few()) };
     if cidrs.is_empty() {
         return Err(too_few());
@@ -50,13 +36,14 @@ fn too_few() -> Failure {
 
 /// What the node refuses ends with 2 here, as with Cassandra's tool.
 fn change(line: &Line, command: &ClusterCommand) -> Result<(), Failure> {
-    match line.api.command("POST", "/api/v1/cluster", command) {
+    match line.api.command(Method::Post, "/api/v1/cluster", command) {
         Err(HttpError::Refused(400, words)) => Err(Failure::Node(words)),
         other => Ok(other?),
     }
 }
 
-fn drop_group(line: &Line) -> Result<String, Failure> {
+/// `dropcidrgroup`.
+pub(super) fn drop_group(line: &Line) -> Outcome {
     let [name] = line.arguments.as_slice() else {
         return Err(bad("dropcidrgroup command requires a cidr group name".to_owned()));
     };
@@ -64,7 +51,8 @@ fn drop_group(line: &Line) -> Result<String, Failure> {
     Ok(format!("Deleted CIDR group {name}\n"))
 }
 
-fn list(line: &Line) -> Result<String, Failure> {
+/// `listcidrgroups`.
+pub(super) fn list(line: &Line) -> Outcome {
     let groups = groups(line)?;
     Ok(match line.arguments.first().filter(|name| !name.is_empty()) {
         None => layout::names("CIDR Groups", groups.keys().map(String::as_str)),
@@ -75,7 +63,8 @@ fn list(line: &Line) -> Result<String, Failure> {
     })
 }
 
-fn groups_of(line: &Line) -> Result<String, Failure> {
+/// `getcidrgroupsofip`.
+pub(super) fn groups_of(line: &Line) -> Outcome {
     let [address] = line.arguments.as_slice() else {
         return Err(bad("Requires IP address as input".to_owned()));
     };
@@ -84,20 +73,31 @@ fn groups_of(line: &Line) -> Result<String, Failure> {
     Ok(layout::names("CIDR Groups", groups.keys().map(String::as_str)))
 }
 
-fn stats(line: &Line) -> Result<String, Failure> {
+/// `cidrfilteringstats`.
+pub(super) fn stats(line: &Line) -> Outcome {
     let report: CidrFilteringReport = line.api.get("/api/v1/cidr_filtering")?;
     Ok(layout::cidr_filtering_stats(&report))
 }
 
-/// As Cassandra's it says nothing, whether there was anything or not.
-fn forget_credentials(line: &Line) -> Result<String, Failure> {
+/// `invalidatecredentialscache`. As Cassandra's it says nothing, whether there was anything or not.
+pub(super) fn forget_credentials(line: &Line) -> Outcome {
     let roles = line.arguments.iter().cloned().map(Some);
     let all = line.arguments.is_empty().then_some(None);
     for role in roles.chain(all) {
         let request = ForgetCredentials { role };
-        line.api.command("DELETE", "/api/v1/credentials_cache", &request)?;
+        line.api.command(Method::Delete, "/api/v1/credentials_cache", &request)?;
     }
     Ok(String::new())
+}
+
+/// `reloadcidrgroupscache`. Nothing is to be loaded: a change counts from the next statement on, on every node.
+pub(super) fn reload_groups(line: &Line) -> Outcome {
+    groups(line).map(|_| "Reloaded CIDR groups cache\n".to_owned())
+}
+
+/// `invalidatecidrpermissionscache`.
+pub(super) fn invalidate(line: &Line) -> Outcome {
+    groups(line).map(|_| invalidated(&line.arguments))
 }
 
 /// No permissions are remembered beyond the next change of any.

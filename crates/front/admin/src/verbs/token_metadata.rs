@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
-use admin::model::{ClusterReport, NodeReport};
+use crate::model::{ClusterReport, NodeReport};
 
-use super::{Failure, cluster, node};
-use crate::http::Api;
+use super::cluster;
+use super::line::{Line, Outcome};
+use super::node::node;
 
 /// Gossip brings the epoch of a peer within one or two of its rounds: a difference is real when it outlasts them.
 const ROUND: Duration = Duration::from_secs(1);
@@ -18,11 +19,12 @@ const ROUNDS: u32 = 4;
 const NONE: &str = "\n";
 
 /// `checktokenmetadata`; asks again as long as a peer seems to have another epoch.
-pub(super) fn run(api: &Api) -> Result<String, Failure> {
+pub(super) fn run(line: &Line) -> Outcome {
+    let api = &line.api;
     let mut found = NONE.to_owned();
     for round in 0..ROUNDS {
         if round > 0 {
-            std::thread::sleep(ROUND);
+            api.terminal.pause(ROUND);
         }
         found = mismatches(&node(api)?, &cluster::report(api)?);
         if found == NONE {
@@ -53,7 +55,7 @@ fn mismatches(node: &NodeReport, cluster: &ClusterReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::model::{GossipPeerReport, GossipReport, MemberReport};
+    use crate::model::{GossipPeerReport, GossipReport, MemberReport};
 
     #[test]
     fn live_peers_of_another_epoch_are_named() {

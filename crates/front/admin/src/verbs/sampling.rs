@@ -1,17 +1,15 @@
 //! `profileload` and its older name `toppartitions`. Source: Cassandra `tools.nodetool.ProfileLoad`.
 
-use admin::model::{SampleJob, SampleRequest, SamplerReport};
-use admin::nodetool as layout;
+use crate::model::{SampleJob, SampleRequest, SamplerReport};
+use crate::nodetool as layout;
 
-use super::{Failure, Line};
+use super::client::HttpError;
+use super::line::{Failure, Line, Outcome};
+use crate::operation::Method;
 
 const BAD_ARGUMENTS: &str = "Invalid arguments, either [keyspace table/* duration] or [keyspace table/*] \
                              or [duration] or no args.\nOptionally, use * to represent all tables \
                              under the keyspace.";
-
-pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
-    matches!(line.verb, "profileload" | "toppartitions").then(|| profile_load(line))
-}
 
 fn bad(text: impl Into<String>) -> Failure {
     Failure::BadUse(text.into())
@@ -105,9 +103,8 @@ fn in_cassandras_words(wanted: &SampleRequest, words: String) -> String {
     }
 }
 
-fn profile_load(line: &Line) -> Result<String, Failure> {
-    use crate::http::HttpError;
-
+/// `profileload` and `toppartitions`.
+pub(super) fn profile_load(line: &Line) -> Outcome {
     let wanted = request(line)?;
     let refused = |error: HttpError| match error {
         HttpError::Refused(400, words) => bad(in_cassandras_words(&wanted, words)),
@@ -120,7 +117,7 @@ fn profile_load(line: &Line) -> Result<String, Failure> {
     if line.has("--stop") {
         let job = SampleJob { keyspace: wanted.keyspace.clone(), table: wanted.table.clone() };
         let done: bool =
-            line.api.order_by("DELETE", "/api/v1/samples/jobs", &job).map_err(refused)?;
+            line.api.order(Method::Delete, "/api/v1/samples/jobs", &job).map_err(refused)?;
         return Ok(match done {
             true => String::new(),
             false => of_job(
@@ -130,7 +127,8 @@ fn profile_load(line: &Line) -> Result<String, Failure> {
         });
     }
     if wanted.interval.is_some() {
-        let done: bool = line.api.order("/api/v1/samples/jobs", &wanted).map_err(refused)?;
+        let done: bool =
+            line.api.order(Method::Post, "/api/v1/samples/jobs", &wanted).map_err(refused)?;
         return Ok(match done {
             true => String::new(),
             false => of_job(
@@ -144,7 +142,7 @@ fn profile_load(line: &Line) -> Result<String, Failure> {
         return Ok(layout::sample_jobs(&jobs));
     }
     let reports: Vec<SamplerReport> =
-        line.api.order("/api/v1/samples", &wanted).map_err(refused)?;
+        line.api.order(Method::Post, "/api/v1/samples", &wanted).map_err(refused)?;
     Ok(layout::samples(&reports, true))
 }
 
@@ -153,8 +151,7 @@ mod tests {
     use super::*;
 
     fn asked(text: &str) -> Result<SampleRequest, String> {
-        let words = text.split_whitespace().map(str::to_owned).collect();
-        request(&Line::parse(words)?).map_err(|error| match error {
+        request(&super::super::tests::parse(text)?).map_err(|error| match error {
             Failure::BadUse(text) => text,
             other => panic!("{other:?}"),
         })

@@ -4,28 +4,10 @@
 //! statement on. So invalidating them has nothing to do, and their entries are valid for no time. Verified passwords
 //! are cached.
 
-use admin::model::NodeReport;
-
 use super::cluster::bad;
+use super::line::{Failure, Line, Outcome};
+use super::node::asked;
 use super::settings::{int, set, settings};
-use super::{Failure, Line};
-
-/// `None`: another one's command.
-pub(super) fn run(line: &Line) -> Option<Result<String, Failure>> {
-    Some(match line.verb {
-        "invalidaterolescache" | "invalidatenetworkpermissionscache" => asked(line),
-        "invalidatepermissionscache" => permissions(line),
-        "getauthcacheconfig" => config(line),
-        "setauthcacheconfig" => set_config(line),
-        _ => return None,
-    })
-}
-
-/// The node must be there, as it would have to be to forget something.
-fn asked(line: &Line) -> Result<String, Failure> {
-    let _: NodeReport = line.api.get("/api/v1/node")?;
-    Ok(String::new())
-}
 
 /// Options that name resources.
 const RESOURCES: [&str; 9] = [
@@ -66,7 +48,8 @@ fn check(line: &Line) -> Result<(), &'static str> {
     }
 }
 
-fn permissions(line: &Line) -> Result<String, Failure> {
+/// `invalidatepermissionscache`.
+pub(super) fn permissions(line: &Line) -> Outcome {
     check(line).map_err(|words| bad(words.to_owned()))?;
     asked(line)
 }
@@ -86,7 +69,8 @@ fn cache_name(line: &Line) -> Result<&str, Failure> {
     }
 }
 
-fn config(line: &Line) -> Result<String, Failure> {
+/// `getauthcacheconfig`.
+pub(super) fn config(line: &Line) -> Outcome {
     let name = cache_name(line)?;
     let settings = settings(&line.api)?;
     let (validity, entries) = match name {
@@ -143,7 +127,8 @@ fn wanted(line: &Line) -> Result<(Option<u64>, Option<u64>), Failure> {
     ))
 }
 
-fn set_config(line: &Line) -> Result<String, Failure> {
+/// `setauthcacheconfig`.
+pub(super) fn set_config(line: &Line) -> Outcome {
     let (validity, entries) = wanted(line)?;
     let mut out = String::new();
     if let Some(validity) = validity {
@@ -162,14 +147,14 @@ fn set_config(line: &Line) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::parse;
     use super::*;
 
     #[test]
     fn resources_of_permissions_are_checked_as_cassandras_tool_does() {
         let of = |text: &str| {
             let line = format!("invalidatepermissionscache {text}");
-            let words = line.split_whitespace().map(str::to_owned).collect();
-            check(&Line::parse(words).unwrap()).err().unwrap_or("")
+            check(&parse(&line).unwrap()).err().unwrap_or("")
         };
         let typo = "A single <role> is only supported / you have a typo in the resource options \
                     spelling";
@@ -200,7 +185,7 @@ mod tests {
     #[test]
     fn caches_are_configured_as_far_as_there_are_some() {
         let refused = |text: &str| {
-            let line = super::super::tests::parse(&format!("setauthcacheconfig {text}")).unwrap();
+            let line = parse(&format!("setauthcacheconfig {text}")).unwrap();
             match wanted(&line) {
                 Err(Failure::BadUse(text)) => text,
                 other => panic!("{text}: {other:?}"),
@@ -223,7 +208,7 @@ mod tests {
         let of_roles = refused("--cache-name RolesCache --validity-period 5");
         assert!(of_roles.contains("roles and permissions are not cached"), "{of_roles}");
         let text = "setauthcacheconfig --cache-name CredentialsCache --validity-period 3000 --max-entries 7";
-        let line = super::super::tests::parse(text).unwrap();
+        let line = parse(text).unwrap();
         assert_eq!(wanted(&line).unwrap(), (Some(3000), Some(7)));
         assert_eq!(
             cache_config(2000, 1000),

@@ -1,35 +1,28 @@
 //! Names of addresses, for `-r`: looked up where the tool runs, as Cassandra's does.
 //!
-//! The system's own look-up (hosts file, DNS, whatever it is set to) is asked through `getent`: the
-//! standard library has none from addresses to names. How long it waits is the system's setting.
+//! The [`super::Terminal`] looks them up; this module makes sense of its lines.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::process::Command;
 
-use admin::model::NodeReport;
+use crate::model::NodeReport;
 
-use super::Failure;
+use super::client::Api;
+use super::line::Failure;
 
-/// Addresses in one call of `getent`.
+/// Addresses in one look-up.
 const ADDRESSES_MAX: usize = 500;
 
 /// Names by address, of the members that have one.
 ///
 /// # Errors
-/// There is no `getent` on this machine.
-pub(super) fn of(node: &NodeReport) -> Result<BTreeMap<String, String>, Failure> {
+/// Names cannot be looked up on this machine.
+pub(super) fn of(api: &Api, node: &NodeReport) -> Result<BTreeMap<String, String>, Failure> {
     let addresses: Vec<&str> = node.nodes.iter().map(|member| member.address.as_str()).collect();
     let mut names = BTreeMap::new();
     for some in addresses.chunks(ADDRESSES_MAX) {
-        let ran = Command::new("getent").arg("hosts").args(some).output();
-        let output = ran.map_err(|error| {
-            let text =
-                format!("-r asks the program getent for names, which cannot be run: {error}");
-            Failure::Node(text)
-        })?;
-        // It ends with 2 when one of them has no name; that one keeps its address.
-        read(&String::from_utf8_lossy(&output.stdout), some, &mut names);
+        let output = api.terminal.host_names(some).map_err(Failure::Node)?;
+        read(&output, some, &mut names);
     }
     Ok(names)
 }

@@ -3,7 +3,7 @@
 //! Owns: these texts. A command that Cassandra has is either in the table of commands or here.
 
 /// Names in order, with what follows "… is not supported: ".
-pub(super) const REFUSED: &[(&str, &str)] = &[
+pub const REFUSED: &[(&str, &str)] = &[
     (
         "enableauditlog",
         "there is no audit log yet. settraceprobability traces requests into system_traces, with their text and \
@@ -80,13 +80,13 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
 ];
 
 /// Why a command of Cassandra's does not exist, and what to use instead.
-pub(super) fn refused(name: &str) -> Option<&'static str> {
+pub fn refused(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|(refused, _)| *refused == name).map(|(_, why)| *why)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::verbs::verb;
+    use super::super::table::verb;
     use super::*;
 
     /// Commands that `nodetool help` of Cassandra 5.0.9 lists.
