@@ -9,17 +9,17 @@ use smallvec::SmallVec;
 use stdx::TimestampMicros;
 
 use crate::batch_size::data_size;
-use crate::cas;
+use crate::context::{PlanContext, PlanLimits};
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
 use crate::java_hash;
 use crate::modify::{
     Attributes, BoundMutation, FoundLists, ListRead, ModifyPlan, PendingUpdate, Stamp, age_row,
-    delete_into, encode_update, insert_into, scratch_slice, update_into, without_condition,
+    encode_update, plan_delete, plan_insert, plan_update, scratch_slice, without_condition,
 };
-use crate::plan::{
-    BindEnv, Binds, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, full_name,
-};
+use crate::tables::full_name;
+use crate::term::Binds;
+use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 
 /// A batch of the text form.
 #[derive(Clone, Debug)]
@@ -177,21 +177,20 @@ fn check_no_virtual(kind: BatchKind, statements: &[ModifyPlan]) -> Result<(), Pl
 ///
 /// # Errors
 /// As Cassandra's `BatchStatement.validate`, and those of the statements.
-pub fn plan_batch(
+pub(crate) fn plan_batch(
     batch: &Batch,
-    markers: &[Option<String>],
     cx: &PlanContext<'_>,
-) -> Result<Plan, PlanError> {
-    let mut binds = Binds::new(markers);
+    binds: &mut Binds,
+) -> Result<BatchPlan, PlanError> {
     let mut statements = Vec::with_capacity(batch.statements.len());
     for entry in &batch.statements {
         statements.push(match entry {
-            BatchEntry::Insert(s) => insert_into(s, cx, &mut binds)?,
-            BatchEntry::Update(s) => update_into(s, cx, &mut binds)?,
-            BatchEntry::Delete(s) => delete_into(s, cx, &mut binds)?,
+            BatchEntry::Insert(s) => plan_insert(s, cx, binds)?,
+            BatchEntry::Update(s) => plan_update(s, cx, binds)?,
+            BatchEntry::Delete(s) => plan_delete(s, cx, binds)?,
         });
     }
-    let attributes = Attributes::plan(&batch.using, ("[batch]", "[batch]"), cx, &mut binds)?;
+    let attributes = Attributes::plan(&batch.using, ("[batch]", "[batch]"), cx, binds)?;
     if batch.using.ttl.is_some() {
         return Err(PlanError::invalid("Global TTL on the BATCH statement is not supported."));
     }
@@ -215,24 +214,34 @@ pub fn plan_batch(
     check_kind(batch.kind, has_timestamp, statements.iter().map(ModifyPlan::is_counter))?;
     check_no_virtual(batch.kind, &statements)?;
     if has_conditions {
-        cas::check_one_table(&statements)?;
+        check_one_table(&statements)?;
     }
-    let mut tables: Vec<_> = statements.iter().map(|s| (s.table().id, s.table().version)).collect();
-    tables.sort_unstable();
-    tables.dedup();
-    let partition_key_binds = match (tables.as_slice(), statements.first()) {
-        ([_], Some(first)) => binds.partition_key_indices(first.table()),
-        _ => None,
-    };
-    Ok(Plan {
-        calls: binds.take_calls(),
-        binds: binds.finish()?,
-        tables,
-        partition_key_binds,
-        functions: Vec::new(),
-        masks: Vec::new(),
-        kind: PlanKind::Batch(BatchPlan { kind: batch.kind, attributes, statements }),
-    })
+    Ok(BatchPlan { kind: batch.kind, attributes, statements })
+}
+
+/// Checks a batch message that has a conditional statement; batches as text are checked when they
+/// are planned.
+///
+/// # Errors
+/// As Cassandra's `BatchStatement.validate`.
+pub fn check_conditional_batch<'p>(
+    kind: BatchKind,
+    statements: impl IntoIterator<Item = &'p ModifyPlan>,
+) -> Result<(), PlanError> {
+    let statements: Vec<&ModifyPlan> = statements.into_iter().collect();
+    check_kind(kind, false, statements.iter().map(|s| s.is_counter()))?;
+    check_one_table(statements)
+}
+
+pub(crate) fn check_one_table<'p>(
+    statements: impl IntoIterator<Item = &'p ModifyPlan>,
+) -> Result<(), PlanError> {
+    let mut statements = statements.into_iter();
+    let Some(first) = statements.next() else { return Ok(()) };
+    if statements.any(|s| s.table().id != first.table().id) {
+        return Err(PlanError::invalid("Batch with conditions cannot span multiple tables"));
+    }
+    Ok(())
 }
 
 /// What batches may hold, told for each statement whether it is on counters. Source:

@@ -13,6 +13,9 @@ pub mod auth;
 pub mod batch;
 mod batch_size;
 pub mod cas;
+mod column_source;
+mod conditions;
+pub mod context;
 pub mod ddl;
 pub mod describe;
 mod expansion;
@@ -24,15 +27,19 @@ pub mod paging;
 pub mod plan;
 pub mod raw_type;
 mod replication;
+mod requirements;
 pub mod select;
+mod slices;
 pub mod system;
 pub mod system_rows;
+mod tables;
 pub mod term;
+pub mod values;
 pub mod virtual_row;
 pub mod virtual_schema;
 
-pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found};
-pub use cas::{BoundCas, CasExec, CasResult, check_conditional_batch};
+pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found, check_conditional_batch};
+pub use cas::{BoundCas, CasExec, CasResult};
 pub use cql_functions::{self as functions, error};
 pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 pub use error::{PlanError, PlanErrorCode};
@@ -42,4 +49,5 @@ pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};
 pub use plan::{
     BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
 };
+pub use requirements::{created, requirements};
 pub use select::{BoundSelect, Flow, ResultColumn, SelectDone, SelectExec, SelectPlan};

@@ -1,194 +1,29 @@
 //! A parsed statement resolved against a schema: [`plan`] and what it gives.
 //!
-//! Owns: the [`Plan`] and its kinds, the typed list of bind markers ([`Binds`]), what planning and
-//! binding are told from outside ([`PlanContext`], [`ExecuteOptions`], [`UuidSource`]).
-//! Never: IO, clocks, randomness of its own; a plan is immutable and shared.
+//! Owns: the [`Plan`] and its kinds. What planning and binding are told from outside is in [`crate::context`] and
+//! [`crate::values`], the bind markers in [`crate::term`]. Never: IO, clocks, randomness of its own; a plan is
+//! immutable and shared.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use cql_syntax::ast::{Describe, QualifiedName, Statement, StatementKind};
+use cql_syntax::ast::{Describe, Statement, StatementKind};
 use schema::{Schema, Table, TableKind};
-use stdx::{DeletionSeconds, TableId, TimestampMicros, WallMicros};
-use types::CqlType;
+use stdx::TableId;
 
 use crate::auth::AuthPlan;
 use crate::batch::{self, BatchPlan};
-use crate::ddl::{DdlPlan, keyspace_of};
+use crate::ddl::DdlPlan;
 use crate::error::PlanError;
-use crate::functions::user::{Routine, UserFunctions};
-use crate::functions::{CallSite, FunctionScope};
-pub use crate::functions::{EvalEnv, UuidSource};
-use crate::guardrails::Watch;
+use crate::functions::user::Routine;
 use crate::modify::{self, ModifyPlan};
 use crate::select::{self, SelectPlan};
-use crate::system::is_log_table;
-use crate::term::{PlannedCall, Receiver};
+use crate::tables::{check_not_system, full_name, is_log_table};
+use crate::term::PlannedCall;
 
-/// Limits that plans enforce, from the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanLimits {
-    /// A batch of more bytes is warned about (`batch_size_warn_threshold`, 5 KiB).
-    pub batch_bytes_warn: usize,
-    /// A batch of more bytes is refused (`batch_size_fail_threshold`, 50 KiB).
-    pub batch_bytes_fail: usize,
-    /// An unlogged batch over more partitions is warned about
-    /// (`unlogged_batch_across_partitions_warn_threshold`, 10).
-    pub unlogged_batch_partitions_warn: usize,
-    /// Last second at which what is written may expire: what this node and the others can keep in
-    /// their files. 2038-01-19T03:14:06Z unless set.
-    pub expiry_max: DeletionSeconds,
-    /// A statement that writes more bytes is refused before its mutations are built
-    /// (`max_mutation_size`, 16 MiB).
-    pub mutation_bytes_max: usize,
-}
-
-impl Default for PlanLimits {
-    fn default() -> Self {
-        PlanLimits {
-            batch_bytes_warn: 5 * 1024,
-            batch_bytes_fail: 50 * 1024,
-            unlogged_batch_partitions_warn: 10,
-            expiry_max: DeletionSeconds::MAX_SIGNED,
-            mutation_bytes_max: 16 << 20,
-        }
-    }
-}
-
-/// What planning is told beside the statement.
-#[derive(Clone, Copy)]
-pub struct PlanContext<'a> {
-    /// The schema names are resolved in.
-    pub schema: &'a Arc<Schema>,
-    /// The keyspace in use, for unqualified names.
-    pub keyspace: Option<&'a str>,
-    /// Limits of the configuration.
-    pub limits: &'a PlanLimits,
-    /// What the timestamp literal `'now'` means; as in Cassandra it is fixed at PREPARE.
-    pub now: WallMicros,
-    /// Users' functions; `None`: they are switched off.
-    pub functions: Option<&'a UserFunctions>,
-}
-
-impl<'a> PlanContext<'a> {
-    /// Where users' functions are looked up.
-    pub(crate) fn function_scope(&self) -> FunctionScope<'a> {
-        FunctionScope { schema: self.schema, functions: self.functions }
-    }
-
-    /// Where a call stands that is about a table, if any.
-    pub(crate) fn call_site<'b>(&self, keyspace: &'b str, table: Option<&'b Table>) -> CallSite<'b>
-    where
-        'a: 'b,
-    {
-        CallSite { scope: self.function_scope(), keyspace, table }
-    }
-
-    /// The table a name means.
-    ///
-    /// # Errors
-    /// No keyspace given nor in use; keyspace or table unknown.
-    pub fn table(&self, name: &QualifiedName) -> Result<&'a Arc<Table>, PlanError> {
-        let keyspace = keyspace_of(name, self.keyspace)?;
-        let Some(found) = self.schema.keyspace(&keyspace) else {
-            return Err(PlanError::invalid(format!("keyspace {keyspace} does not exist")));
-        };
-        found
-            .tables
-            .get(name.name.text.as_str())
-            .ok_or_else(|| PlanError::invalid(format!("table {} does not exist", name.name.text)))
-    }
-}
-
-/// One bind marker as PREPARED metadata shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BindSpec {
-    /// Keyspace of the receiver.
-    pub keyspace: Arc<str>,
-    /// Table of the receiver.
-    pub table: Arc<str>,
-    /// Name of the marker, else of its receiver.
-    pub name: Arc<str>,
-    /// Type of the values.
-    pub ty: CqlType,
-}
-
-/// The bind markers of one statement while it is being planned.
-pub struct Binds {
-    markers: Vec<BindSlot>,
-    /// Calls of functions that give another result each time, in the order in which they can be evaluated.
-    calls: Vec<PlannedCall>,
-}
-
-struct BindSlot {
-    /// `:name`.
-    name: Option<Arc<str>>,
-    /// The receiver's own name, which tells partition-key columns even behind `:name`.
-    target: Option<Arc<str>>,
-    spec: Option<BindSpec>,
-}
-
-impl Binds {
-    /// No receiver known yet. `markers` is [`Statement::bind_markers`].
-    pub fn new(markers: &[Option<String>]) -> Binds {
-        let slot = |name: &Option<String>| BindSlot {
-            name: name.as_deref().map(Arc::from),
-            target: None,
-            spec: None,
-        };
-        Binds { markers: markers.iter().map(slot).collect(), calls: Vec::new() }
-    }
-
-    /// Notes a call whose function gives another result each time; the slot of its result, which is behind the
-    /// values of all markers. `None` when there are too many: then it is evaluated wherever it is needed.
-    pub(crate) fn add_call(&mut self, call: &PlannedCall) -> Option<u16> {
-        let slot = u16::try_from(self.markers.len().saturating_add(self.calls.len())).ok()?;
-        self.calls.push(PlannedCall { slot: None, ..call.clone() });
-        Some(slot)
-    }
-
-    /// The calls that were noted.
-    pub(crate) fn take_calls(&mut self) -> Vec<PlannedCall> {
-        std::mem::take(&mut self.calls)
-    }
-
-    /// Number of markers.
-    pub(crate) fn len(&self) -> usize {
-        self.markers.len()
-    }
-
-    /// Says what a marker is bound to. A marker stands at one place of the statement, so this is
-    /// called once per index; an index out of range is ignored.
-    pub fn set(&mut self, index: usize, receiver: &Receiver<'_>) {
-        let Some(slot) = self.markers.get_mut(index) else { return };
-        slot.target = Some(receiver.name.clone());
-        slot.spec = Some(BindSpec {
-            keyspace: Arc::from(receiver.keyspace),
-            table: Arc::from(receiver.table),
-            name: slot.name.clone().unwrap_or_else(|| receiver.name.clone()),
-            ty: receiver.ty.clone(),
-        });
-    }
-
-    /// For each partition-key column the index of the marker that is its value; `None` unless all
-    /// have one. Source: `VariableSpecifications.getPartitionKeyBindIndexes`.
-    pub fn partition_key_indices(&self, table: &Table) -> Option<Vec<u16>> {
-        let position = |column: &schema::Column| {
-            let at = self.markers.iter().rposition(|m| m.target.as_ref() == Some(&column.name))?;
-            u16::try_from(at).ok()
-        };
-        table.partition_key().iter().map(position).collect()
-    }
-
-    /// The typed markers in order.
-    ///
-    /// # Errors
-    /// A marker that no receiver was found for.
-    pub fn finish(self) -> Result<Vec<BindSpec>, PlanError> {
-        let untyped = || PlanError::invalid("a bind marker's type cannot be told");
-        self.markers.into_iter().map(|m| m.spec.ok_or_else(untyped)).collect()
-    }
-}
+pub use crate::context::{PlanContext, PlanLimits};
+pub use crate::functions::{EvalEnv, UuidSource};
+pub use crate::term::{BindSpec, Binds};
+pub use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions, with_results};
 
 /// One statement, resolved, validated and typed. Immutable; shared between executions.
 #[derive(Clone, Debug)]
@@ -236,6 +71,33 @@ impl Plan {
             tables: vec![(table.id, table.version)],
             functions: Vec::new(),
             masks: Vec::new(),
+        })
+    }
+
+    fn of_modification(plan: ModifyPlan, binds: Binds) -> Result<Plan, PlanError> {
+        plan.check_not_virtual()?;
+        let table = plan.table().clone();
+        Plan::of_table(PlanKind::Modify(plan), binds, &table)
+    }
+
+    fn of_batch(plan: BatchPlan, mut binds: Binds) -> Result<Plan, PlanError> {
+        let statements = plan.statements();
+        let mut tables: Vec<_> =
+            statements.iter().map(|s| (s.table().id, s.table().version)).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        let partition_key_binds = match (tables.as_slice(), statements.first()) {
+            ([_], Some(first)) => binds.partition_key_indices(first.table()),
+            _ => None,
+        };
+        Ok(Plan {
+            calls: binds.take_calls(),
+            binds: binds.finish()?,
+            tables,
+            partition_key_binds,
+            functions: Vec::new(),
+            masks: Vec::new(),
+            kind: PlanKind::Batch(plan),
         })
     }
 
@@ -298,18 +160,6 @@ impl Plan {
     }
 }
 
-/// The values of markers, and behind them the results of [`Plan::evaluate_calls`].
-pub fn with_results<'v>(
-    values: &[BoundValue<'v>],
-    results: &'v [Option<Vec<u8>>],
-) -> Vec<BoundValue<'v>> {
-    let result = |result: &'v Option<Vec<u8>>| match result {
-        Some(bytes) => BoundValue::Bytes(bytes),
-        None => BoundValue::Null,
-    };
-    values.iter().copied().chain(results.iter().map(result)).collect()
-}
-
 /// The kinds of plans.
 #[derive(Clone, Debug)]
 #[expect(
@@ -342,63 +192,6 @@ pub struct TruncatePlan {
     pub table: Arc<Table>,
 }
 
-/// One bound value as it came on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoundValue<'a> {
-    /// Length -1.
-    Null,
-    /// Length -2 (protocol v4 on): what it would set stays as it is.
-    Unset,
-    /// Anything else.
-    Bytes(&'a [u8]),
-}
-
-/// What one execution is told.
-#[derive(Clone, Copy, Debug)]
-pub struct ExecuteOptions<'a> {
-    /// When it is, for what expires: the client's time in seconds, else the wall clock.
-    pub now: WallMicros,
-    /// Wall clock of the coordinator, for UUIDs and functions of the time: whatever the client says of
-    /// the time, as what a shard makes of it would go on from there for everybody.
-    pub clock: WallMicros,
-    /// The client's timestamp, else the coordinator's.
-    pub default_timestamp: TimestampMicros,
-    /// Rows per page; `None` or 0 = no paging.
-    pub page_size: Option<u32>,
-    /// Where the last page ended.
-    pub paging_state: Option<&'a [u8]>,
-    /// Native protocol version of the connection.
-    pub protocol_version: u8,
-    /// The shard's maker of UUIDs.
-    pub uuids: &'a UuidSource,
-    /// Limits for an ordinary user.
-    pub watch: Option<&'a Watch>,
-}
-
-impl<'a> ExecuteOptions<'a> {
-    /// What terms need of it.
-    pub fn env(&self) -> BindEnv<'a> {
-        let ExecuteOptions { now, clock, uuids, protocol_version, watch, .. } = *self;
-        BindEnv { eval: EvalEnv { now, clock, uuids, protocol_version }, watch }
-    }
-}
-
-/// What terms are told when they are bound.
-#[derive(Clone, Copy, Debug)]
-pub struct BindEnv<'a> {
-    /// For functions.
-    pub eval: EvalEnv<'a>,
-    /// Limits for an ordinary user.
-    pub watch: Option<&'a Watch>,
-}
-
-impl<'a> BindEnv<'a> {
-    /// Of constants, which are evaluated while a statement is planned.
-    pub(crate) fn of_constants(now: WallMicros, uuids: &'a UuidSource) -> BindEnv<'a> {
-        BindEnv { eval: EvalEnv::of_constants(now, uuids), watch: None }
-    }
-}
-
 /// Resolves, validates and types one parsed statement.
 ///
 /// # Errors
@@ -420,12 +213,23 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
     if let Some(auth) = AuthPlan::new(&statement.kind, cx.keyspace) {
         return Ok(Plan::simple(PlanKind::Auth(auth?)));
     }
+    let mut binds = Binds::new(&statement.bind_markers);
     match &statement.kind {
-        StatementKind::Insert(s) => modify::plan_insert(s, &statement.bind_markers, cx),
-        StatementKind::Update(s) => modify::plan_update(s, &statement.bind_markers, cx),
-        StatementKind::Delete(s) => modify::plan_delete(s, &statement.bind_markers, cx),
-        StatementKind::Batch(s) => batch::plan_batch(s, &statement.bind_markers, cx),
-        StatementKind::Select(s) => select::plan_select(s, statement, cx),
+        StatementKind::Insert(s) => {
+            Plan::of_modification(modify::plan_insert(s, cx, &mut binds)?, binds)
+        }
+        StatementKind::Update(s) => {
+            Plan::of_modification(modify::plan_update(s, cx, &mut binds)?, binds)
+        }
+        StatementKind::Delete(s) => {
+            Plan::of_modification(modify::plan_delete(s, cx, &mut binds)?, binds)
+        }
+        StatementKind::Batch(s) => Plan::of_batch(batch::plan_batch(s, cx, &mut binds)?, binds),
+        StatementKind::Select(s) => {
+            let table = cx.table(&s.table)?;
+            let plan = select::plan_select(s, statement, table, cx, &mut binds)?;
+            Plan::of_table(PlanKind::Select(Box::new(plan)), binds, table)
+        }
         StatementKind::Use(s) => {
             let name = &s.keyspace.text;
             if cx.schema.keyspace(name).is_none() {
@@ -451,57 +255,5 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
             })
         }
         other => Err(PlanError::unsupported(other.name())),
-    }
-}
-
-/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra takes
-/// such statements from everybody who may, and does not start afterwards.
-pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
-    if matches!(&*table.keyspace, "system" | "system_schema") {
-        return Err(PlanError::invalid(format!(
-            "{} keyspace is not user-modifiable.",
-            table.keyspace
-        )));
-    }
-    if crate::auth::is_computed(table) {
-        return Err(PlanError::invalid(format!(
-            "{} is made of the cluster's metadata: change it by CREATE ROLE, GRANT and the like",
-            full_name(table)
-        )));
-    }
-    Ok(())
-}
-
-/// `keyspace.table` as Cassandra's `TableMetadata.toString` gives it.
-pub(crate) fn full_name(table: &Table) -> String {
-    format!(
-        "{}.{}",
-        types::name::quote_identifier(&table.keyspace),
-        types::name::quote_identifier(&table.name)
-    )
-}
-
-/// What a term came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bound<'v> {
-    /// Null.
-    Null,
-    /// Nothing was given.
-    Unset,
-    /// A value, valid for its type.
-    Value(Cow<'v, [u8]>),
-}
-
-impl<'v> Bound<'v> {
-    /// The value's bytes; `None` for null and unset.
-    pub fn value(&self) -> Option<&[u8]> {
-        match self {
-            Bound::Value(bytes) => Some(bytes),
-            Bound::Null | Bound::Unset => None,
-        }
-    }
-
-    pub(crate) fn owned(bytes: Option<Vec<u8>>) -> Bound<'v> {
-        bytes.map_or(Bound::Null, |bytes| Bound::Value(Cow::Owned(bytes)))
     }
 }

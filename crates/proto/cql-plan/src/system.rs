@@ -14,6 +14,7 @@ use stdx::{TableId, Uuid};
 
 use crate::ddl;
 use crate::error::PlanError;
+pub use crate::tables::is_log_table;
 
 const STORED: &[(&str, &str)] = &[
     ("system", include_str!("system/system.cql")),
@@ -63,14 +64,6 @@ pub fn system_schema_with(default_compaction: Option<&BTreeMap<String, String>>)
         }
     }
     Schema::from_keyspaces(keyspaces)
-}
-
-/// Whether a table is the one of the node's log records, which is not like other virtual tables: its
-/// newest partitions come first, it can be emptied, and filtering it must be asked for.
-///
-/// Source: Cassandra's `LogMessagesTable`.
-pub fn is_log_table(table: &Table) -> bool {
-    table.is_virtual() && &*table.keyspace == "system_views" && &*table.name == "system_logs"
 }
 
 fn load(name: &str, text: &str, is_virtual: bool) -> Keyspace {

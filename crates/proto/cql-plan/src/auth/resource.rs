@@ -10,8 +10,8 @@ use schema::Schema;
 use types::CqlType;
 use types::marshal::parse_marshal;
 
-use crate::ddl::keyspace_of;
 use crate::error::PlanError;
+use crate::tables::keyspace_of;
 
 /// What a permission is on.
 #[derive(Clone, Debug, PartialEq, Eq)]

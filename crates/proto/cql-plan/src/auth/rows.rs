@@ -4,12 +4,8 @@ use cluster::{Auth, Permission};
 use schema::Table;
 use stdx::TimestampMicros;
 
+pub use crate::tables::is_computed;
 use crate::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
-
-/// Whether the rows of a table are made of the roles in the metadata.
-pub fn is_computed(table: &Table) -> bool {
-    &*table.keyspace == "system_auth"
-}
 
 /// All rows of a table of `system_auth`; none for tables that say nothing here.
 ///

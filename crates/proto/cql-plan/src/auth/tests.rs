@@ -1,5 +1,7 @@
 use super::*;
-use crate::plan::{PlanContext, PlanKind, PlanLimits, plan};
+use crate::context::{PlanContext, PlanLimits};
+use crate::plan::{PlanKind, plan};
+use crate::requirements;
 use crate::{PlanError, PlanErrorCode};
 use cluster::{ClusterSnapshot, LocalNode, Permission, Transformation, metalog};
 use schema::{Schema, TableKind};

@@ -11,7 +11,7 @@ use stdx::{ColumnId, DeletionSeconds};
 use types::wire::{CollectionKind, Elements, Entries, Fields};
 use types::{Comparator, CqlType};
 
-use super::conditions::{BoundCondition, BoundTarget};
+use crate::conditions::{BoundCondition, BoundTarget};
 use crate::error::PlanError;
 use crate::select::append_udt;
 use crate::term::invalid_value;

@@ -9,10 +9,11 @@ use types::CqlType;
 
 use super::{AskedRow, BoundCas, CasStatement};
 use crate::batch::bind_into;
+use crate::column_source::{Source, key_component};
 use crate::error::PlanError;
 use crate::modify::{FoundLists, PendingUpdate, Stamp, encode_update};
-use crate::plan::ExecuteOptions;
-use crate::select::{ResultColumn, Source, key_component, put_column};
+use crate::select::{ResultColumn, put_column};
+use crate::values::ExecuteOptions;
 
 /// What the reader does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,6 @@
 //! Reading order: this file, `exec`, `conditions`, `evaluate`. Source: `cql3.statements.CQL3CasRequest`,
 //! `ModificationStatement.makeCasRequest`, `buildCasResultSet`, `BatchStatement.makeCasRequest`.
 
-mod conditions;
 mod evaluate;
 mod exec;
 mod order;
@@ -22,21 +21,17 @@ mod tests;
 use std::sync::Arc;
 
 use codec::murmur::token_of;
-use cql_syntax::ast::BatchKind;
 use data::command::{Partitions, ReadCommand};
 use data::{RowRef, Slice, Slices};
 use schema::{Column, Table};
 use stdx::{ColumnId, DeletionSeconds, Token, WallMicros};
 
-use crate::batch::check_kind;
+use crate::conditions::{BoundCondition, PlannedConditions};
 use crate::error::PlanError;
 use crate::modify::{ModifyPlan, Named};
-use crate::plan::{BoundValue, ExecuteOptions};
+use crate::values::{BoundValue, ExecuteOptions};
 
-pub(crate) use conditions::{PlannedConditions, custom_timestamp};
 pub use exec::{CasExec, CasFlow, CasResult};
-
-use conditions::BoundCondition;
 
 /// A statement and its values.
 pub type CasStatement<'s> = (&'s ModifyPlan, &'s [BoundValue<'s>]);
@@ -94,31 +89,6 @@ enum AskedRow {
     Static,
     /// None: the statement has no conditions, and gives a row of nulls.
     Nothing,
-}
-
-/// Checks a batch message that has a conditional statement; batches as text are checked when they
-/// are planned.
-///
-/// # Errors
-/// As Cassandra's `BatchStatement.validate`.
-pub fn check_conditional_batch<'p>(
-    kind: BatchKind,
-    statements: impl IntoIterator<Item = &'p ModifyPlan>,
-) -> Result<(), PlanError> {
-    let statements: Vec<&ModifyPlan> = statements.into_iter().collect();
-    check_kind(kind, false, statements.iter().map(|s| s.is_counter()))?;
-    check_one_table(statements)
-}
-
-pub(crate) fn check_one_table<'p>(
-    statements: impl IntoIterator<Item = &'p ModifyPlan>,
-) -> Result<(), PlanError> {
-    let mut statements = statements.into_iter();
-    let Some(first) = statements.next() else { return Ok(()) };
-    if statements.any(|s| s.table().id != first.table().id) {
-        return Err(PlanError::invalid("Batch with conditions cannot span multiple tables"));
-    }
-    Ok(())
 }
 
 /// Conditions by row, while they are gathered.

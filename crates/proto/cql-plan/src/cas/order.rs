@@ -7,7 +7,7 @@
 
 use schema::Table;
 
-use super::conditions::{BoundCondition, BoundTarget};
+use crate::conditions::{BoundCondition, BoundTarget};
 use crate::java_hash;
 
 /// Slots of the table before it grows: `HashMultimap` expects 12 keys.

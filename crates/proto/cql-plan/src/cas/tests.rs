@@ -4,7 +4,8 @@ use data::{BoundRef, MutationRef};
 use schema::Schema;
 use stdx::TimestampMicros;
 
-use super::{BoundCas, CasExec, CasFlow, CasResult, CasStatement, check_conditional_batch};
+use super::{BoundCas, CasExec, CasFlow, CasResult, CasStatement};
+use crate::check_conditional_batch;
 use crate::modify::tests::{NOW, TABLES, plan_of, schema_of, show};
 use crate::plan::*;
 use crate::{PlanError, bind_batch};

@@ -14,11 +14,14 @@ use super::{
     DdlContext, DdlOutcome, On, SchemaEventKind, SchemaEventTarget, absent,
     check_not_replicated_system, duplicate,
 };
+use crate::context::{PlanContext, PlanLimits};
 use crate::error::PlanError;
+use crate::functions::UuidSource;
 use crate::functions::user::{DISABLED, UserFunctions, language};
-use crate::plan::{BindEnv, Binds, Bound, PlanContext, PlanLimits, UuidSource};
 use crate::raw_type;
+use crate::term::Binds;
 use crate::term::{Receiver, plan_term};
+use crate::values::{BindEnv, Bound};
 
 fn refuse<T>(text: String) -> Result<T, PlanError> {
     Err(PlanError::invalid(text))

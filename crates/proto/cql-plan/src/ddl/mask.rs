@@ -10,12 +10,15 @@ use stdx::WallMicros;
 use types::CqlType;
 
 use super::DdlContext;
+use crate::context::{PlanContext, PlanLimits};
 use crate::error::PlanError;
+use crate::functions::UuidSource;
 use crate::functions::masking::{OfType, is_masking};
 use crate::functions::user::UserFunctions;
 use crate::functions::{self, NativeFunction, plain_name};
-use crate::plan::{BindEnv, Binds, Bound, PlanContext, PlanLimits, UuidSource};
+use crate::term::Binds;
 use crate::term::{Receiver, plan_term, resolve_behind, text_of};
+use crate::values::{BindEnv, Bound};
 
 /// What masks are made with.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use cql_syntax::ast::{CreateIndex, CreateTrigger, CreateView};
 
 use super::{DdlContext, DdlOutcome, find_keyspace, keyspace_of};
 use crate::error::PlanError;
-use crate::plan::full_name;
+use crate::tables::full_name;
 
 /// Checks the table and the columns of an index.
 pub(super) fn create_index(

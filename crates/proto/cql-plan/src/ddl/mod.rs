@@ -20,9 +20,7 @@ pub use table::definition as table_definition;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cql_syntax::ast::{
-    AlterTableChange, FunctionName, Ident, Property, QualifiedName, StatementKind,
-};
+use cql_syntax::ast::{AlterTableChange, FunctionName, Ident, Property, StatementKind};
 use schema::{Keyspace, Schema, SchemaChange};
 use stdx::{TableId, Uuid, WallMicros};
 
@@ -30,6 +28,8 @@ use crate::error::PlanError;
 use crate::functions::user::UserFunctions;
 use crate::guardrails::Watch;
 use crate::options;
+pub use crate::tables::keyspace_of;
+use crate::tables::no_keyspace;
 
 /// What a statement is told that makes a mask while `dynamic_data_masking_enabled` is false.
 pub const MASKING_DISABLED: &str = "Cannot mask columns because dynamic data masking is not enabled. \
@@ -311,30 +311,12 @@ impl DdlPlan {
     }
 }
 
-/// The keyspace a name means.
-///
-/// # Errors
-/// The name has none and the session uses none.
-pub fn keyspace_of(name: &QualifiedName, session: Option<&str>) -> Result<String, PlanError> {
-    match (&name.keyspace, session) {
-        (Some(keyspace), _) => Ok(keyspace.text.clone()),
-        (None, Some(keyspace)) => Ok(keyspace.to_owned()),
-        (None, None) => Err(no_keyspace()),
-    }
-}
-
 fn function_keyspace(name: &FunctionName, session: Option<&str>) -> Result<String, PlanError> {
     match (&name.keyspace, session) {
         (Some(keyspace), _) => Ok(keyspace.text.clone()),
         (None, Some(keyspace)) => Ok(keyspace.to_owned()),
         (None, None) => Err(no_keyspace()),
     }
-}
-
-fn no_keyspace() -> PlanError {
-    PlanError::invalid(
-        "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
-    )
 }
 
 /// DROP of what does not exist.

@@ -5,7 +5,7 @@ use stdx::{DeletionSeconds, TimestampMicros, TtlSeconds};
 
 use super::Attributes;
 use crate::error::PlanError;
-use crate::plan::{BindEnv, Bound, BoundValue};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// Which timestamp a statement writes with.
 #[derive(Clone, Copy, Debug)]

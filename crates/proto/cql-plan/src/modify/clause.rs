@@ -8,8 +8,9 @@ use cql_syntax::ast::{Ident, InValues, Operator, Relation, RelationKind};
 use schema::{Column, ColumnKind, Table};
 
 use super::{ModifyKind, existing_column};
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::plan::{Binds, PlanContext};
+use crate::term::Binds;
 use crate::term::{
     PlannedIn, PlannedTerm, PlannedTuple, PlannedTupleIn, Receiver, plan_in, plan_term, plan_tuple,
     plan_tuple_in, text_of,

@@ -12,8 +12,8 @@ use super::write::Times;
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
 use crate::guardrails::Watch;
-use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// A cell of a complex column: path, and value or tombstone.
 type PathCell<'v> = (Cow<'v, [u8]>, Option<Cow<'v, [u8]>>);

@@ -6,11 +6,12 @@ use schema::Schema;
 use stdx::{TimestampMicros, Uuid, WallMicros};
 
 use crate::cas::{BoundCas, CasExec, CasStatement};
+use crate::context::{PlanContext, PlanLimits};
 use crate::ddl::{DdlContext, DdlPlan};
+use crate::functions::UuidSource;
 use crate::modify::ModifyPlan;
-use crate::plan::{
-    BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
-};
+use crate::plan::{Plan, PlanKind, plan};
+use crate::values::{BoundValue, ExecuteOptions};
 
 const TABLES: &[&str] = &[
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

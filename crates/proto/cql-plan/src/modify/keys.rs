@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 use super::ModifyPlan;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use super::write::slice;
+use crate::column_source::key_component;
 use crate::error::PlanError;
 use crate::expansion::Combinations;
 use crate::functions::push_key_component;
-use crate::plan::{BindEnv, Bound, BoundValue};
-use crate::select::{half_space, intersect, key_component, ordered};
+use crate::slices::{half_space, intersect, ordered};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// Partitions or rows that one statement may name by combinations of several IN relations. The values of one relation
 /// alone are no more than the request has.

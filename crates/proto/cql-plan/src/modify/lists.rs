@@ -10,17 +10,15 @@ use std::sync::Arc;
 
 use data::command::{Partitions, ReadCommand};
 use data::{CellRef, ColumnRef, RowRef, Slice, Slices};
-use schema::Column;
 use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros};
-use types::CqlType;
 
 use super::keys::COMBINATIONS_MAX;
 use super::operations::{ColumnOperation, ColumnOperations};
 use super::write::slice;
 use super::{ClusteringPlan, ModifyKind, ModifyPlan};
 use crate::error::PlanError;
-use crate::plan::{BindEnv, Bound, BoundValue, ExecuteOptions};
-use crate::term::{PlannedTerm, Receiver};
+use crate::term::PlannedTerm;
+use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
 
 /// An element of a list as it was read.
 #[derive(Clone, Debug)]
@@ -131,11 +129,6 @@ impl<'l> RowLists<'l> {
     pub(super) fn cells(&self, column: ColumnId) -> &'l [ListCell] {
         self.0.iter().find(|(id, _)| *id == column).map_or(&[], |(_, cells)| cells)
     }
-}
-
-/// What `l[index]` is bound to.
-pub(crate) fn index_receiver<'a>(receiver: &Receiver<'a>, column: &Column) -> Receiver<'a> {
-    receiver.derive(format!("idx({})", column.name), CqlType::Int)
 }
 
 /// The index; `None` when it is unset.

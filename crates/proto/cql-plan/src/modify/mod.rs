@@ -35,17 +35,16 @@ use schema::{Column, ColumnKind, Table, TableKind};
 use stdx::{DeletionSeconds, TimestampMicros};
 use types::{CqlType, Duration};
 
-use crate::cas::{PlannedConditions, custom_timestamp};
+use crate::conditions::{PlannedConditions, custom_timestamp};
+use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::json::{JsonColumn, columns_of};
-use crate::plan::{
-    BindEnv, Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind,
-    check_not_system, full_name,
-};
+use crate::tables::{check_not_system, existing_column, full_name};
+use crate::term::Binds;
 use crate::term::{PlannedTerm, Receiver, plan_term};
+use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
 
 pub(crate) use attributes::Stamp;
-pub(crate) use lists::index_receiver;
 pub use lists::{FoundLists, ListRead};
 pub(crate) use named::Named;
 pub(crate) use rows::age_row;
@@ -287,14 +286,6 @@ fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Res
     }))
 }
 
-/// The column of a name.
-pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Column, PlanError> {
-    table.visible_column(name).ok_or_else(|| {
-        let (name, table) = (types::name::quote_identifier(name), full_name(table));
-        PlanError::invalid(format!("Undefined column name {name} in table {table}"))
-    })
-}
-
 fn is_primary_key(column: &Column) -> bool {
     matches!(column.kind, ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. })
 }
@@ -303,51 +294,7 @@ fn is_primary_key(column: &Column) -> bool {
 ///
 /// # Errors
 /// As Cassandra's `UpdateStatement.ParsedInsert`.
-pub fn plan_insert(
-    insert: &Insert,
-    markers: &[Option<String>],
-    cx: &PlanContext<'_>,
-) -> Result<Plan, PlanError> {
-    let mut binds = Binds::new(markers);
-    let plan = insert_into(insert, cx, &mut binds)?;
-    plan.check_not_virtual()?;
-    let table = plan.table.clone();
-    Plan::of_table(PlanKind::Modify(plan), binds, &table)
-}
-
-/// Plans UPDATE.
-///
-/// # Errors
-/// As Cassandra's `UpdateStatement.ParsedUpdate`.
-pub fn plan_update(
-    update: &Update,
-    markers: &[Option<String>],
-    cx: &PlanContext<'_>,
-) -> Result<Plan, PlanError> {
-    let mut binds = Binds::new(markers);
-    let plan = update_into(update, cx, &mut binds)?;
-    plan.check_not_virtual()?;
-    let table = plan.table.clone();
-    Plan::of_table(PlanKind::Modify(plan), binds, &table)
-}
-
-/// Plans DELETE.
-///
-/// # Errors
-/// As Cassandra's `DeleteStatement.Parsed`.
-pub fn plan_delete(
-    delete: &Delete,
-    markers: &[Option<String>],
-    cx: &PlanContext<'_>,
-) -> Result<Plan, PlanError> {
-    let mut binds = Binds::new(markers);
-    let plan = delete_into(delete, cx, &mut binds)?;
-    plan.check_not_virtual()?;
-    let table = plan.table.clone();
-    Plan::of_table(PlanKind::Modify(plan), binds, &table)
-}
-
-pub(crate) fn insert_into(
+pub(crate) fn plan_insert(
     insert: &Insert,
     cx: &PlanContext<'_>,
     binds: &mut Binds,
@@ -446,7 +393,11 @@ fn insert_json(
     Ok(ModifyPlan { json, ..plan })
 }
 
-pub(crate) fn update_into(
+/// Plans UPDATE.
+///
+/// # Errors
+/// As Cassandra's `UpdateStatement.ParsedUpdate`.
+pub(crate) fn plan_update(
     update: &Update,
     cx: &PlanContext<'_>,
     binds: &mut Binds,
@@ -471,7 +422,11 @@ pub(crate) fn update_into(
     finish((table, ModifyKind::Update), clause, operations, attributes, conditions)
 }
 
-pub(crate) fn delete_into(
+/// Plans DELETE.
+///
+/// # Errors
+/// As Cassandra's `DeleteStatement.Parsed`.
+pub(crate) fn plan_delete(
     delete: &Delete,
     cx: &PlanContext<'_>,
     binds: &mut Binds,

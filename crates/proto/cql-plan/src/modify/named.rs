@@ -7,8 +7,8 @@ use super::operations::ColumnOperations;
 use super::write::slice;
 use super::{ModifyKind, ModifyPlan, lists};
 use crate::error::PlanError;
-use crate::plan::{BindEnv, BoundValue, ExecuteOptions};
 use crate::term::PlannedTupleIn;
+use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 use stdx::{ColumnId, Token};
 
 /// What of its partition a statement is about.

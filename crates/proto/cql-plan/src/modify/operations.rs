@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use stdx::ColumnId;
 use types::{Comparator, CqlType};
 
-use super::lists::index_receiver;
 use super::{existing_column, is_primary_key};
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::plan::{Binds, PlanContext};
+use crate::term::Binds;
 use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
 
 /// All that a statement does to one column.
@@ -270,7 +270,7 @@ impl<'t> Operations<'t> {
                         ));
                     }
                     CqlType::List { element, .. } => {
-                        let index = index_receiver(&receiver, column);
+                        let index = receiver.index_of(column);
                         let index = plan_term(key, &index, cx, binds)?;
                         let value = plan_term(value, &receiver.value_of(element), cx, binds)?;
                         ColumnOperation::SetIndex(index, value)
@@ -338,7 +338,7 @@ impl<'t> Operations<'t> {
                 let receiver = match &column.ty {
                     CqlType::Map { key, .. } => receiver.key_of(key),
                     CqlType::Set { element, .. } => receiver.value_of(element),
-                    _ => index_receiver(&receiver, column),
+                    _ => receiver.index_of(column),
                 };
                 let key = plan_term(key, &receiver, cx, binds)?;
                 match &column.ty {

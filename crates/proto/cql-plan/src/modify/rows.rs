@@ -13,8 +13,8 @@ use super::operations::{ColumnOperation, ColumnOperations};
 use super::write::Times;
 use crate::error::PlanError;
 use crate::guardrails::Watch;
-use crate::plan::{BindEnv, Bound, BoundValue};
 use crate::term::{PlannedTerm, invalid_value};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// Appends a packed row to `scratch`. `None` when nothing is in it.
 pub(super) fn write_row(

@@ -20,7 +20,7 @@ use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
-use crate::plan::{BindEnv, BoundValue, ExecuteOptions};
+use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 
 /// Where a mutation lies in the output, and where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use codec::{DecodeError, Reader};
 use types::aggregate::Aggregate;
 
 use crate::error::PlanError;
+use crate::functions::EvalEnv;
 use crate::functions::user::CallableAggregate;
-use crate::plan::EvalEnv;
 
 /// A state.
 #[derive(Clone, Debug)]

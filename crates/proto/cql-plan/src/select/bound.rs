@@ -12,8 +12,8 @@ use stdx::{DeletionSeconds, WallMicros};
 
 use super::filter::BoundFilters;
 use super::{SelectPlan, Shaping, UNLIMITED};
+use crate::functions::{EvalEnv, UuidSource};
 use crate::paging::PagingState;
-use crate::plan::{EvalEnv, UuidSource};
 
 /// Memory of a read of one partition, and of a slice, which all reads share.
 const READ_BYTES: usize = size_of::<ReadCommand>() + 48;

@@ -1,64 +1,9 @@
 //! Where a result column comes from, and how its value is written into the result.
 
 use data::{ColumnRef, ComplexRef};
-use schema::{Column, ColumnKind};
-use stdx::{ColumnId, DeletionSeconds};
-use types::CqlType;
+use stdx::DeletionSeconds;
 
-/// How a column of a row is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    /// One cell.
-    Simple,
-    /// One cell whose value is a counter context.
-    Counter,
-    /// Cells by time UUID.
-    List,
-    /// Cells by element, without values.
-    Set,
-    /// Cells by key.
-    Map,
-    /// Cells by field number; how many fields the type has.
-    Udt(u16),
-}
-
-/// Where a column's value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Component of the partition key.
-    Key(u16),
-    /// Component of the clustering.
-    Clustering(u16),
-    /// Column of the static row.
-    Static(ColumnId, Shape),
-    /// Column of the row.
-    Regular(ColumnId, Shape),
-}
-
-impl Source {
-    /// Whether it is a counter: then the stored bytes are not the value ([`data::counter`]).
-    pub(crate) fn is_counter(self) -> bool {
-        matches!(self, Source::Static(_, Shape::Counter) | Source::Regular(_, Shape::Counter))
-    }
-
-    pub(crate) fn of(column: &Column) -> Source {
-        let shape = match &column.ty {
-            CqlType::Counter => Shape::Counter,
-            ty if !ty.is_multi_cell() => Shape::Simple,
-            CqlType::List { .. } => Shape::List,
-            CqlType::Set { .. } => Shape::Set,
-            CqlType::Map { .. } => Shape::Map,
-            CqlType::Udt(udt) => Shape::Udt(u16::try_from(udt.fields.len()).unwrap_or(u16::MAX)),
-            _ => Shape::Simple,
-        };
-        match column.kind {
-            ColumnKind::PartitionKey(position) => Source::Key(position),
-            ColumnKind::Clustering { position, .. } => Source::Clustering(position),
-            ColumnKind::Static => Source::Static(column.id, shape),
-            ColumnKind::Regular => Source::Regular(column.id, shape),
-        }
-    }
-}
+use crate::column_source::Shape;
 
 /// Appends `[bytes]`: an i32 length and the bytes, -1 for null.
 #[inline]
@@ -161,21 +106,4 @@ fn set_i32(out: &mut [u8], at: usize, value: i32) {
     if let Some(slot) = out.get_mut(at..at + 4) {
         slot.copy_from_slice(&value.to_be_bytes());
     }
-}
-
-/// Component of a serialised partition key with `count` components; `None` when it is not there.
-pub(crate) fn key_component(key: &[u8], count: usize, index: u16) -> Option<&[u8]> {
-    if count == 1 {
-        return (index == 0).then_some(key);
-    }
-    let mut rest = key;
-    for at in 0..=index {
-        let (length, tail) = rest.split_first_chunk::<2>()?;
-        let (component, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-        if at == index {
-            return Some(component);
-        }
-        rest = tail.get(1..)?;
-    }
-    None
 }

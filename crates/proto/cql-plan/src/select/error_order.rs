@@ -7,9 +7,11 @@ use schema::{ColumnKind, Table};
 use types::CqlType;
 
 use super::selection::{PlannedSelection, plan_selection, refuse, selected_columns};
+use crate::context::PlanContext;
 use crate::error::{PlanError, PlanErrorKind};
 use crate::functions;
-use crate::plan::{Binds, EvalEnv, PlanContext};
+use crate::functions::EvalEnv;
+use crate::term::Binds;
 
 /// What Cassandra says before it looks at the WHERE clause, if anything. Of a table with static columns
 /// it asks first whether these alone are selected, and for that resolves columns and functions, no

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 use stdx::{ColumnId, Token};
 
 use super::accumulate::Accumulator;
-use super::cells::{Source, key_component, put_column, put_value};
+use super::cells::{put_column, put_value};
 use super::expr::{RowView, Scope, eval_all};
 use super::identity::Identity;
 use super::{BoundSelect, ResultPlan, SelectPlan, Shaping, UNLIMITED};
+use crate::column_source::{Source, key_component};
 use crate::error::PlanError;
 use crate::paging::PagingState;
 

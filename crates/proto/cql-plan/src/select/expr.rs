@@ -8,11 +8,13 @@ use stdx::{DeletionSeconds, TimestampMicros};
 use types::wire::{CollectionKind, Elements, Entries, Fields};
 use types::{Comparator, CqlType, wire};
 
-use super::cells::{Shape, Source, append_complex, key_component};
+use super::cells::append_complex;
+use crate::column_source::{Shape, Source};
+use crate::context::PlanContext;
 use crate::error::PlanError;
+use crate::functions::EvalEnv;
 use crate::functions::NativeFunction;
 use crate::functions::masking::Masker;
-use crate::plan::{EvalEnv, PlanContext};
 use crate::term::invalid_value;
 
 /// What of a cell is asked for.
@@ -96,22 +98,12 @@ pub(crate) struct RowView<'a> {
 impl<'a> RowView<'a> {
     /// A partition key or clustering component.
     pub(crate) fn primary(&self, source: Source) -> Option<&'a [u8]> {
-        match source {
-            Source::Key(index) => key_component(self.key, self.key_columns, index),
-            Source::Clustering(index) => {
-                data::clustering::components(self.clustering?).nth(usize::from(index)).flatten()
-            }
-            Source::Static(..) | Source::Regular(..) => None,
-        }
+        source.primary(self.key, self.key_columns, self.clustering)
     }
 
     /// A regular or static column.
     pub(crate) fn column(&self, source: Source) -> Option<ColumnRef<'a>> {
-        match source {
-            Source::Static(id, _) => self.static_row?.column(id),
-            Source::Regular(id, _) => self.row?.column(id),
-            Source::Key(_) | Source::Clustering(_) => None,
-        }
+        source.column(self.row, self.static_row)
     }
 
     /// The value of any column.

@@ -6,12 +6,12 @@ use cql_syntax::ast::{MetadataKind, Selector};
 use schema::Column;
 use types::CqlType;
 
-use super::cells::Source;
 use super::expr::{CellFact, Cells, Expr};
 use super::restrictions::existing_column;
 use super::selection::{Planned, Planner, refuse};
+use crate::column_source::Source;
 use crate::error::PlanError;
-use crate::plan::Binds;
+use crate::term::Binds;
 
 impl Planner<'_, '_> {
     pub(super) fn metadata(

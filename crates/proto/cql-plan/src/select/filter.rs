@@ -11,8 +11,7 @@ use stdx::DeletionSeconds;
 use types::wire::{CollectionKind, Elements, Entries};
 use types::{Comparator, CqlType};
 
-use super::cells::Source;
-use super::expr::RowView;
+use crate::column_source::Source;
 
 /// What is asked of one column's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,11 +177,6 @@ impl BoundFilters {
         }
         sorted
     }
-
-    fn view<'a>(&self, key: &'a [u8]) -> RowView<'a> {
-        let (key_columns, now) = (self.key_columns, self.now);
-        RowView { key, key_columns, clustering: None, row: None, static_row: None, now }
-    }
 }
 
 impl RowFilter for BoundFilters {
@@ -190,18 +184,18 @@ impl RowFilter for BoundFilters {
         if self.key.is_empty() && self.statics.is_empty() {
             return true;
         }
-        let view = RowView { static_row, ..self.view(key) };
-        self.key.iter().all(|f| f.accepts(view.primary(f.source)))
-            && self.statics.iter().all(|f| f.accepts_column(view.column(f.source), self.now))
+        self.key.iter().all(|f| f.accepts(f.source.primary(key, self.key_columns, None)))
+            && self
+                .statics
+                .iter()
+                .all(|f| f.accepts_column(f.source.column(None, static_row), self.now))
     }
 
     #[inline]
     fn keeps_row(&self, clustering: &[u8], row: RowRef<'_>) -> bool {
-        let (clustering, row) = (Some(clustering), Some(row));
-        let view = RowView { clustering, row, ..self.view(&[]) };
         self.row.iter().all(|f| match f.source {
-            Source::Regular(..) => f.accepts_column(view.column(f.source), self.now),
-            source => f.accepts(view.primary(source)),
+            Source::Regular(..) => f.accepts_column(f.source.column(Some(row), None), self.now),
+            source => f.accepts(source.primary(&[], self.key_columns, Some(clustering))),
         })
     }
 }

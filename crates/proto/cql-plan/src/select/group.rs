@@ -14,9 +14,10 @@ use super::expr::{Expr, Scope};
 use super::restricted::Restrictions;
 use super::restrictions::existing_column;
 use super::selection::{PlannedSelection, plan_group_selector, refuse, selectors_columns};
+use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::{self, NativeFunction};
-use crate::plan::{Binds, PlanContext};
+use crate::term::Binds;
 
 const ORDER: &str = "Group by currently only support groups of columns following their declared \
                      order in the PRIMARY KEY";

@@ -41,21 +41,21 @@ use smallvec::SmallVec;
 use stdx::ColumnId;
 use types::CqlType;
 
+use crate::context::PlanContext;
 use crate::error::PlanError;
+use crate::functions::UuidSource;
 use crate::functions::user::FUEL_PER_REQUEST;
 use crate::paging::PagingState;
-use crate::plan::{
-    Binds, Bound, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, UuidSource,
-};
-use crate::system::is_log_table;
+use crate::tables::is_log_table;
+use crate::term::Binds;
 use crate::term::{PlannedTerm, Receiver, plan_term};
+use crate::values::{Bound, BoundValue, ExecuteOptions};
 
+use crate::column_source::Source;
 pub use bound::BoundSelect;
-pub(crate) use cells::{Source, append_udt, key_component, put_column};
+pub(crate) use cells::{append_udt, put_column};
 pub use exec::{Dropped, Flow, SelectDone, SelectExec};
 pub use shipped::{Shipped, ShippedText};
-
-pub(crate) use bind::{half_space, intersect, ordered};
 
 use bind::Values;
 use error_order::earlier_error;
@@ -165,12 +165,11 @@ pub struct SelectPlan {
 pub(crate) fn plan_select(
     select: &ast::Select,
     statement: &Statement,
+    table: &Arc<Table>,
     cx: &PlanContext<'_>,
-) -> Result<Plan, PlanError> {
-    let table = cx.table(&select.table)?.clone();
-    let mut binds = Binds::new(&statement.bind_markers);
-    let plan = Box::new(SelectPlan::new(select, statement, &table, cx, &mut binds)?);
-    Plan::of_table(PlanKind::Select(plan), binds, &table)
+    binds: &mut Binds,
+) -> Result<SelectPlan, PlanError> {
+    SelectPlan::new(select, statement, table, cx, binds)
 }
 
 impl SelectPlan {

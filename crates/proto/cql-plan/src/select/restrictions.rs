@@ -17,8 +17,9 @@ use super::merge::{merge_into, merge_limit};
 use super::restricted::{
     Condition, InRows, KeyAccess, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::plan::{Binds, PlanContext};
+use crate::term::Binds;
 use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
 
 /// Cassandra's refusal of a query that would filter.
@@ -45,7 +46,7 @@ pub(crate) fn existing_column<'t>(
         PlanError::invalid(format!(
             "Undefined column name {} in table {}",
             name,
-            crate::plan::full_name(table)
+            crate::tables::full_name(table)
         ))
     })
 }

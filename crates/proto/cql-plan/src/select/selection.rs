@@ -19,11 +19,12 @@ use super::arguments::{SelectorArgument, constant_term, is_untyped, text_of_sele
 use super::error_order::no_signature;
 use super::expr::Expr;
 use super::restrictions::existing_column;
+use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::masking;
 use crate::functions::user::Callee;
 use crate::functions::{self, Argument, NativeFunction};
-use crate::plan::{Binds, PlanContext};
+use crate::term::Binds;
 use crate::term::{
     PlannedTerm, Receiver, literal_type, operator, plan_term, resolve_hint, test_assignment,
     text_of,

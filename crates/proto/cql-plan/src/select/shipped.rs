@@ -13,11 +13,11 @@ use data::{RowFilter, RowFold};
 use schema::Table;
 use stdx::{DeletionSeconds, WallMicros};
 
-use super::cells::Source;
 use super::exec::folding::Fold;
 use super::exec::folding::wire::{put_value, take_value};
 use super::filter::{BoundFilters, Filter, Test};
 use super::{BoundSelect, SelectPlan};
+use crate::column_source::Source;
 
 const VERSION: u8 = 1;
 

@@ -8,10 +8,13 @@ use types::wire::{CollectionKind, Elements, Entries};
 use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 use types::{Comparator, CqlType};
 
+use super::Binds;
 use super::{PlannedCall, PlannedTerm, Receiver, invalid_value, plan_marker};
+use crate::context::PlanContext;
 use crate::error::PlanError;
+use crate::functions::UuidSource;
 use crate::functions::sort_entries;
-use crate::plan::{BindEnv, Binds, Bound, BoundValue, PlanContext, UuidSource};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// Evaluates a term whose parts are all constant.
 pub(super) fn fold(term: PlannedTerm, cx: &PlanContext<'_>) -> Result<PlannedTerm, PlanError> {

@@ -8,14 +8,15 @@ use types::CqlType;
 use types::arithmetic::Operator;
 use types::compat::Assignment;
 
+use super::Binds;
 use super::bind::fold;
 use super::{
     PlannedCall, PlannedTerm, Receiver, literal_type, operator, plan_term, resolve_hint, test,
     text_of,
 };
+use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::{self, Argument, NativeFunction};
-use crate::plan::{Binds, PlanContext};
 use crate::raw_type;
 
 /// What a call calls.

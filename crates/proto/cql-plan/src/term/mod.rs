@@ -6,6 +6,7 @@
 //! `TypeCast`, `functions.FunctionCall`.
 
 mod bind;
+mod binds;
 mod call;
 mod relation;
 
@@ -16,14 +17,16 @@ use types::arithmetic::Operator;
 use types::compat::Assignment;
 use types::{Comparator, CqlType, Decimal, TypeError, UdtType};
 
+use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::{self, NativeFunction};
 use crate::java_hash;
-use crate::plan::{Binds, PlanContext};
 use crate::raw_type;
 
 pub(crate) use bind::sorted;
 pub use relation::{PlannedIn, PlannedTuple, PlannedTupleIn, plan_in, plan_tuple, plan_tuple_in};
+
+pub use binds::{BindSpec, Binds};
 
 use bind::fold;
 pub(crate) use call::resolve_behind;
@@ -76,6 +79,11 @@ impl<'a> Receiver<'a> {
     /// A component of a tuple.
     fn component_of(&self, index: usize, ty: &CqlType) -> Receiver<'a> {
         self.derive(format!("{}[{index}]", self.name), ty.clone())
+    }
+
+    /// `l[index]` of a list.
+    pub(crate) fn index_of(&self, column: &schema::Column) -> Receiver<'a> {
+        self.derive(format!("idx({})", column.name), CqlType::Int)
     }
 
     /// The list that stands behind `IN ?`.

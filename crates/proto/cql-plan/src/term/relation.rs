@@ -7,9 +7,11 @@ use cql_syntax::ast::{InValues, Term};
 use types::CqlType;
 use types::wire::{CollectionKind, Elements};
 
+use super::Binds;
 use super::{PlannedTerm, Receiver, invalid_value, plan_marker, plan_term, text_of};
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::plan::{BindEnv, Binds, Bound, BoundValue, PlanContext};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// The right side of `column IN …`.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use stdx::{DeletionSeconds, Token, WallMicros};
 
 use super::{Dropped, Flow, Group, Places, SelectExec, Shaping};
 use crate::error::PlanError;
-use crate::plan::UuidSource;
+use crate::functions::UuidSource;
 use crate::select::expr::Expr;
 use crate::select::filter::BoundFilters;
 use crate::select::{BoundSelect, ResultPlan, SelectPlan, UNLIMITED};

@@ -5,9 +5,10 @@ use schema::Table;
 use types::CqlType;
 
 use super::{Planned, PlannedSelection, Planner, columns_of};
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::plan::{Binds, PlanContext};
 use crate::select::expr::Expr;
+use crate::term::Binds;
 
 /// Indices of the columns that a selector names, each once.
 pub(in crate::select) fn selectors_columns(

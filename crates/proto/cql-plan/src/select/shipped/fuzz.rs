@@ -6,8 +6,9 @@ use schema::Table;
 use stdx::WallMicros;
 
 use super::{Shipped, digest};
+use crate::context::{PlanContext, PlanLimits};
 use crate::modify::fuzz::schema;
-use crate::plan::{PlanContext, PlanKind, PlanLimits, plan};
+use crate::plan::{PlanKind, plan};
 use crate::select::SelectPlan;
 
 /// Without the digest of the table, which is put where it belongs, since nobody guesses it. Behind the first byte,

@@ -1,8 +1,9 @@
 //! What masks show, and to whom.
 
 use super::*;
-use crate::auth::{Requirement, requirements};
+use crate::auth::Requirement;
 use crate::plan::plan;
+use crate::requirements;
 
 fn world() -> World {
     let mut world = World::new();

@@ -15,11 +15,12 @@ use schema::{Schema, Table};
 use stdx::{TimestampMicros, Token, Uuid, WallMicros};
 
 use super::{BoundSelect, Flow, SelectDone, SelectExec, SelectPlan};
+use crate::context::{PlanContext, PlanLimits};
 use crate::ddl::{DdlContext, DdlPlan};
 use crate::error::PlanError;
-use crate::plan::{
-    BoundValue, ExecuteOptions, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
-};
+use crate::functions::UuidSource;
+use crate::plan::{PlanKind, plan};
+use crate::values::{BoundValue, ExecuteOptions};
 
 pub(super) const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
 

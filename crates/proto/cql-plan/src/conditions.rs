@@ -11,10 +11,12 @@ use stdx::ColumnId;
 use types::CqlType;
 use types::wire::{CollectionKind, Elements};
 
+use crate::context::PlanContext;
 use crate::error::PlanError;
-use crate::modify::{existing_column, index_receiver};
-use crate::plan::{BindEnv, Binds, Bound, BoundValue, PlanContext};
+use crate::tables::existing_column;
+use crate::term::Binds;
 use crate::term::{PlannedIn, PlannedTerm, Receiver, invalid_value, plan_in, plan_term, sorted};
+use crate::values::{BindEnv, Bound, BoundValue};
 
 /// What IF asks of one statement's row.
 #[derive(Clone, Debug, Default)]
@@ -290,9 +292,7 @@ fn element_receivers<'a>(
     whole: &Receiver<'a>,
 ) -> Result<(Receiver<'a>, Receiver<'a>), PlanError> {
     match &column.ty {
-        CqlType::List { element, .. } => {
-            Ok((index_receiver(whole, column), whole.value_of(element)))
-        }
+        CqlType::List { element, .. } => Ok((whole.index_of(column), whole.value_of(element))),
         CqlType::Map { key, value, .. } => Ok((whole.key_of(key), whole.value_of(value))),
         CqlType::Set { .. } => Err(PlanError::invalid(format!(
             "Invalid element access syntax for set column {}",

@@ -1,0 +1,72 @@
+//! Tables by name and kind: what a statement may mean and what it may change.
+
+use cql_syntax::ast::QualifiedName;
+use schema::{Column, Table};
+
+use crate::error::PlanError;
+
+/// The keyspace a name means.
+///
+/// # Errors
+/// The name has none and the session uses none.
+pub fn keyspace_of(name: &QualifiedName, session: Option<&str>) -> Result<String, PlanError> {
+    match (&name.keyspace, session) {
+        (Some(keyspace), _) => Ok(keyspace.text.clone()),
+        (None, Some(keyspace)) => Ok(keyspace.to_owned()),
+        (None, None) => Err(no_keyspace()),
+    }
+}
+
+pub(crate) fn no_keyspace() -> PlanError {
+    PlanError::invalid(
+        "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+    )
+}
+
+/// The column of a name.
+pub(crate) fn existing_column<'t>(table: &'t Table, name: &str) -> Result<&'t Column, PlanError> {
+    table.visible_column(name).ok_or_else(|| {
+        let (name, table) = (types::name::quote_identifier(name), full_name(table));
+        PlanError::invalid(format!("Undefined column name {name} in table {table}"))
+    })
+}
+
+/// Whether a table is the one of the node's log records, which is not like other virtual tables: its
+/// newest partitions come first, it can be emptied, and filtering it must be asked for.
+///
+/// Source: Cassandra's `LogMessagesTable`.
+pub fn is_log_table(table: &Table) -> bool {
+    table.is_virtual() && &*table.keyspace == "system_views" && &*table.name == "system_logs"
+}
+
+/// Whether the rows of a table are made of the roles in the metadata.
+pub fn is_computed(table: &Table) -> bool {
+    &*table.keyspace == "system_auth"
+}
+
+/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra takes
+/// such statements from everybody who may, and does not start afterwards.
+pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
+    if matches!(&*table.keyspace, "system" | "system_schema") {
+        return Err(PlanError::invalid(format!(
+            "{} keyspace is not user-modifiable.",
+            table.keyspace
+        )));
+    }
+    if is_computed(table) {
+        return Err(PlanError::invalid(format!(
+            "{} is made of the cluster's metadata: change it by CREATE ROLE, GRANT and the like",
+            full_name(table)
+        )));
+    }
+    Ok(())
+}
+
+/// `keyspace.table` as Cassandra's `TableMetadata.toString` gives it.
+pub(crate) fn full_name(table: &Table) -> String {
+    format!(
+        "{}.{}",
+        types::name::quote_identifier(&table.keyspace),
+        types::name::quote_identifier(&table.name)
+    )
+}
