@@ -209,6 +209,11 @@ impl Packer {
         let mut at = 0;
         while at < records.len() {
             let end = cut(records, at);
+            stdx::invariant!(
+                at < end && end <= records.len(),
+                "commit log: block {at}..{end} of {} bytes of records",
+                records.len()
+            );
             let content = records.get(at..end).unwrap_or(&[]);
             let position = offset + at as u64;
             let mut nonce = [0; NONCE_BYTES];
@@ -238,6 +243,12 @@ impl Packer {
         let stored_bytes = stored.len() + if is_sealed { SEALED_BYTES } else { 0 };
         let word = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).to_le_bytes();
         let offset = u32::try_from(offset).unwrap_or(u32::MAX);
+        stdx::invariant!(
+            u32::try_from(content.len()).is_ok_and(|n| n <= UNPACKED_BYTES_MAX)
+                && offset != u32::MAX,
+            "commit log: a block of {} bytes at {offset}, its reader takes {UNPACKED_BYTES_MAX}",
+            content.len()
+        );
         let mut fields = [0; BLOCK_HEADER_BYTES - 4];
         let parts = [
             *BLOCK_MAGIC,
@@ -255,6 +266,11 @@ impl Packer {
             keys.seal(nonce, &associated, stored, &mut self.sealed);
             stored = &self.sealed;
         }
+        stdx::invariant!(
+            stored.len() == stored_bytes,
+            "commit log: a block of {} stored bytes says {stored_bytes}",
+            stored.len()
+        );
         out.extend_from_slice(&fields);
         out.extend_from_slice(&block_crc(segment, place, &fields, stored).to_le_bytes());
         out.extend_from_slice(stored);

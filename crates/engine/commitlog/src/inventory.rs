@@ -100,7 +100,13 @@ impl CommitLog {
             remove(self.fs(), &path).await?;
             self.fs().sync_dir(&self.options().directory).await?;
         } else {
-            self.fs().write_atomic(&path, encode(&listed)).await?;
+            let bytes = encode(&listed);
+            stdx::invariant!(
+                decode(&bytes).as_ref() == Some(&listed),
+                "INV-log-6: an inventory of {} segments would not be read back",
+                listed.len()
+            );
+            self.fs().write_atomic(&path, bytes).await?;
         }
         *inventory.written.borrow_mut() = listed;
         inventory.written_at.set(now);
@@ -130,6 +136,7 @@ impl CommitLog {
             };
             // Half a file that was to be renamed says nothing.
             let Some(listed) = listed else {
+                stdx::reached!("commitlog-inventory-damaged");
                 if !inventory.ends_with(".tmp") {
                     damaged.push(inventory);
                 }

@@ -99,7 +99,11 @@ impl Keys {
         content: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let Some(key) = self.keys.first() else { return };
+        let Some(key) = self.keys.first() else {
+            stdx::invariant::broken(format_args!(
+                "no key to encrypt a block with, its content would be lost"
+            ))
+        };
         out.extend_from_slice(&key.id);
         out.extend_from_slice(&nonce);
         let from = out.len();

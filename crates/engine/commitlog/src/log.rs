@@ -346,6 +346,14 @@ impl CommitLog {
             at = state.end();
         }
         state.put(|buf| format::encode_mutation(buf, at, mutation));
+        stdx::debug_invariant!(
+            state.end().segment == at.segment
+                && state.end().offset == at.offset + format::record_bytes(mutation.len()) as u64
+                && state.end().offset <= self.inner.options.segment_bytes.max(at.offset),
+            "commit log: a record of {} bytes at {at:?} ends at {:?}",
+            mutation.len(),
+            state.end()
+        );
         Ok(at)
     }
 
@@ -401,6 +409,16 @@ impl CommitLog {
             last.get_mut().sealed = true;
         }
         let id = SegmentId::new(state.next_sequence, self.inner.rt.shard().0);
+        stdx::invariant!(
+            id > previous.segment && !state.files.contains_key(&id),
+            "INV-log-4: segment {id:?} does not come after {:?}",
+            previous.segment
+        );
+        stdx::invariant!(
+            u32::try_from(self.inner.options.segment_bytes.max(previous.offset)).is_ok(),
+            "commit log: segments of {} bytes, positions have room for 4 GiB",
+            self.inner.options.segment_bytes
+        );
         state.next_sequence += 1;
         let header = SegmentHeader {
             id,
@@ -415,6 +433,12 @@ impl CommitLog {
         };
         let mut bytes = Vec::with_capacity(format::HEADER_BYTES);
         header.encode(&mut bytes);
+        stdx::invariant!(
+            bytes.len() == format::HEADER_BYTES,
+            "commit log: a header of {} bytes, its reader takes {}",
+            bytes.len(),
+            format::HEADER_BYTES
+        );
         let mut buf = state.spare.take().unwrap_or_else(|| Buf::with_capacity(BUFFER_BYTES));
         buf.extend_from_slice(&bytes);
         state.appended += bytes.len() as u64;
@@ -520,10 +544,11 @@ impl State {
     }
 
     fn put(&mut self, encode: impl FnOnce(&mut Buf)) {
-        if let Some(chunk) = self.queue.back_mut() {
-            let before = chunk.buf.len();
-            encode(&mut chunk.buf);
-            self.appended += (chunk.buf.len() - before) as u64;
-        }
+        let Some(chunk) = self.queue.back_mut() else {
+            stdx::invariant::broken(format_args!("commit log: a record has no chunk to be put in"))
+        };
+        let before = chunk.buf.len();
+        encode(&mut chunk.buf);
+        self.appended += (chunk.buf.len() - before) as u64;
     }
 }

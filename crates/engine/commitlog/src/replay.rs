@@ -177,9 +177,16 @@ impl CommitLog {
             let synced = attested.get(id).copied().unwrap_or(0);
             let (file, offset) = (self.path_of(*id), scan.valid_place);
             if scan.valid < synced {
+                stdx::reached!("commitlog-attested-damage");
                 return Err(LogError::Corrupt { file, offset, what: scan.what });
             }
+            stdx::invariant!(
+                offset <= scan.length,
+                "commit log: {offset} valid bytes of {file}, which has {}",
+                scan.length
+            );
             if offset < scan.length {
+                stdx::reached!("commitlog-torn-tail");
                 summary.tails.push((file, offset, scan.length - offset));
             }
         }

@@ -133,6 +133,7 @@ fn replay_life(world: &World) -> Result<Vec<Vec<u8>>, LogError> {
     result.unwrap()
 }
 
+/// INV-log-1.
 #[test]
 fn what_was_committed_is_replayed_in_order_over_many_segments() {
     let world = World::new(1, WorldOptions::default());
@@ -141,6 +142,7 @@ fn what_was_committed_is_replayed_in_order_over_many_segments() {
     assert_eq!(replay_life(&world).unwrap(), expected(200));
 }
 
+/// INV-log-3.
 #[test]
 fn a_damaged_byte_before_a_marker_refuses_the_start_and_behind_it_costs_the_tail_only() {
     let world = World::new(2, WorldOptions::default());
@@ -242,6 +244,7 @@ fn check_full_disk(sync: SyncMode) {
     assert_eq!(replay_life(&world).unwrap(), expected(50));
 }
 
+/// INV-log-2.
 #[test]
 fn after_a_failed_fsync_nothing_is_confirmed_any_more() {
     let world = World::new(6, WorldOptions::default());

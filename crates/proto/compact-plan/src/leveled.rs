@@ -72,10 +72,9 @@ pub fn levels(files: &[SstableInfo]) -> Vec<Vec<&SstableInfo>> {
     let mut levels: Vec<Vec<&SstableInfo>> = vec![Vec::new(); LEVEL_MAX as usize + 1];
     let mut sorted: Vec<&SstableInfo> = files.iter().collect();
     sorted.sort_by_key(|f| (f.first_token, f.generation));
-    let mut into = |level: usize, file| {
-        if let Some(files) = levels.get_mut(level) {
-            files.push(file);
-        }
+    let mut into = |level: usize, file| match levels.get_mut(level) {
+        Some(files) => files.push(file),
+        None => stdx::invariant!(false, "leveled: a file of level {level} would be left out"),
     };
     let mut ends: Vec<Option<Token>> = vec![None; LEVEL_MAX as usize + 1];
     for file in sorted {

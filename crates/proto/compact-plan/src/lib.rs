@@ -323,9 +323,36 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
         Strategy::ClusterKey => cluster_key::next_background(tiered, tombstones, files, state),
     };
     let (repaired, unrepaired) = sides(state.candidates);
-    side(&repaired)
+    let plan = side(&repaired)
         .or_else(|| side(&unrepaired))
-        .or_else(|| size_tiered::single_tombstone_compaction(tombstones, state))
+        .or_else(|| size_tiered::single_tombstone_compaction(tombstones, state));
+    plan.inspect(|plan| check_plan(plan, state))
+}
+
+/// Ends the process on a plan that would compact what it must not.
+pub(crate) fn check_plan(plan: &Plan, state: &TableState<'_>) {
+    let mut inputs = plan.inputs.clone();
+    inputs.sort_unstable();
+    inputs.dedup();
+    let files: Vec<&SstableInfo> =
+        state.candidates.iter().filter(|f| inputs.binary_search(&f.generation).is_ok()).collect();
+    stdx::invariant!(
+        files.len() == plan.inputs.len(),
+        "INV-compact-plan-1: plan {:?} names a file twice, or one that was not passed in",
+        plan.inputs
+    );
+    stdx::invariant!(
+        plan.expired.iter().all(|g| inputs.binary_search(g).is_ok()),
+        "INV-compact-plan-1: plan {:?} drops {:?} unread, which are not all its inputs",
+        plan.inputs,
+        plan.expired
+    );
+    let is_repaired = files.first().is_some_and(|f| f.is_repaired());
+    stdx::invariant!(
+        files.iter().all(|f| f.is_repaired() == is_repaired && !f.is_pending()),
+        "INV-compact-plan-2: plan {:?} mixes repaired files with others, or has one of a running repair",
+        plan.inputs
+    );
 }
 
 /// Most plans of a preview.

@@ -44,7 +44,20 @@ pub fn parts(plan: &Plan, files: &[SstableInfo]) -> Vec<Plan> {
         let expired = plan.expired.iter().copied().filter(|g| inputs.contains(g)).collect();
         Plan { expired, inputs, cut, ..plan.clone() }
     };
-    sets.into_iter().map(part).collect()
+    let parts: Vec<Plan> = sets.into_iter().map(part).collect();
+    stdx::invariant!(
+        parts.iter().map(|part| part.inputs.len()).sum::<usize>() == plan.inputs.len(),
+        "INV-parts-1: {} parts lose or double inputs of {:?}",
+        parts.len(),
+        plan.inputs
+    );
+    stdx::invariant!(
+        parts.iter().map(|part| part.expired.len()).sum::<usize>() == plan.expired.len(),
+        "INV-parts-1: {} parts lose or double expired inputs {:?}",
+        parts.len(),
+        plan.expired
+    );
+    parts
 }
 
 #[cfg(test)]

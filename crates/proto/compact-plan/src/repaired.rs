@@ -196,7 +196,8 @@ mod tests {
                     let part = &model[a as usize..b as usize];
                     let expected = part.iter().copied().collect::<Option<Vec<_>>>();
                     let expected = expected.and_then(|all| all.into_iter().min());
-                    assert_eq!(times.least_within(Token(a), Token(b)), expected, "{a} {b}");
+                    let found = times.least_within(Token(a), Token(b));
+                    assert_eq!(found, expected, "INV-repaired-1: {a} {b}");
                 }
             }
         }

@@ -12,7 +12,7 @@ pub fn fuzz_parse(data: &[u8]) {
     if let Ok(statement) = parse(&text) {
         let printed = statement.to_string();
         let again = parse(&printed);
-        assert_eq!(again.as_ref(), Ok(&statement), "{printed}");
+        assert_eq!(again.as_ref(), Ok(&statement), "INV-printer-1: {printed}");
     }
     if let Ok(ty) = parse_type(&text) {
         assert_eq!(parse_type(&ty.to_string()), Ok(ty));

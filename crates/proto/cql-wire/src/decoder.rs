@@ -434,6 +434,12 @@ impl FrameDecoder {
                     return Err(self.fatal(header.stream, overrun));
                 }
                 self.large.extend_from_slice(part);
+                stdx::invariant!(
+                    self.large.len() <= self.frame_bytes_max.saturating_add(HEADER_LEN),
+                    "INV-wire-decoder-1: {} bytes of one frame collected, the limit is {}",
+                    self.large.len(),
+                    self.frame_bytes_max
+                );
                 if self.large.len() < length {
                     return Ok(Opened::Again);
                 }

@@ -243,8 +243,9 @@ impl<'o> ResponseFrame<'o> {
         compress_body(compression, body, scratch)?;
         self.out.truncate(body_at);
         self.out.put_bytes(scratch);
-        if let Some(bits) = self.out.get_mut(self.start.saturating_add(1)) {
-            *bits |= flags::COMPRESSED;
+        match self.out.get_mut(self.start.saturating_add(1)) {
+            Some(bits) => *bits |= flags::COMPRESSED,
+            None => stdx::invariant!(false, "response frame at {} lost its header", self.start),
         }
         self.finish()
     }

@@ -54,7 +54,7 @@ fn stream(data: &[u8], side: Side) {
         match decoder.next(&mut input) {
             Ok(None) => break,
             Ok(Some(frame)) => {
-                invariant!(frame.body.len() <= FRAME_BYTES_MAX, "the limit holds");
+                invariant!(frame.body.len() <= FRAME_BYTES_MAX, "INV-wire-1: the limit holds");
                 message(&frame, side, negotiated);
             }
             Err(error) => {

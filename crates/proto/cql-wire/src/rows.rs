@@ -142,12 +142,16 @@ impl<'o> RowsEncoder<'o> {
             let end = body.len();
             put_bytes(body, paging_state)?;
             let length = body.len().saturating_sub(end);
-            if let Some(tail) = body.get_mut(paging_at..) {
-                tail.rotate_right(length);
+            match body.get_mut(paging_at..) {
+                Some(tail) => tail.rotate_right(length),
+                None => {
+                    stdx::invariant!(false, "rows: no place for the paging state at {paging_at}")
+                }
             }
             // The low byte of the flags.
-            if let Some(bits) = body.get_mut(flags_at.saturating_add(3)) {
-                *bits |= HAS_MORE_PAGES.to_le_bytes()[0];
+            match body.get_mut(flags_at.saturating_add(3)) {
+                Some(bits) => *bits |= HAS_MORE_PAGES.to_le_bytes()[0],
+                None => stdx::invariant!(false, "rows: no place for the flags at {flags_at}"),
             }
         }
         Ok(self.frame)

@@ -72,8 +72,7 @@ pub(crate) fn verify_payload(payload: &[u8], trailer: [u8; TRAILER_LEN]) -> Resu
 
 /// Appends finished v5 frames, lying one behind the other in `frames`, to `out` as segments: as many whole frames per
 /// segment as fit, larger ones spread over segments of their own. Called once per turn with all answers of a
-/// connection. Bytes behind the last whole frame are left out, which cannot happen with what
-/// [`crate::ResponseFrame`] wrote.
+/// connection. Bytes behind the last whole frame are a broken invariant: [`crate::ResponseFrame`] writes whole ones.
 pub fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
     let mut rest = frames;
     while !rest.is_empty() {
@@ -94,6 +93,11 @@ pub fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
         }
         let Some((large, after)) = frame_len(rest).and_then(|length| rest.split_at_checked(length))
         else {
+            stdx::invariant!(
+                false,
+                "answers end with {} bytes that are no whole frame, their client would wait for ever",
+                rest.len()
+            );
             return;
         };
         for payload in large.chunks(SEGMENT_PAYLOAD_MAX) {
@@ -114,6 +118,11 @@ fn frame_len(bytes: &[u8]) -> Option<usize> {
 
 /// Appends one segment. `payload` is at most [`SEGMENT_PAYLOAD_MAX`] bytes.
 fn put_segment(payload: &[u8], self_contained: bool, lz4: bool, out: &mut Vec<u8>) {
+    stdx::invariant!(
+        payload.len() <= SEGMENT_PAYLOAD_MAX,
+        "segment of {} bytes, its length field has room for {SEGMENT_PAYLOAD_MAX}",
+        payload.len()
+    );
     let mark = u64::from(self_contained);
     let length = payload.len() as u64;
     if !lz4 {

@@ -4,7 +4,7 @@
 //! detector ([`detector`]), the messages' encoding. Never: IO, clocks, randomness (arguments); who is
 //! in the cluster and with which tokens, that is the metadata log: gossip about others is ignored.
 //!
-//! Invariants: INV-gossip-1: the events Up and Down of a peer alternate, beginning with Up.
+//! Invariants: INV-gossip-1: the events Up and Down of a peer alternate while it is a member, beginning with Up.
 //! INV-gossip-2: (generation, version) known of a peer never goes back. INV-gossip-3: memory is
 //! bounded by the members. INV-gossip-4: a peer is up only after it answered this node itself since
 //! it was last down; what others tell of it is not enough.

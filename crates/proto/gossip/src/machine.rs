@@ -200,6 +200,12 @@ impl Gossip {
             });
             peer.is_seed = is_seed;
         }
+        stdx::invariant!(
+            self.peers.len() < ENTRIES_MAX && self.peers.len() <= members.len(),
+            "INV-gossip-3: {} peers, {} members",
+            self.peers.len(),
+            members.len()
+        );
     }
 
     fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
@@ -213,6 +219,7 @@ impl Gossip {
         }
         let pause = self.last_round.map_or(Duration::ZERO, |last| now.since(last));
         if pause > self.config.pause_max {
+            stdx::reached!("gossip-own-pause");
             // The silence was this node's own: give the peers time to be heard again.
             self.lenient_until = now + self.config.pause_max;
         }
@@ -221,7 +228,7 @@ impl Gossip {
         if is_first && self.peers.len() <= GREETED_MAX {
             let hosts: Vec<HostId> = self.peers.keys().copied().collect();
             self.greet(&hosts, out);
-        } else {
+        } else if !stdx::chaos!("gossip-round-skipped") {
             self.gossip(out);
         }
         if now >= self.lenient_until {
@@ -434,6 +441,7 @@ impl Gossip {
         let is_far =
             peer.generation > 0 && generation > present.saturating_add(GENERATION_AHEAD_MAX);
         if is_far || generation > GENERATION_MAX {
+            stdx::reached!("gossip-generation-unbelievable");
             out.push(Output::Event(Event::Unbelievable { host, generation }));
             return;
         }
@@ -453,12 +461,19 @@ impl Gossip {
             peer.detector = Detector::new(self.config.round);
             peer.app = AppState::default();
         }
+        stdx::invariant!(
+            (generation, version) > (peer.generation, peer.version),
+            "INV-gossip-2: news ({generation}, {version}) of a peer are older than ({}, {})",
+            peer.generation,
+            peer.version
+        );
         peer.generation = generation;
         peer.version = version;
         peer.detector.report(now);
         if is_new {
             peer.refused = None;
         } else if let Some(refusal) = &mut peer.refused {
+            stdx::reached!("gossip-news-of-a-refusing-peer");
             // It may be on its way since before the peer ended: tried again, not forgotten.
             let probe_at = now + REFUSED_AGAIN;
             let heartbeat = (generation, version);

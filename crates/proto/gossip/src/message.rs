@@ -101,6 +101,11 @@ impl Message {
 }
 
 fn put_list<T>(out: &mut Vec<u8>, list: &[T], put: impl Fn(&T, &mut Vec<u8>)) {
+    stdx::invariant!(
+        list.len() <= ENTRIES_MAX,
+        "gossip message with a list of {} entries, its reader takes {ENTRIES_MAX}",
+        list.len()
+    );
     out.put_vint_unsigned(list.len() as u64);
     for entry in list {
         put(entry, out);
@@ -188,19 +193,24 @@ pub(crate) mod tests {
             _ => unreachable!(),
         };
         for (count, is_ok) in [(ENTRIES_MAX, true), (ENTRIES_MAX + 1, false)] {
-            let mut bytes = Vec::new();
-            Message::Syn { digests: vec![digest; count] }.encode(&mut bytes);
+            let mut bytes = vec![VERSION, 1];
+            bytes.put_vint_unsigned(count as u64);
+            (0..count).for_each(|_| digest.encode(&mut bytes));
             assert_eq!(Message::decode(&bytes).is_ok(), is_ok, "{count}");
         }
     }
 
     #[test]
     fn a_state_newer_than_its_heartbeat_is_refused() {
-        let Message::Ack2 { mut states } = samples()[3].clone() else { unreachable!() };
+        let Message::Ack2 { states } = samples()[3].clone() else { unreachable!() };
+        let mut valid = Vec::new();
+        Message::Ack2 { states: states.clone() }.encode(&mut valid);
+        // Version, kind, one state: host and generation 2, then the heartbeat.
+        let heartbeat_at = 3 + 16 + 1;
+        assert_eq!(u64::from(valid[heartbeat_at]), states[0].version);
         for (version, is_ok) in [(7, true), (6, false)] {
-            states[0].version = version;
-            let mut bytes = Vec::new();
-            Message::Ack2 { states: states.clone() }.encode(&mut bytes);
+            let mut bytes = valid.clone();
+            bytes[heartbeat_at] = version;
             assert_eq!(Message::decode(&bytes).is_ok(), is_ok, "heartbeat {version}, state 7");
         }
     }

@@ -161,6 +161,11 @@ impl AppState {
         out.put_u32(self.severity);
         out.put_u8(self.flags.0);
         out.put_u16(self.shards);
+        stdx::invariant!(
+            self.release.len() <= RELEASE_BYTES_MAX,
+            "gossip: release text of {} bytes, its reader takes {RELEASE_BYTES_MAX}",
+            self.release.len()
+        );
         out.put_bytes_vint(self.release.as_bytes());
     }
 
@@ -191,6 +196,12 @@ impl PeerState {
         out.put_vint_unsigned(self.version);
         out.put_bool(self.app.is_some());
         if let Some(app) = &self.app {
+            stdx::invariant!(
+                app.version <= self.version,
+                "gossip: state of version {} beside heartbeat {}, its reader refuses it",
+                app.version,
+                self.version
+            );
             app.encode(out);
         }
     }

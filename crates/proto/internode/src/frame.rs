@@ -202,9 +202,16 @@ impl FrameEncoder {
         }
         let payload = out.get(payload_at..).unwrap_or_default();
         let (length, checksum) = (payload.len(), crc32(payload));
-        out.patch_u32(start, u32::try_from(length).unwrap_or(u32::MAX));
-        if let Some(place) = out.get_mut(start.saturating_add(5)) {
-            *place = flags;
+        let announced = u32::try_from(length).unwrap_or(u32::MAX);
+        stdx::invariant!(
+            length <= self.payload_bytes_max && announced != u32::MAX,
+            "frame with a payload of {length} bytes, its reader takes {}",
+            self.payload_bytes_max
+        );
+        out.patch_u32(start, announced);
+        match out.get_mut(start.saturating_add(5)) {
+            Some(place) => *place = flags,
+            None => stdx::invariant!(false, "frame at {start} was cut off before its flags"),
         }
         out.patch_u32(start.saturating_add(PAYLOAD_CHECKSUM_AT), checksum);
         seal(out.get_mut(start..).unwrap_or_default());
@@ -236,15 +243,19 @@ impl FrameEncoder {
 /// Writes the header's checksum.
 fn seal(frame: &mut [u8]) {
     let checksum = crc32(frame.get(..HEADER_CHECKSUM_AT).unwrap_or_default());
-    if let Some(place) = frame.get_mut(HEADER_CHECKSUM_AT..HEADER_BYTES) {
-        place.copy_from_slice(&checksum.to_be_bytes());
+    match frame.get_mut(HEADER_CHECKSUM_AT..HEADER_BYTES) {
+        Some(place) => place.copy_from_slice(&checksum.to_be_bytes()),
+        None => stdx::invariant!(false, "frame of {} bytes has no header", frame.len()),
     }
 }
 
 /// Sets the time left of an encoded frame that waited to be sent. `frame` begins with its header;
 /// a frame without a deadline stays as it is.
 pub fn patch_deadline(frame: &mut [u8], deadline_micros: u32) {
-    let Some(place) = frame.get_mut(DEADLINE_AT..PAYLOAD_CHECKSUM_AT) else { return };
+    let length = frame.len();
+    let Some(place) = frame.get_mut(DEADLINE_AT..PAYLOAD_CHECKSUM_AT) else {
+        stdx::invariant::broken(format_args!("frame of {length} bytes has no deadline to set"))
+    };
     if place.iter().all(|b| *b == 0) {
         return;
     }

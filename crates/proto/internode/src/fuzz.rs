@@ -29,7 +29,7 @@ pub fn fuzz_internode_frames(data: &[u8]) {
     let mut decoder = FrameDecoder::new(choice & 1 != 0, PAYLOAD_BYTES_MAX);
     let mut encoder = FrameEncoder::new(choice & 2 != 0, PAYLOAD_BYTES_MAX);
     while let Ok(Some((frame, length))) = decoder.next(input) {
-        invariant!(frame.payload.len() <= PAYLOAD_BYTES_MAX, "the limit holds");
+        invariant!(frame.payload.len() <= PAYLOAD_BYTES_MAX, "INV-internode-1: the limit holds");
         invariant!(length <= input.len(), "a frame lies within its bytes");
         let mut again = Vec::new();
         let written = encoder.encode(&mut again, &frame.header, |out| {

@@ -171,6 +171,10 @@ impl<V: Clone> Acceptor<V> {
                 {
                     out.push(Output::Reply { to, reply });
                 }
+                invariant!(
+                    self.held.front().is_none_or(|(token, _, _)| *token > self.durable),
+                    "INV-paxos-2: an answer is held though its record {token} is durable"
+                );
             }
             Input::PersistFailed => {
                 self.failed = true;

@@ -10,7 +10,7 @@
 //! INV-paxos-1: an acceptor never answers an older ballot than it promised with a promise or an
 //! acceptance. INV-paxos-2: no answer but a rejection shows state that is not durable.
 //! INV-paxos-3: two values accepted by quorums for one partition never share a write timestamp.
-//! INV-paxos-4: a value is proposed only after a quorum has confirmed both the promise of its
+//! INV-paxos-4: a new value is proposed only after a quorum has confirmed both the promise of its
 //! ballot and the commit before it. INV-paxos-5: `NotApplied` is answered only when no value of the
 //! operation can be chosen any more; what is not known is answered as uncertain.
 //!

@@ -10,8 +10,8 @@
 //! told from later ones, and no outcome stays unknown once the entry is known. There are no reads
 //! and no empty proposals.
 //!
-//! INV-log-1: entry e is decided once. INV-log-2: a member votes for entry e + 1 only when it has
-//! entry e, because entry e may change who votes.
+//! INV-paxos-log-1: entry e is decided once. INV-paxos-log-2: a member votes for entry e + 1 only when it
+//! has entry e, because entry e may change who votes.
 
 pub mod proposer;
 #[cfg(test)]
@@ -126,6 +126,12 @@ impl<V: Clone> LogAcceptor<V> {
         } else {
             self.inner_step(admission, Input::Request { to, request }, out);
             if ends {
+                stdx::invariant!(
+                    entry == self.next,
+                    "INV-paxos-log-2: entry {} ends, the next one is {}",
+                    entry.0,
+                    self.next.0
+                );
                 self.next = Epoch(self.next.0.saturating_add(1));
                 self.inner.next_instance();
             }

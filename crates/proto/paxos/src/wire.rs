@@ -143,9 +143,14 @@ fn take_option<T>(
 }
 
 fn put_hosts(out: &mut Vec<u8>, hosts: &Hosts) {
-    let count = hosts.len().min(TARGETS_MAX);
-    out.put_u8(u8::try_from(count).unwrap_or(0));
-    for host in hosts.iter().take(count) {
+    let count = u8::try_from(hosts.len()).unwrap_or(u8::MAX);
+    stdx::invariant!(
+        usize::from(count) <= TARGETS_MAX,
+        "paxos: an electorate of {} nodes, its reader takes {TARGETS_MAX}",
+        hosts.len()
+    );
+    out.put_u8(count);
+    for host in hosts {
         out.put_bytes(host.0.as_bytes());
     }
 }
@@ -195,11 +200,9 @@ impl Prunes {
         if self.count == 0 {
             self.bytes.put_u8(VERSION);
         }
-        let before = self.bytes.len();
         self.bytes.put_bytes(table.0.as_bytes());
-        if self.bytes.put_bytes_u16(key, "partition key").is_err() {
-            return self.bytes.truncate(before);
-        }
+        let put = self.bytes.put_bytes_u16(key, "partition key");
+        stdx::invariant!(put.is_ok(), "paxos: prune of a key of {} bytes", key.len());
         put_ballot(&mut self.bytes, ballot);
         self.count += 1;
     }

@@ -219,6 +219,7 @@ impl RangeRequest {
     }
 
     fn done(&mut self, result: Result<ScanEnd, RequestError>, out: &mut Outputs<RangeOutput>) {
+        stdx::debug_invariant!(self.phase != Phase::Done, "INV-request-1: a scan answers twice");
         self.phase = Phase::Done;
         out.push(RangeOutput::Done(result));
     }
@@ -297,8 +298,9 @@ impl RangeRequest {
         let deadline = self.page_deadline(now);
         let config = ReadConfig { rows, deadline, ..self.config.read };
         let read = ReadRequest::new(sub.plan.clone(), config);
-        if let Some(place) = self.slots.get_mut(usize::from(slot)) {
-            *place = Some(Slot { sub, read, result: None, wake: None });
+        match self.slots.get_mut(usize::from(slot)) {
+            Some(place) => *place = Some(Slot { sub, read, result: None, wake: None }),
+            None => stdx::invariant!(false, "scan: sub-range {slot} would be left out"),
         }
         self.step_slot(now, slot, ReadInput::Start, out);
     }
@@ -348,6 +350,14 @@ impl RangeRequest {
             else {
                 return;
             };
+            if let Some(ScanEnd::After(emitted)) = self.end {
+                stdx::invariant!(
+                    sub.range.after >= emitted,
+                    "INV-range-1: the sub-range after {} is emitted behind {}",
+                    sub.range.after.0,
+                    emitted.0
+                );
+            }
             self.end = Some(if outcome.exhausted {
                 ScanEnd::After(sub.range.upto)
             } else {

@@ -333,6 +333,7 @@ impl ReadRequest {
     }
 
     fn done(&mut self, result: Result<ReadOutcome, RequestError>, out: &mut Outputs<ReadOutput>) {
+        stdx::debug_invariant!(self.phase != Phase::Done, "INV-request-1: a read answers twice");
         self.phase = Phase::Done;
         out.push(ReadOutput::Done(result));
     }

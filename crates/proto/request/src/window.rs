@@ -182,6 +182,12 @@ impl ReplicaWindow {
     }
 
     fn leave(&mut self, bytes: usize) {
+        stdx::debug_invariant!(
+            self.count > 0 && self.bytes >= bytes,
+            "window: {bytes} bytes end that were never sent, {} in {} mutations are under way",
+            self.bytes,
+            self.count
+        );
         self.count = self.count.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
@@ -272,6 +278,55 @@ mod tests {
         assert_eq!((window.room(at(1210)), window.is_stalled()), (Room::Free, false));
     }
 
+    /// INV-window-1 and INV-window-2, over random use.
+    #[test]
+    fn a_window_lets_nobody_wait_for_ever_and_keeps_its_minimum() {
+        for seed in 1..200_u64 {
+            let mut state = seed;
+            let mut below = move |n: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 33) % n
+            };
+            let settings = settings();
+            let mut window = ReplicaWindow::new(settings);
+            let (mut now, mut last_answer) = (at(0), at(0));
+            for _ in 0..500 {
+                now = now + Duration::from_millis(below(300));
+                let elapsed = Duration::from_millis(below(500));
+                match (below(4), window.count()) {
+                    (0, 1..) => {
+                        window.answered(now, elapsed, 1);
+                        last_answer = now;
+                    }
+                    (1, 1..) => {
+                        window.refused(now, 1);
+                        last_answer = now;
+                    }
+                    (2, 1..) => window.lost(1),
+                    _ => {
+                        let was_idle = window.count() == 0;
+                        let (room, is_stalled) = (window.room(now), window.is_stalled());
+                        match room {
+                            Room::Free => {
+                                if was_idle {
+                                    last_answer = last_answer.max(now);
+                                }
+                                window.sent(now, 1);
+                            }
+                            Room::Full(until) => {
+                                let latest = last_answer + settings.stall;
+                                assert!(now < until && until <= latest, "INV-window-1");
+                            }
+                            Room::Stalled => assert!(is_stalled),
+                        }
+                        assert!(!was_idle || is_stalled || room == Room::Free, "INV-window-2");
+                    }
+                }
+                assert!(window.limit() >= settings.count_min, "INV-window-2");
+            }
+        }
+    }
+
     #[test]
     fn a_window_grows_while_answers_are_quick_and_shrinks_when_they_queue() {
         let mut window = ReplicaWindow::new(WindowSettings { count_max: 4096, ..settings() });
@@ -299,9 +354,11 @@ mod tests {
         window.sent(at(now), 1);
         window.answered(at(now + 200), Duration::from_millis(43), 1);
         assert_eq!(window.limit(), settled - settled / 4);
+        window.sent(at(now + 200), 1);
         window.answered(at(now + 201), Duration::from_millis(44), 1);
         assert_eq!(window.limit(), settled - settled / 4, "once for what was under way together");
         for n in 0..100 {
+            window.sent(at(now + 1000 + 20 * n), 1);
             window.refused(at(now + 1000 + 20 * n), 1);
         }
         assert_eq!(window.limit(), 4);

@@ -42,7 +42,12 @@ impl CommitLog {
                 Err(error) if error.kind == IoErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
             }
-            self.inner.state.borrow_mut().files.remove(&segment);
+            let mut state = self.inner.state.borrow_mut();
+            state.files.remove(&segment);
+            stdx::invariant!(
+                state.files.first_key_value().is_none_or(|(oldest, _)| *oldest > segment),
+                "INV-log-4: segment {segment:?} deleted before an older one"
+            );
         }
     }
 

@@ -165,10 +165,24 @@ impl CommitLog {
             let mut state = self.inner.state.borrow_mut();
             state.disk_full = None;
             state.written += len;
-            if let Some(file) = state.files.get_mut(&segment) {
-                file.written = offset + len;
-                file.stored += stored;
-            }
+            let Some(file) = state.files.get_mut(&segment) else {
+                stdx::invariant::broken(format_args!(
+                    "INV-log-1: no account of segment {segment:?}, which was written"
+                ))
+            };
+            stdx::invariant!(
+                file.written == offset && !file.is_released,
+                "INV-log-1: {len} bytes written at {offset} of {segment:?}, which has {}",
+                file.written
+            );
+            file.written = offset + len;
+            file.stored += stored;
+            stdx::invariant!(
+                state.written <= state.appended,
+                "INV-log-1: {} bytes written of {} appended",
+                state.written,
+                state.appended
+            );
             state.keep_spare(buf);
         }
         self.inner.signal.notify();
@@ -189,9 +203,12 @@ impl CommitLog {
         let mut packed = Buf::with_capacity(BUFFER_BYTES);
         packed.extend_from_slice(buf.get(..header).unwrap_or(&[]));
         let records = buf.get(header..).unwrap_or(&[]);
-        if let Some(packer) = self.inner.packer.borrow_mut().as_mut() {
-            let random = |out: &mut [u8]| self.inner.rt.random_fill(out);
-            packer.pack((segment, place), offset + header as u64, records, random, &mut packed);
+        match self.inner.packer.borrow_mut().as_mut() {
+            Some(packer) => {
+                let random = |out: &mut [u8]| self.inner.rt.random_fill(out);
+                packer.pack((segment, place), offset + header as u64, records, random, &mut packed);
+            }
+            None => stdx::invariant!(false, "commit log: records would be left out of {segment:?}"),
         }
         let stored = packed.len() as u64;
         let (_, result) = file.write_at(packed, place).await;
@@ -201,13 +218,24 @@ impl CommitLog {
     fn write_failed(&self, offset: u64, buf: Buf, error: IoError) {
         let mut state = self.inner.state.borrow_mut();
         state.writing = false;
-        if let Some(chunk) = state.queue.front_mut() {
-            // Put the bytes back in front of what was appended meanwhile.
-            let mut whole = buf;
-            whole.extend_from_slice(&chunk.buf);
-            chunk.buf = whole;
-            chunk.offset = offset;
-        }
+        stdx::reached!("commitlog-write-put-back");
+        let Some(chunk) = state.queue.front_mut() else {
+            stdx::invariant::broken(format_args!(
+                "commit log: {} unwritten bytes have no chunk",
+                buf.len()
+            ))
+        };
+        stdx::invariant!(
+            chunk.offset == offset + buf.len() as u64,
+            "commit log: {} unwritten bytes of {offset} are not followed by {}",
+            buf.len(),
+            chunk.offset
+        );
+        // Put the bytes back in front of what was appended meanwhile.
+        let mut whole = buf;
+        whole.extend_from_slice(&chunk.buf);
+        chunk.buf = whole;
+        chunk.offset = offset;
         match LogError::of_write(error) {
             LogError::DiskFull(error) => state.disk_full = Some(error),
             error => {
@@ -322,6 +350,9 @@ impl CommitLog {
             let ended = self.inner.rt.now();
             let took = ended.since(began);
             let gathers = state.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
+            if gathers {
+                stdx::reached!("commitlog-sync-gathers");
+            }
             state.gathers_until = if gathers { ended + took.min(GATHERS_MAX) } else { ended };
             match result {
                 Err(error) => {
@@ -334,12 +365,24 @@ impl CommitLog {
                     state.synced = state.synced.max(goal);
                     for (id, _, written, stored) in &files {
                         if let Some(file) = state.files.get_mut(id) {
+                            stdx::invariant!(
+                                file.synced <= *written && *written <= file.written,
+                                "INV-log-3: {written} bytes of {id:?} synced after {}, {} are written",
+                                file.synced,
+                                file.written
+                            );
                             file.synced = *written;
                             file.synced_stored = *stored;
                         }
                     }
                     for file in state.files.values_mut() {
                         file.entry_synced |= file.synced > 0;
+                    }
+                    if stdx::chaos!("commitlog-segment-sealed-early")
+                        && state.queue.is_empty()
+                        && let Some(mut last) = state.files.last_entry()
+                    {
+                        last.get_mut().sealed = true;
                     }
                     if let Some((segment, _, offset, _)) = files.last() {
                         let synced = LogPosition { segment: *segment, offset: *offset };
@@ -383,6 +426,10 @@ impl CommitLog {
 
     /// The marker counts as appended, but not as something that needs a sync of its own.
     fn append_marker(&self, state: &mut State, synced: LogPosition) {
+        stdx::invariant!(
+            state.files.get(&synced.segment).is_none_or(|file| file.synced >= synced.offset),
+            "INV-log-3: a marker would attest {synced:?}, which is not synced"
+        );
         self.reserve(state, 24);
         let at = state.end();
         let before = state.appended;
@@ -391,5 +438,11 @@ impl CommitLog {
         if state.synced == before {
             state.synced = state.appended;
         }
+        stdx::invariant!(
+            state.synced <= state.appended,
+            "INV-log-1: {} bytes count as synced, {} were appended",
+            state.synced,
+            state.appended
+        );
     }
 }

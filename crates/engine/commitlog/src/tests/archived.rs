@@ -54,6 +54,7 @@ fn restore_life(world: &World) -> Result<Restored, LogError> {
     result.unwrap()
 }
 
+/// INV-log-5.
 #[test]
 fn finished_segments_are_archived_by_the_next_sync_and_the_last_one_before_it_is_deleted() {
     let world = World::new(31, WorldOptions::default());

@@ -58,6 +58,7 @@ fn a_segment_that_was_deleted_emptied_or_cut_refuses_the_start_by_name() {
 }
 
 /// Whatever a crash leaves is no reason to refuse, and nothing is listed that was released.
+/// INV-log-6.
 #[test]
 fn no_crash_makes_an_inventory_name_what_is_not_there() {
     for step in 0..60_u64 {

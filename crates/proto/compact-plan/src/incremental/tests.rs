@@ -76,6 +76,7 @@ fn fragments_are_halves_of_halves_and_small_enough() {
     assert_eq!(cuts(10 * MIB, &[]), []);
 }
 
+/// INV-incremental-1.
 #[test]
 fn cuts_of_any_two_runs_are_nested() {
     let coarse = run(1, 37 * MIB, 1);

@@ -88,7 +88,7 @@ fn a_table_at_rest_has_levels_without_overlaps_and_within_their_sizes() {
         let levels = levels(&table.files);
         for (n, level) in levels.iter().enumerate().skip(1) {
             let kept = table.files.iter().filter(|f| f.level as usize == n).count();
-            assert_eq!(level.len(), kept, "level {n} has overlaps");
+            assert_eq!(level.len(), kept, "INV-leveled-1: level {n} has overlaps");
             let bytes = bytes_of(level.iter().copied());
             let max = LeveledOptions { sstable_size: 100 * MIB, ..LeveledOptions::default() }
                 .level_bytes_max(n as u32);

@@ -92,6 +92,12 @@ pub(crate) struct Parser<'t> {
     bind_markers: Vec<Option<String>>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Tokens that were taken, each as often as it was.
+    pub(crate) static TAKEN: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// A place to go back to.
 struct Place {
     at: usize,
@@ -172,6 +178,8 @@ impl<'t> Parser<'t> {
 
     /// Takes the current token.
     fn bump(&mut self) -> Token {
+        #[cfg(test)]
+        TAKEN.set(TAKEN.get() + 1);
         let token = self.token_at(self.at);
         if self.at + 1 < self.tokens.len() {
             self.at += 1;

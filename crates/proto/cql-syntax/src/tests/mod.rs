@@ -334,6 +334,7 @@ fn spans_point_at_the_text() {
     assert_eq!(term.span().of("1 + [ 2 ]"), "1 + [ 2 ]");
 }
 
+/// INV-parser-1.
 #[test]
 fn nesting_is_limited() {
     // The last level is the number itself.
@@ -379,6 +380,7 @@ fn nesting_is_limited() {
     assert!(parse(&format!("UPDATE t SET b = 1, {sum} WHERE {sum} AND {sum}")).is_ok());
 }
 
+/// INV-parser-1.
 #[test]
 fn the_deepest_tree_needs_little_stack() {
     let deepest = format!(
@@ -467,6 +469,35 @@ fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
         ["SELECT k.x FROM t GROUP BY k.x", "SELECT [k].x, (int)k.x.y AS z, -f(k)[0].x FROM t"]
     {
         assert!(parse(text).is_ok(), "{text}");
+    }
+}
+
+/// INV-parser-2: whatever stands in a selection, each token is taken a bounded number of times, so that twice the
+/// text takes twice the steps.
+#[test]
+fn each_token_is_taken_a_bounded_number_of_times() {
+    let taken = |text: &str| {
+        crate::parser::TAKEN.set(0);
+        let _ = parse(text);
+        crate::parser::TAKEN.get()
+    };
+    let hints = |hints: usize, what: &str| {
+        format!("SELECT {}{what}{} FROM t", "(x)[".repeat(hints), "]".repeat(hints))
+    };
+    let many = |item: &str, n: usize| vec![item; n].join(", ");
+    for n in [10, 100, 1000, 10_000] {
+        for text in [
+            format!("SELECT JSON DISTINCT {} FROM t", many("a", n)),
+            format!("SELECT JSON DISTINCT {} FROM", many("(int)(k)[0]", n)),
+            format!("SELECT {} FROM t", many("(a.b)(k)", n)),
+            hints(7, &many("(k)[..1]", n)),
+            hints(8, &many("k", n)),
+            format!("INSERT INTO t (a) VALUES ({})", many("(1)", n)),
+        ] {
+            let tokens = crate::lexer::lex(&text).0.len();
+            let taken = taken(&text);
+            assert!(taken <= 12 * tokens, "INV-parser-2: {taken} for {tokens} tokens: {text:.60}");
+        }
     }
 }
 

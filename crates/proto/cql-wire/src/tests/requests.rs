@@ -91,6 +91,63 @@ fn every_request_comes_back_in_every_version() {
     }
 }
 
+/// INV-wire-2: what EXECUTE is decoded to lies in the frame, nothing of it is a copy.
+#[test]
+fn decoding_execute_copies_nothing() {
+    for negotiated in each_negotiated() {
+        let mut values = ValueList::new();
+        values.push(BoundValue::Bytes(b"one")).unwrap();
+        values.push(BoundValue::Bytes(b"another")).unwrap();
+        let parameters = QueryParameters {
+            values: values.values(),
+            paging_state: Some(b"state"),
+            ..QueryParameters::new(Consistency::One)
+        };
+        let known = (negotiated.version == ProtocolVersion::V5).then_some(&b"metadata"[..]);
+        let request = Request::Execute { id: b"id", result_metadata_id: known, parameters };
+        let options =
+            RequestOptions { stream: 1, tracing: false, custom_payload: &[], compression: None };
+        let mut out = Vec::new();
+        encode_request(&request, negotiated, &options, &mut out).unwrap();
+        through(&out, Side::Server, |frame| {
+            let lies_in_frame = |part: &[u8]| frame.body.as_ptr_range().contains(&part.as_ptr());
+            let decoded = RequestFrame::decode(frame, negotiated).unwrap();
+            let Request::Execute { id, result_metadata_id, parameters } = decoded.request else {
+                panic!("{:?}", decoded.request)
+            };
+            assert!(lies_in_frame(id) && result_metadata_id.is_none_or(lies_in_frame));
+            assert!(parameters.paging_state.is_some_and(lies_in_frame));
+            let mut seen = 0;
+            for (_, value) in parameters.values.iter() {
+                assert!(matches!(value, BoundValue::Bytes(bytes) if lies_in_frame(bytes)));
+                seen += 1;
+            }
+            assert_eq!(seen, 2);
+        });
+    }
+}
+
+/// INV-wire-2: where the output has room, the rows are written into it and it does not move.
+#[test]
+fn encoding_rows_writes_into_the_output_only() {
+    let version = ProtocolVersion::V5;
+    let block = ColumnsBlock::encode(&columns(), version).unwrap();
+    let mut out = Vec::with_capacity(1 << 20);
+    let before = (out.capacity(), out.as_ptr());
+    let extras = FrameExtras::default();
+    let mut rows =
+        RowsEncoder::begin(&mut out, version, 9, &extras, &block, MetadataMode::Skip).unwrap();
+    for n in 0..1000_u32 {
+        for _ in 0..block.count() {
+            rows.value(&n.to_be_bytes()).unwrap();
+        }
+        rows.end_row();
+    }
+    rows.finish(Some(b"paging state")).unwrap();
+    assert!(out.len() > 10_000);
+    assert_eq!((out.capacity(), out.as_ptr()), before, "INV-wire-2");
+}
+
 #[test]
 fn values_keep_names_nulls_and_unset_apart() {
     let mut list = ValueList::new();

@@ -258,6 +258,7 @@ fn the_memory_of_a_large_frame_is_given_back() {
     }
 }
 
+/// INV-wire-1.
 #[test]
 fn an_announced_length_alone_makes_nobody_allocate() {
     let mut decoder = started(ProtocolVersion::V4, None, MAX);

@@ -124,6 +124,7 @@ fn a_syn_is_answered_with_what_is_newer_and_the_wish_for_what_is_newer_there() {
     assert_eq!(node.hear(1.0, 2, nothing), []);
 }
 
+/// INV-gossip-4.
 #[test]
 fn a_peer_is_up_only_when_it_answers_itself() {
     let mut node = Node::new();

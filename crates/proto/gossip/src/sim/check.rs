@@ -43,7 +43,8 @@ pub(super) fn no_false_conviction(
     Ok(())
 }
 
-/// Up and Down alternate for each pair as long as the observer lives, generations only grow.
+/// Up and Down alternate for each pair as long as the observer lives (INV-gossip-1), generations only grow
+/// (INV-gossip-2).
 /// `restarts` are the events' numbers at which observers began anew.
 pub(super) fn orderly(world: &World, restarts: &[(usize, usize)]) -> Result<(), String> {
     let mut up: BTreeSet<(usize, usize)> = BTreeSet::new();

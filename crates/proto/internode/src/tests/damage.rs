@@ -13,6 +13,7 @@ fn reseal(frame: &mut [u8]) {
     frame[32..36].copy_from_slice(&checksum.to_be_bytes());
 }
 
+/// INV-internode-2.
 #[test]
 fn no_flipped_bit_of_a_frame_goes_unseen() {
     let frame = frame_of(&header(FrameKind::Request, Verb::Mutation), &mutation(b"k"), false);
@@ -159,6 +160,7 @@ fn a_range_that_wraps_is_refused_and_its_nearest_neighbour_is_not() {
     assert!(!with(token(4, true), key(b"a", false)) && !with(key(b"a", true), token(4, false)));
 }
 
+/// INV-internode-1.
 #[test]
 fn a_count_that_the_bytes_do_not_bear_out_reserves_nothing() {
     use codec::Writer;

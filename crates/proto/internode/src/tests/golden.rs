@@ -100,6 +100,7 @@ fn a_compressed_frame_from_the_first_release_is_read() {
     assert_eq!(frame.payload, text.as_bytes());
 }
 
+/// INV-internode-3.
 #[test]
 fn verbs_have_their_golden_numbers() {
     let mut text = String::new();

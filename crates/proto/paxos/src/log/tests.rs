@@ -312,14 +312,13 @@ impl World {
     fn check(&self) {
         let longest = self.members.iter().map(|m| &m.log).max_by_key(|l| l.len()).unwrap();
         for member in &self.members {
-            // INV-log-1.
-            assert_eq!(member.log[..], longest[..member.log.len()]);
+            assert_eq!(member.log[..], longest[..member.log.len()], "INV-paxos-log-1");
         }
         let times = |(number, value): &(Epoch, V)| {
             longest.iter().filter(|e| e.value == *value && e.number == *number).count()
         };
         for sent in self.decided.iter().filter(|(n, _)| n.0 as usize <= longest.len()) {
-            assert_eq!(times(sent), 1, "decided once: {sent:?}");
+            assert_eq!(times(sent), 1, "INV-paxos-log-1: decided once: {sent:?}");
         }
         assert!(self.refused.iter().all(|sent| times(sent) == 0), "refused, and yet decided");
     }
@@ -339,6 +338,7 @@ fn all_members_have_one_log_with_what_was_decided_and_nothing_that_was_refused()
     assert!(entries > 1_000 && decided > 1_000 && refused > 300, "{entries} {decided} {refused}");
 }
 
+/// INV-paxos-log-2.
 #[test]
 fn a_member_that_is_behind_says_so_and_one_that_is_ahead_gives_the_entry() {
     let mut a = LogAcceptor::<V>::new(Epoch(3), None);

@@ -197,6 +197,7 @@ fn an_unfinished_value_is_finished_first() {
     assert!(ballot.is_newer_than(first));
 }
 
+/// INV-paxos-4.
 #[test]
 fn the_last_commit_is_confirmed_by_a_quorum_before_a_write_goes_on() {
     let mut c = case(Kind::Write, 0);

@@ -198,12 +198,12 @@ fn check(
                     return Err("written before it was logged");
                 }
                 if done.is_some() && !matches!(output, WriteOutput::StoreHint { .. }) {
-                    return Err("an output after the answer");
+                    return Err("INV-request-5: an output after the answer");
                 }
             }
             Err(output) => {
                 if done.is_some() {
-                    return Err("an output after the answer");
+                    return Err("INV-request-5: an output after the answer");
                 }
                 let all_met = acks.iter().all(|a| a.len() >= 2);
                 match output {
@@ -211,13 +211,13 @@ fn check(
                         return Err("the log is removed too early");
                     }
                     BatchOutput::Done(Ok(())) if !all_met => {
-                        return Err("success without the level");
+                        return Err("INV-request-2: success without the level");
                     }
                     _ => {}
                 }
                 if let BatchOutput::Done(result) = output {
                     if *at > DEADLINE.0 {
-                        return Err("a request outlives its deadline");
+                        return Err("INV-request-1: a request outlives its deadline");
                     }
                     done = Some(result.is_ok());
                 }
@@ -297,12 +297,14 @@ fn the_checker_sees_every_corruption() {
     corrupt("never answered", &|t| t.retain(|e| !is_done(e)));
     corrupt("written before it was logged", &|t| t.retain(|e| e.1 != Ok(stored(0))));
     corrupt("the log is removed too early", &|t| t.retain(|e| e.1 != Ok(ack(0, 1))));
-    corrupt("success without the level", &|t| {
+    corrupt("INV-request-2: success without the level", &|t| {
         t.retain(|e| e.1 != Ok(ack(0, 1)) && !matches!(e.1, Err(BatchOutput::RemoveLog { .. })));
     });
-    corrupt("an output after the answer", &|t| t.push((7, Err(log(0)))));
-    corrupt("an output after the answer", &|t| t.push((7, Err(writes(0).remove(1)))));
-    corrupt("a request outlives its deadline", &|t| {
+    corrupt("INV-request-5: an output after the answer", &|t| t.push((7, Err(log(0)))));
+    corrupt("INV-request-5: an output after the answer", &|t| {
+        t.push((7, Err(writes(0).remove(1))))
+    });
+    corrupt("INV-request-1: a request outlives its deadline", &|t| {
         let at = t.iter().position(is_done).unwrap();
         t[at].0 = DEADLINE.0 + 1;
     });

@@ -386,7 +386,7 @@ fn simulate(ring: &Ring) -> Result<Shown, &'static str> {
                     RangeOutput::WakeAt(at) => wake = Some(at.0),
                     RangeOutput::Done(result) => {
                         if now > DEADLINE.0 {
-                            return Err("a request outlives its deadline");
+                            return Err("INV-request-1: a request outlives its deadline");
                         }
                         return Ok((shown, result));
                     }
@@ -425,7 +425,7 @@ fn check(ring: &Ring, (shown, result): &Shown) -> Result<(), &'static str> {
         .flat_map(|(range, rows)| (0..*rows).map(move |n| (range, n)))
         .collect();
     if !all.starts_with(shown) {
-        return Err("rows are out of order, left out or shown twice");
+        return Err("INV-range-1: rows are out of order, left out or shown twice");
     }
     match result {
         Ok(ScanEnd::Exhausted) if shown.len() < all.len() => Err("not at the end"),
@@ -472,7 +472,7 @@ fn the_checker_sees_every_corruption() {
         change(&mut shown);
         assert_eq!(check(&ring, &shown), Err(what));
     };
-    let order = "rows are out of order, left out or shown twice";
+    let order = "INV-range-1: rows are out of order, left out or shown twice";
     corrupt(order, &|s| s.0.swap(2, 3));
     corrupt(order, &|s| {
         s.0.remove(4);

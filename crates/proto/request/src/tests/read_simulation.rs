@@ -211,7 +211,7 @@ impl Sim {
                 request.step(Instant(now), input, &mut out);
                 for output in out {
                     if done.is_some() {
-                        return Err("an output after the answer");
+                        return Err("INV-request-5: an output after the answer");
                     }
                     match output {
                         ReadOutput::Data { to } => {
@@ -261,7 +261,7 @@ impl Sim {
                 (Some(_), _) => self.wake = None,
             }
             if now > 2 * DEADLINE.0 {
-                return Err("a request outlives its deadline");
+                return Err("INV-request-1: a request outlives its deadline");
             }
         }
         done.ok_or("never answered")
@@ -386,7 +386,7 @@ fn simulate(case: &Case, bend: Bend) -> Result<Reached, &'static str> {
     let mut request = ReadRequest::new(plan, config);
     let (at, result) = sim.run(&mut request)?;
     if at > DEADLINE.0 || (at == DEADLINE.0 && result.is_ok()) {
-        return Err("a request outlives its deadline");
+        return Err("INV-request-1: a request outlives its deadline");
     }
     let mut reached = sim.reached;
     reached.speculated = u32::from(sim.pages.len() > block_for);

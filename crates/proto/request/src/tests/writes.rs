@@ -391,7 +391,7 @@ fn check(
         match event {
             Event::In(at, input) => {
                 if expired && done.is_none() {
-                    return Err("a request outlives its deadline");
+                    return Err("INV-request-1: a request outlives its deadline");
                 }
                 expired |= *at >= DEADLINE.0;
                 match input {
@@ -418,7 +418,9 @@ fn check(
                 }
                 hinted.push(n);
             }
-            Event::Out(..) if done.is_some() => return Err("an output after the answer"),
+            Event::Out(..) if done.is_some() => {
+                return Err("INV-request-5: an output after the answer");
+            }
             Event::Out(_, WriteOutput::WakeAt(_)) => {}
             Event::Out(_, WriteOutput::ApplyLocal { target }) => {
                 if !replicas[usize::from(target.0)].is_self {
@@ -429,7 +431,7 @@ fn check(
             Event::Out(_, WriteOutput::Send { to, forward }) => {
                 for n in forward.iter().chain([to]).map(|t| t.0) {
                     if acked.contains(&n) {
-                        return Err("a replica that acknowledged is sent to");
+                        return Err("INV-request-4: a replica that acknowledged is sent to");
                     }
                     if !replicas[usize::from(n)].alive || replicas[usize::from(n)].is_self {
                         return Err("a dead replica is sent to");
@@ -443,7 +445,7 @@ fn check(
             Event::Out(at, WriteOutput::Done(result)) => {
                 let by_hint = consistency == Consistency::Any && !stored.is_empty();
                 if result.is_ok() && !by_hint && !makes(consistency, replicas, &acked) {
-                    return Err("success without the level");
+                    return Err("INV-request-2: success without the level");
                 }
                 if result.is_ok() && *at >= DEADLINE.0 {
                     return Err("success after the deadline");
@@ -452,7 +454,7 @@ fn check(
                     result
                     && !(sent.is_empty() && hinted.is_empty())
                 {
-                    return Err("unavailable after something was sent");
+                    return Err("INV-request-3: unavailable after something was sent");
                 }
                 let possible: Vec<u8> =
                     sent.iter().copied().filter(|n| !failed.contains(n)).collect();
@@ -604,15 +606,15 @@ fn the_checker_sees_every_corruption() {
     corrupt(&good, "never answered", &|t| {
         t.retain(|e| !is_done(e) && !matches!(e, Event::In(2000, _)));
     });
-    corrupt(&good, "an output after the answer", &|t| {
+    corrupt(&good, "INV-request-5: an output after the answer", &|t| {
         let at = find(t, &is_done);
         t.insert(at + 1, t[at].clone());
     });
-    corrupt(&good, "success without the level", &|t| {
+    corrupt(&good, "INV-request-2: success without the level", &|t| {
         let at = find(t, &ack_in(1));
         t.remove(at);
     });
-    corrupt(&good, "a replica that acknowledged is sent to", &|t| {
+    corrupt(&good, "INV-request-4: a replica that acknowledged is sent to", &|t| {
         let at = find(t, &ack_in(0));
         t.insert(at + 1, out(send(0)));
     });
@@ -636,7 +638,7 @@ fn the_checker_sees_every_corruption() {
         let at = find(t, &is_done);
         t[at] = Event::Out(DEADLINE.0, WriteOutput::Done(Ok(())));
     });
-    corrupt(&good, "unavailable after something was sent", &|t| {
+    corrupt(&good, "INV-request-3: unavailable after something was sent", &|t| {
         let at = find(t, &is_done);
         t[at] = out(unavailable(level, 2, 1).remove(0));
     });
@@ -649,7 +651,7 @@ fn the_checker_sees_every_corruption() {
         let at = find(t, &is_done);
         t[at] = out(timeout(level, 1, 2));
     });
-    corrupt(&failed, "a request outlives its deadline", &|t| {
+    corrupt(&failed, "INV-request-1: a request outlives its deadline", &|t| {
         t.retain(|e| !is_done(e));
         t.push(Event::In(2001, WriteInput::Tick));
     });

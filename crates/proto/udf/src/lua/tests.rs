@@ -508,6 +508,7 @@ fn nothing_of_lua_reaches_outside_or_differs_between_two_runs() {
     check("x = 1 return tostring(_G.x) .. tostring(_ENV.x)", "11");
 }
 
+/// INV-udf-3.
 #[test]
 fn entries_are_seen_in_one_order() {
     let body = "local t = {c = 1, a = 2, [3] = 3, [1] = 4, [2.5] = 5, [-1] = 6, [true] = 7, b = 8}
