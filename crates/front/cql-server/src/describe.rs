@@ -4,7 +4,7 @@ use crate::execute::{Cx, Describe, Step};
 use crate::failure::Result;
 use crate::session::{Session, Ticket};
 use crate::wire_type::{Described, Description};
-use cluster::{ClusterSnapshot, Replicas};
+use cluster::{ClusterSnapshot, PlacementKey, Replicas};
 use cql_plan::describe::{
     DESCRIBE_KEYSPACE, DESCRIBE_TABLE, DescribeContext, DescribePlan, RangeOwners,
 };
@@ -104,7 +104,7 @@ fn owners(snapshot: &ClusterSnapshot, keyspace: &str, own: SocketAddr) -> RangeO
         let owner = format!("/{own}");
         return snapshot.local.tokens.iter().map(|t| (*t, vec![owner.clone()])).collect();
     };
-    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let placements = PlacementKey::of_keyspace(snapshot, keyspace).placements(snapshot);
     let of_range = |replicas: Replicas<'_>| -> Vec<String> {
         replicas.natural().map(|member| format!("/{}", member.storage)).collect()
     };

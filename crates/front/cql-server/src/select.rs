@@ -601,7 +601,9 @@ impl Read {
                 return None;
             }
             Partitions::Key(key) => {
-                let is_here = || server.coordinator.is_local(codec::token_of(key));
+                let owner =
+                    || server.coordinator.shard_map().shard_of(table.id, codec::token_of(key));
+                let is_here = || owner() == server.rt.shard();
                 if bound.reads().len() == 1 && self.snapshot.is_none() && is_here() {
                     return None;
                 }

@@ -11,7 +11,7 @@ use codec::murmur::token_of;
 use data::MutationRef;
 use internode::{Hint, Verb};
 use messaging::Outgoing;
-use stdx::{HostId, IoError, IoErrorKind, Token};
+use stdx::{HostId, IoError, IoErrorKind, ShardMap, TableId, Token};
 
 use crate::catalog::PendingHints;
 use crate::files::Window;
@@ -263,7 +263,7 @@ impl Inner {
         if self.state.borrow().file(id).is_some_and(|f| f.acked.contains(&found.at)) {
             return true;
         }
-        let Some(token) = self.token_if_deliverable(id, found) else { return true };
+        let Some((table, token)) = self.place_if_deliverable(id, found) else { return true };
         let (count_max, bytes_max) = {
             let settings = &self.state.borrow().settings;
             (settings.in_flight_max, settings.in_flight_bytes_max)
@@ -286,9 +286,10 @@ impl Inner {
         let bytes = hint.mutation.len();
         pace.spend(now, bytes as u64, self.rate(route));
         let timeout = self.state.borrow().settings.answer_timeout;
+        let map = ShardMap::ByTokenHash { shards: peer.shard_count.max(1) };
         let to = Outgoing {
             host: route.via,
-            shard: cluster::shard_of_token(token, peer.shard_count.max(1)),
+            shard: map.shard_of(table, token),
             verb: Verb::Hint,
             deadline: now + timeout,
             trace: None,
@@ -317,8 +318,12 @@ impl Inner {
         policy::rate(&self.state.borrow().settings, members, self.rt.shard_count())
     }
 
-    /// The token of a hint that is worth delivering; else counts why not.
-    pub(crate) fn token_if_deliverable(&self, id: FileId, found: &Found<'_>) -> Option<Token> {
+    /// The table and token of a hint that is worth delivering; else counts why not.
+    pub(crate) fn place_if_deliverable(
+        &self,
+        id: FileId,
+        found: &Found<'_>,
+    ) -> Option<(TableId, Token)> {
         let HintRef { mutation, .. } = found.hint;
         let Some(mutation) = MutationRef::open(mutation) else {
             self.dropped(Dropped::Unreadable, 1);
@@ -331,7 +336,7 @@ impl Inner {
         };
         let table = self.table(mutation.table);
         match policy::deliverable(&found.hint, table, self.rt.wall()) {
-            Ok(()) => Some(token_of(mutation.key)),
+            Ok(()) => Some((mutation.table, token_of(mutation.key))),
             Err(why) => {
                 self.dropped(why, 1);
                 None

@@ -599,8 +599,8 @@ impl<'a> Part<'a> {
         let payload = &payload;
         let work = peers.iter().map(|host| -> Work<'_, Vec<Digest>> {
             Box::pin(async move {
-                let answer =
-                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairHashes, payload);
+                let to = (*host, Some((self.table.id, token)));
+                let answer = self.inner.ask(self.job, to, Verb::RepairHashes, payload);
                 let answer = answer.await?;
                 let address = self.inner.address(*host);
                 let digests = wire::decode_digests(&answer)
@@ -707,8 +707,8 @@ impl<'a> Part<'a> {
         let (payload, token) = (&payload, stretch.token());
         let work = peers.iter().map(|host| -> Work<'_, Vec<u8>> {
             Box::pin(async move {
-                let page =
-                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairRows, payload);
+                let to = (*host, Some((self.table.id, token)));
+                let page = self.inner.ask(self.job, to, Verb::RepairRows, payload);
                 let page = page.await?;
                 let address = self.inner.address(*host);
                 match ReplicaPage::parse(&page, self.shape.stored(), false) {

@@ -1,11 +1,11 @@
 //! Who has the data: pages for peers.
 
-use cluster::Replication;
+use cluster::PlacementKey;
 use data::clustering;
 use internode::{ErrorReply, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{HostId, TableId};
+use stdx::{HostId, ShardMap, TableId};
 use store::{StoreError, StreamRead, TokenFilter};
 
 use crate::streaming::Streaming;
@@ -87,7 +87,7 @@ impl Streaming {
         let Some(table) = snapshot.schema.table_by_id(id) else {
             return Err(ErrorReply::UnknownTable(id));
         };
-        if matches!(snapshot.replication_of_table(id), None | Some(Replication::Local)) {
+        if PlacementKey::of_table(&snapshot, id).is_none_or(|key| key.is_local()) {
             let what = format!("\"{}\" is each node's own and is not streamed", table.keyspace);
             return Err(ErrorReply::Invalid(what));
         }
@@ -139,10 +139,10 @@ impl Serving {
             table: fetch.table,
             ranges: fetch.key_ranges(),
             behind: fetch.position.as_ref().and_then(|p| p.clustering.clone()),
-            slice: fetch.slice.map(|(shard, shard_count)| TokenFilter {
-                shard_of: cluster::shard_of_token,
+            slice: fetch.slice.map(|(shard, shards)| TokenFilter {
+                map: ShardMap::ByTokenHash { shards },
+                table: fetch.table,
                 shard,
-                shard_count,
             }),
             bytes,
         };
