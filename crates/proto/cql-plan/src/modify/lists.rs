@@ -62,6 +62,17 @@ pub struct FoundLists {
     rows: BTreeMap<RowId, Vec<(ColumnId, ListCells)>>,
 }
 
+/// Where a row lies.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace<'a> {
+    /// Its table.
+    pub table: TableId,
+    /// Serialised partition key.
+    pub key: &'a [u8],
+    /// Serialised clustering; `None`: the static row.
+    pub clustering: Option<&'a [u8]>,
+}
+
 impl FoundLists {
     /// Takes the lists of the row (or static row) that a read found.
     pub fn take(&mut self, read: &ListRead, row: RowRef<'_>) {
@@ -80,13 +91,8 @@ impl FoundLists {
 
     /// Takes what operations may need of a row (or static row, without clustering) that was read for
     /// a conditional write: lists, and single cells as lists of one cell without path.
-    pub(crate) fn take_row(
-        &mut self,
-        (table, key): (TableId, &[u8]),
-        clustering: Option<&[u8]>,
-        row: RowRef<'_>,
-        now: DeletionSeconds,
-    ) {
+    pub fn take_row(&mut self, place: RowPlace<'_>, row: RowRef<'_>, now: DeletionSeconds) {
+        let RowPlace { table, key, clustering } = place;
         let mut found = Vec::new();
         for (id, column) in row.columns() {
             let cells: ListCells = match column {

@@ -17,7 +17,6 @@ mod attributes;
 mod clause;
 mod compact;
 mod complex;
-pub(crate) mod fuzz;
 mod keys;
 mod lists;
 mod named;
@@ -45,7 +44,7 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
 
 pub(crate) use attributes::Stamp;
-pub use lists::{FoundLists, ListRead};
+pub use lists::{FoundLists, ListRead, RowPlace};
 pub(crate) use named::Named;
 pub(crate) use rows::age_row;
 pub use write::BoundMutation;

@@ -3,7 +3,7 @@
 use data::{ColumnRef, ComplexRef};
 use stdx::DeletionSeconds;
 
-use crate::column_source::Shape;
+use cql_plan::column_source::Shape;
 
 /// Appends `[bytes]`: an i32 length and the bytes, -1 for null.
 #[inline]

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use cql_plan::plan::{PlanContext, PlanKind, PlanLimits, plan};
+use cql_plan::select::SelectPlan;
 use schema::Table;
 use stdx::WallMicros;
 
 use super::{Shipped, digest};
-use crate::context::{PlanContext, PlanLimits};
-use crate::modify::fuzz::schema;
-use crate::plan::{PlanKind, plan};
-use crate::select::SelectPlan;
+use crate::cas::fuzz::schema;
 
 /// Without the digest of the table, which is put where it belongs, since nobody guesses it. Behind the first byte,
 /// which says how many bytes at the end are a state of the fold.

@@ -1,26 +1,31 @@
 //! Rows in, encoded result rows out.
 
-pub(super) mod folding;
+mod accumulate;
+pub(crate) mod folding;
+pub(crate) mod folding_state;
+#[cfg(test)]
+mod tests;
 
 use std::cmp::Ordering;
 
+use cql_functions::PlanError;
+use cql_plan::column_source::{Source, key_component};
+use cql_plan::paging::PagingState;
+use cql_plan::select::{
+    BoundSelect, ResultPlan, SelectPlan, Shaping, StatementFingerprint, UNLIMITED,
+};
 use data::clustering::components;
 use data::command::Partitions;
 use data::{ColumnRef, RowFilter, RowRef};
 use smallvec::SmallVec;
 use stdx::{ColumnId, Token};
 
-use super::accumulate::Accumulator;
-use super::cells::{put_column, put_value};
-use super::expr::{RowView, Scope, eval_all};
-use super::identity::Identity;
-use super::{BoundSelect, ResultPlan, SelectPlan, Shaping, UNLIMITED};
-use crate::column_source::{Source, key_component};
-use crate::error::PlanError;
-use crate::paging::PagingState;
+use crate::cells::{put_column, put_value};
+use crate::eval::{RowView, Scope, eval, eval_all};
+use accumulate::Accumulator;
 
 /// A page ends after the row that crosses this many bytes, when the client pages at all.
-pub(crate) const PAGE_BYTES_MAX: usize = 1 << 20;
+const PAGE_BYTES_MAX: usize = 1 << 20;
 
 /// Memory of a row or key that is kept to be sorted, beside its bytes.
 const KEPT_KEY_BYTES: usize = 40;
@@ -71,7 +76,7 @@ pub struct Dropped {
 pub struct SelectExec<'p> {
     plan: &'p ResultPlan,
     /// Of the statement, for paging states.
-    identity: Option<&'p Identity>,
+    fingerprint: Option<&'p StatementFingerprint>,
     bound: &'p BoundSelect,
     out: &'p mut Vec<u8>,
     /// Length of `out` before the first row.
@@ -150,8 +155,8 @@ impl<'p> SelectExec<'p> {
         bound: &'p BoundSelect,
         out: &'p mut Vec<u8>,
     ) -> SelectExec<'p> {
-        let identity = Some(&plan.identity);
-        SelectExec { identity, ..SelectExec::of_shard(&plan.results, bound, out) }
+        let fingerprint = Some(plan.fingerprint());
+        SelectExec { fingerprint, ..SelectExec::of_shard(plan.results(), bound, out) }
     }
 
     /// Begins what a shard does of it; the page is not its business.
@@ -163,7 +168,7 @@ impl<'p> SelectExec<'p> {
         SelectExec {
             start: out.len(),
             plan,
-            identity: None,
+            fingerprint: None,
             bound,
             out,
             rows: 0,
@@ -317,9 +322,9 @@ impl<'p> SelectExec<'p> {
             self.write_sorted();
         }
         let more = self.cut.take().filter(|cut| !self.is_last(cut));
-        let paging_state = more.zip(self.identity).map(|(cut, identity)| {
+        let paging_state = more.zip(self.fingerprint).map(|(cut, fingerprint)| {
             let state = PagingState {
-                statement: identity.digest(&self.plan.table),
+                statement: fingerprint.digest(&self.plan.table),
                 remaining: self.limit_left,
                 key: cut.key.to_vec(),
                 clustering: cut.clustering,
@@ -501,7 +506,8 @@ impl<'p> SelectExec<'p> {
         if !self.group.open {
             self.group.open = true;
             self.group.states.clear();
-            let starts = self.plan.selection.aggregates.iter().map(|a| a.start.clone());
+            let starts =
+                self.plan.selection.aggregates.iter().map(|a| Accumulator::start(&a.function));
             self.group.states.extend(starts);
             self.group.first_row.clear();
             if let Some(places) = &mut self.group.places {
@@ -574,13 +580,13 @@ impl<'p> SelectExec<'p> {
         };
         if first {
             for expr in &self.plan.selection.first_row {
-                group.first_row.push(expr.eval(&scope)?.map(|v| v.into_owned()));
+                group.first_row.push(eval(expr, &scope)?.map(|v| v.into_owned()));
             }
         }
         let specs = self.plan.selection.aggregates.iter();
         for (index, (spec, state)) in specs.zip(&mut group.states).enumerate() {
             let is_its_value = match spec.arguments.as_slice() {
-                [argument] => state.add(&[argument.eval(&scope)?.as_deref()], &env)?,
+                [argument] => state.add(&[eval(argument, &scope)?.as_deref()], &env)?,
                 arguments => {
                     let values = eval_all(arguments, &scope)?;
                     let values: Vec<_> = values.iter().map(|v| v.as_deref()).collect();
@@ -611,7 +617,7 @@ impl<'p> SelectExec<'p> {
             env: &env,
             unmasked: self.bound.unmasked,
         };
-        function.eval(&scope)
+        Ok(eval(function.expr(), &scope)?.map(|value| value.into_owned()))
     }
 
     fn same_group(&self, prefix: usize, clustering: Option<&[u8]>, output: Option<&[u8]>) -> bool {
@@ -696,7 +702,7 @@ impl<'p> SelectExec<'p> {
         let mut of_nothing = Vec::new();
         if group.first_row.is_empty() {
             for expr in &self.plan.selection.first_row {
-                of_nothing.push(expr.eval(&scope)?.map(|v| v.into_owned()));
+                of_nothing.push(eval(expr, &scope)?.map(|v| v.into_owned()));
             }
             scope.first_row = &of_nothing;
         }
@@ -748,7 +754,7 @@ impl<'p> SelectExec<'p> {
 fn write_outputs(plan: &ResultPlan, scope: &Scope<'_>, out: &mut Vec<u8>) -> Result<(), PlanError> {
     let Some(keys) = &plan.json else {
         for output in &plan.selection.outputs {
-            put_value(out, output.expr.eval(scope)?.as_deref());
+            put_value(out, eval(&output.expr, scope)?.as_deref());
         }
         return Ok(());
     };
@@ -759,7 +765,7 @@ fn write_outputs(plan: &ResultPlan, scope: &Scope<'_>, out: &mut Vec<u8>) -> Res
         }
         json.push_str(key);
         json.push_str(": ");
-        match output.expr.eval(scope)? {
+        match eval(&output.expr, scope)? {
             Some(value) => json.push_str(&output.ty.to_json(&value)),
             None => json.push_str("null"),
         }

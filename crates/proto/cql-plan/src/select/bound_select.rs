@@ -22,32 +22,40 @@ const SLICE_BYTES: usize = size_of::<data::Slice>() + 64;
 /// What to read for one execution, and how far.
 #[derive(Debug)]
 pub struct BoundSelect {
-    pub(super) reads: SmallVec<[ReadCommand; 1]>,
-    pub(super) timeout_nanos: Option<u64>,
+    /// See [`BoundSelect::reads`].
+    pub reads: SmallVec<[ReadCommand; 1]>,
+    /// See [`BoundSelect::timeout_nanos`].
+    pub timeout_nanos: Option<u64>,
     /// `None`: everything that is read is wanted. Shared with the shards that read.
-    pub(super) filters: Option<Arc<BoundFilters>>,
-    pub(super) terms: Vec<Option<Vec<u8>>>,
+    pub filters: Option<Arc<BoundFilters>>,
+    /// Values of the terms of the selection.
+    pub terms: Vec<Option<Vec<u8>>>,
     /// Rows left of LIMIT.
-    pub(super) limit: u32,
-    pub(super) per_partition: u32,
-    pub(super) page_rows: u32,
+    pub limit: u32,
+    /// Rows of a partition at most.
+    pub per_partition: u32,
+    /// Rows of a page at most.
+    pub page_rows: u32,
     /// More rows are read than are given: filters, aggregates, sorting.
-    pub(super) reads_ahead: bool,
-    pub(super) now: DeletionSeconds,
+    pub reads_ahead: bool,
+    /// When it is, for what expires.
+    pub now: DeletionSeconds,
     /// Of a virtual table on a later page: where its range began on the first one.
-    pub(super) floor: Option<RingBound>,
+    pub floor: Option<RingBound>,
     /// The partition that the last page ended in, with the rows it gave.
-    pub(super) resumed: Option<(Vec<u8>, u32)>,
+    pub resumed: Option<(Vec<u8>, u32)>,
     /// Whoever asks may see what masks hide.
-    pub(super) unmasked: bool,
+    pub unmasked: bool,
     /// For functions in the selection.
-    pub(super) wall: WallMicros,
-    pub(super) protocol_version: u8,
-    pub(super) uuids: UuidSource,
+    pub wall: WallMicros,
+    /// Native protocol version of the connection.
+    pub protocol_version: u8,
+    /// For functions in the selection.
+    pub uuids: UuidSource,
 }
 
 impl BoundSelect {
-    /// What to read, in this order, into one [`SelectExec`]: partitions by key, or one range. None
+    /// What to read, in this order, into one `SelectExec`: partitions by key, or one range. None
     /// when the values leave nothing to read.
     pub fn reads(&self) -> &[ReadCommand] {
         &self.reads
@@ -94,7 +102,8 @@ impl BoundSelect {
         self.limit > page_rows
     }
 
-    pub(super) fn env(&self) -> EvalEnv<'_> {
+    /// What functions in the selection see.
+    pub fn env(&self) -> EvalEnv<'_> {
         let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
         EvalEnv { now: self.wall, clock: self.wall, uuids, protocol_version }
     }
@@ -127,7 +136,7 @@ impl BoundSelect {
     }
 
     /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
-    /// when everything that is read is wanted. [`SelectExec`] filters what it is shown all the same.
+    /// when everything that is read is wanted. `SelectExec` filters what it is shown all the same.
     pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
         let filters = self.filters.clone().filter(|_| !plan.results.only_static_rows)?;
         let gives_all =

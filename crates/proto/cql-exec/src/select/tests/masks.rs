@@ -1,9 +1,9 @@
 //! What masks show, and to whom.
 
 use super::*;
-use crate::auth::Requirement;
-use crate::plan::plan;
-use crate::requirements;
+use cql_plan::auth::Requirement;
+use cql_plan::plan::plan;
+use cql_plan::requirements;
 
 fn world() -> World {
     let mut world = World::new();

@@ -1,19 +1,33 @@
-//! Rows in, a decision and the client's answer out.
+//! Conditional statements: rows in, a decision and the client's answer out.
+//!
+//! Owns: [`CasExec`], which takes the rows of one partition and decides. Never: rounds of Paxos, reading; the caller
+//! shows rows, asks for a decision at a ballot's timestamp, and may begin again as often as it must.
+//!
+//! Invariant: INV-cas-2: a decision depends only on the rows shown since the last restart, the values and the
+//! timestamp (and on functions like `now()`).
+//!
+//! Source: `cql3.statements.CQL3CasRequest`, `ModificationStatement.buildCasResultSet`.
+
+mod conditions;
+pub(crate) mod fuzz;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
+use cql_functions::PlanError;
+use cql_plan::cas::{AskedRow, BoundCas, CasStatement, RowCondition};
+use cql_plan::column_source::{Source, key_component};
+use cql_plan::modify::{FoundLists, RowPlace};
+use cql_plan::plan::ExecuteOptions;
+use cql_plan::select::ResultColumn;
 use data::{ColumnRef, RowRef};
 use schema::{Column, ColumnKind};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 use types::CqlType;
 
-use super::{AskedRow, BoundCas, CasStatement};
-use crate::batch::bind_into;
-use crate::column_source::{Source, key_component};
-use crate::error::PlanError;
-use crate::modify::{FoundLists, PendingUpdate, Stamp, encode_update};
-use crate::select::{ResultColumn, put_column};
-use crate::values::ExecuteOptions;
+use crate::cells::put_column;
+use conditions::applies;
 
 /// What the reader does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,12 +110,12 @@ impl<'c> CasExec<'c> {
     fn holds(&self) -> Result<bool, PlanError> {
         let now = self.now();
         if let Some(condition) = &self.bound.statics
-            && !condition.holds(self.static_row(), now)?
+            && !holds(condition, self.static_row(), now)?
         {
             return Ok(false);
         }
         for (clustering, condition) in &self.bound.rows {
-            if !condition.holds(self.found(clustering), now)? {
+            if !holds(condition, self.found(clustering), now)? {
                 return Ok(false);
             }
         }
@@ -119,30 +133,18 @@ impl<'c> CasExec<'c> {
             return Ok(None);
         }
         let (bound, now) = (self.bound, self.now());
-        let place = (bound.table.id, bound.key.as_slice());
         let mut lists = FoundLists::default();
         if self.statements.iter().any(|(plan, _)| plan.needs_read()) {
+            let place = RowPlace { table: bound.table.id, key: &bound.key, clustering: None };
             if let Some(row) = self.static_row() {
-                lists.take_row(place, None, row, now);
+                lists.take_row(place, row, now);
             }
             for (clustering, row) in &self.rows {
-                lists.take_row(place, Some(clustering), RowRef::trusted(row), now);
+                let place = RowPlace { clustering: Some(clustering), ..place };
+                lists.take_row(place, RowRef::trusted(row), now);
             }
         }
-        let mut out = Vec::new();
-        let mut scratch = self.options.uuids.take_scratch();
-        let stamp = Stamp::Ballot(timestamp);
-        let limits = self.statements.iter().map(|(plan, _)| plan.mutation_bytes_max());
-        let order = (&self.options, stamp, limits.max().unwrap_or(usize::MAX));
-        let written = bind_into(self.statements, order, &lists, &mut scratch, &mut out);
-        if written.is_ok() && out.is_empty() {
-            scratch.clear();
-            scratch.extend_from_slice(&bound.key);
-            let nothing = PendingUpdate { key: 0..scratch.len(), ..PendingUpdate::default() };
-            encode_update(&bound.table, &nothing, &scratch, &mut out);
-        }
-        self.options.uuids.give_scratch(scratch);
-        written.map(|_| Some(out))
+        bound.bind_writes(self.statements, &self.options, &lists, timestamp).map(Some)
     }
 
     /// What the client is told. Of a no, what was shown last is told.
@@ -245,6 +247,26 @@ impl<'c> CasExec<'c> {
         put_column(&mut bytes, row.and_then(|r| r.column(column.id)), shape, self.now());
         let (length, value) = bytes.split_first_chunk::<4>()?;
         (i32::from_be_bytes(*length) >= 0).then(|| value.to_vec())
+    }
+}
+
+/// Whether what is asked of a row holds; `row` is `None` when there is none.
+fn holds(
+    condition: &RowCondition,
+    row: Option<RowRef<'_>>,
+    now: DeletionSeconds,
+) -> Result<bool, PlanError> {
+    match condition {
+        RowCondition::Exists => Ok(row.is_some()),
+        RowCondition::NotExists => Ok(row.is_none()),
+        RowCondition::Columns(conditions) => {
+            for condition in conditions {
+                if !applies(condition, row, now)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
     }
 }
 

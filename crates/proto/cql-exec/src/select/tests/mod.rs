@@ -2,25 +2,23 @@
 
 mod execution;
 mod masks;
+mod remote_fold;
 mod restrictions;
-mod shipped;
 mod splices;
 
 use std::sync::Arc;
 
+use cql_plan::PlanError;
+use cql_plan::plan::{
+    BoundValue, ExecuteOptions, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+};
 use cql_syntax::ast::StatementKind;
 use data::command::{Partitions, ReadCommand, RingBound};
 use data::{ClusteringComparator, MutationRef, RowRef};
 use schema::{Schema, Table};
-use stdx::{TimestampMicros, Token, Uuid, WallMicros};
+use stdx::{TimestampMicros, Token, WallMicros};
 
 use super::{BoundSelect, Flow, SelectDone, SelectExec, SelectPlan};
-use crate::context::{PlanContext, PlanLimits};
-use crate::ddl::{DdlContext, DdlPlan};
-use crate::error::PlanError;
-use crate::functions::UuidSource;
-use crate::plan::{PlanKind, plan};
-use crate::values::{BoundValue, ExecuteOptions};
 
 pub(super) const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
 
@@ -62,34 +60,8 @@ pub(super) type Rows = Vec<String>;
 
 impl World {
     pub(super) fn new() -> World {
-        let mut schema = Schema::default();
-        let mut ids = 0u128;
-        for text in TABLES {
-            let statement = cql_syntax::parse(text).unwrap();
-            let ddl = DdlPlan::new(&statement.kind, Some("ks")).unwrap().unwrap();
-            let outcome = ddl
-                .outcome(&mut DdlContext {
-                    schema: &schema,
-                    datacenters: &[("datacenter1", 1)],
-                    moving: &[],
-                    new_table_id: &mut || {
-                        ids += 1;
-                        Uuid::from_u128(ids)
-                    },
-                    now: NOW,
-                    watch: None,
-                    default_factor: 1,
-                    default_compaction: None,
-                    drop_compact_storage: true,
-                    functions: None,
-                })
-                .unwrap();
-            for change in outcome.changes {
-                schema = schema.apply(&change).unwrap();
-            }
-        }
         World {
-            schema: Arc::new(schema),
+            schema: cql_testing::schema_of(TABLES),
             cut_after: None,
             uuids: UuidSource::new(1),
             partitions: Vec::new(),

@@ -3,13 +3,15 @@
 //! What a state must be is known from the plan; bytes only fill it in.
 
 use codec::{DecodeError, Reader, Writer};
+use cql_plan::select::{ResultPlan, Shaping};
 use data::FoldState;
 use data::clustering;
 use smallvec::SmallVec;
 use stdx::Token;
 
-use super::{Group, Kept, Places};
-use crate::select::{ResultPlan, Shaping};
+use super::accumulate::Accumulator;
+use super::folding::Kept;
+use super::{Group, Places};
 
 const INSIDE: u8 = 1;
 const MAY_SHOW_STATIC: u8 = 2;
@@ -85,7 +87,8 @@ fn open_group(
     };
     let aggregates = &plan.selection.aggregates;
     expects(reader, aggregates.len())?;
-    let states = aggregates.iter().map(|aggregate| aggregate.start.decode_state(reader));
+    let states =
+        aggregates.iter().map(|aggregate| Accumulator::decode_state(&aggregate.function, reader));
     let states = states.collect::<Result<Vec<_>, _>>()?;
     let first_rows = plan.selection.first_row.len();
     expects(reader, first_rows)?;
@@ -125,7 +128,7 @@ pub(super) fn is_result(plan: &ResultPlan, bytes: &[u8]) -> bool {
 }
 
 /// Appends 0 for null, else 1 and the bytes.
-pub(in crate::select) fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
+pub(crate) fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
     out.put_bool(value.is_some());
     if let Some(value) = value {
         out.put_bytes_vint(value);
@@ -133,9 +136,7 @@ pub(in crate::select) fn put_value(out: &mut Vec<u8>, value: Option<&[u8]>) {
 }
 
 /// What [`put_value`] has appended.
-pub(in crate::select) fn take_value(
-    reader: &mut Reader<'_>,
-) -> Result<Option<Vec<u8>>, DecodeError> {
+pub(crate) fn take_value(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>, DecodeError> {
     match reader.u8()? {
         0 => Ok(None),
         1 => Ok(Some(reader.bytes_vint()?.to_vec())),

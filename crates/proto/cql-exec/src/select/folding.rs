@@ -5,112 +5,84 @@
 //! partition are whole there and only counted and put in order by the asker. One group over everything is made in
 //! parts, which are merged: only of aggregates whose result does not depend on the order of rows.
 
-pub(in crate::select) mod wire;
-
 use std::sync::Arc;
 
+use cql_functions::{PlanError, UuidSource};
+use cql_plan::select::{BoundFilters, BoundSelect, ResultPlan, SelectPlan, Shaping, UNLIMITED};
 use data::command::Partitions;
 use data::{FoldEnd, FoldFlow, FoldResult, FoldState, Folding, RowFold, RowRef, ShardFold};
 use smallvec::SmallVec;
 use stdx::{DeletionSeconds, Token, WallMicros};
 
-use super::{Dropped, Flow, Group, Places, SelectExec, Shaping};
-use crate::error::PlanError;
-use crate::functions::UuidSource;
-use crate::select::expr::Expr;
-use crate::select::filter::BoundFilters;
-use crate::select::{BoundSelect, ResultPlan, SelectPlan, UNLIMITED};
+use super::folding_state;
+use super::{Dropped, Flow, Group, Places, SelectExec};
 
 /// What a shard has when its page ends, for the next page or, in the end, for the asker.
-struct Kept {
-    group: Group,
+pub(crate) struct Kept {
+    pub(super) group: Group,
     /// A partition was begun and not ended.
-    is_inside: bool,
-    key: SmallVec<[u8; 64]>,
-    in_partition: u32,
-    may_show_static: bool,
-    limit_left: u32,
+    pub(crate) is_inside: bool,
+    pub(crate) key: SmallVec<[u8; 64]>,
+    pub(crate) in_partition: u32,
+    pub(crate) may_show_static: bool,
+    pub(crate) limit_left: u32,
 }
 
-impl ResultPlan {
-    /// Whether shards may make the groups: what they compute does not depend on who computes it.
-    pub(in crate::select) fn can_be_folded(&self) -> bool {
-        let Shaping::Groups { prefix } = self.shaping else { return false };
-        let aggregates = &self.selection.aggregates;
-        let outputs = self.selection.outputs.iter().map(|output| &output.expr);
-        let arguments = aggregates.iter().flat_map(|a| &a.arguments);
-        let function = self.group_function.iter().map(|function| function.expr());
-        let mut exprs = outputs.chain(&self.selection.first_row).chain(arguments).chain(function);
-        let mut depends = |expr: &Expr| match expr {
-            Expr::Call(function, _) => !function.pure || function.callee.is_some(),
-            Expr::Masked(_, masker) => !masker.is_native(),
-            _ => false,
-        };
-        // Of a static compact table rows are passed over, so that pages would end inside partitions of one result.
-        self.sort.is_empty()
-            && !self.only_static_rows
-            && aggregates.iter().all(|a| match prefix {
-                Some(_) => a.start.is_native(),
-                None => a.start.can_be_merged(),
-            })
-            && !exprs.any(|expr| expr.any(&mut depends))
+/// What shards make of the rows they have, with how many results are wanted; `None`: it is made by the one
+/// that asks, of the rows.
+pub(crate) fn shard_fold(
+    bound: &BoundSelect,
+    plan: &SelectPlan,
+) -> Option<(Arc<dyn RowFold>, usize)> {
+    let [read] = bound.reads.as_slice() else { return None };
+    if !plan.folds() || !matches!(read.partitions, Partitions::Range(_)) {
+        return None;
     }
-}
-
-impl BoundSelect {
-    /// What shards make of the rows they have, with how many results are wanted; `None`: it is made by the one
-    /// that asks, of the rows. [`SelectExec::partition_of_shard`] and those after it take what comes.
-    pub fn shard_fold(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFold>, usize)> {
-        let [read] = self.reads.as_slice() else { return None };
-        if !plan.folds || !matches!(read.partitions, Partitions::Range(_)) {
-            return None;
-        }
-        let fold = Fold {
-            plan: plan.results.clone(),
-            filters: self.filters.clone(),
-            terms: self.terms.clone(),
-            limit: self.limit,
-            per_partition: self.per_partition,
-            now: self.now,
-            resumed: self.resumed.clone(),
-            unmasked: self.unmasked,
-            wall: self.wall,
-            protocol_version: self.protocol_version,
-        };
-        let rows = match self.limit.min(self.page_rows) {
-            UNLIMITED => usize::MAX,
-            rows => usize::try_from(rows).unwrap_or(usize::MAX),
-        };
-        Some((Arc::new(fold), rows))
-    }
+    let fold = Fold {
+        plan: plan.results().clone(),
+        filters: bound.filters.clone(),
+        terms: bound.terms.clone(),
+        limit: bound.limit,
+        per_partition: bound.per_partition,
+        now: bound.now,
+        resumed: bound.resumed.clone(),
+        unmasked: bound.unmasked,
+        wall: bound.wall,
+        protocol_version: bound.protocol_version,
+    };
+    let rows = match bound.limit.min(bound.page_rows) {
+        UNLIMITED => usize::MAX,
+        rows => usize::try_from(rows).unwrap_or(usize::MAX),
+    };
+    Some((Arc::new(fold), rows))
 }
 
 /// What crosses to the shards.
 #[derive(Debug)]
-pub(in crate::select) struct Fold {
-    pub(in crate::select) plan: Arc<ResultPlan>,
-    pub(in crate::select) filters: Option<Arc<BoundFilters>>,
-    pub(in crate::select) terms: Vec<Option<Vec<u8>>>,
-    pub(in crate::select) limit: u32,
-    pub(in crate::select) per_partition: u32,
-    pub(in crate::select) now: DeletionSeconds,
-    pub(in crate::select) resumed: Option<(Vec<u8>, u32)>,
-    pub(in crate::select) unmasked: bool,
-    pub(in crate::select) wall: WallMicros,
-    pub(in crate::select) protocol_version: u8,
+pub(crate) struct Fold {
+    pub(crate) plan: Arc<ResultPlan>,
+    pub(crate) filters: Option<Arc<BoundFilters>>,
+    pub(crate) terms: Vec<Option<Vec<u8>>>,
+    pub(crate) limit: u32,
+    pub(crate) per_partition: u32,
+    pub(crate) now: DeletionSeconds,
+    pub(crate) resumed: Option<(Vec<u8>, u32)>,
+    pub(crate) unmasked: bool,
+    pub(crate) wall: WallMicros,
+    pub(crate) protocol_version: u8,
 }
 
 impl RowFold for Fold {
     fn encode_state(&self, state: &FoldState, out: &mut Vec<u8>) -> bool {
-        wire::encode_state(state, out)
+        folding_state::encode_state(state, out)
     }
 
     fn decode_state(&self, bytes: &[u8]) -> Option<FoldState> {
-        wire::decode_state(&self.plan, bytes).ok()
+        folding_state::decode_state(&self.plan, bytes).ok()
     }
 
     fn is_result(&self, bytes: &[u8]) -> bool {
-        wire::is_result(&self.plan, bytes)
+        folding_state::is_result(&self.plan, bytes)
     }
 
     fn on_shard(&self) -> Box<dyn ShardFold> {

@@ -2,14 +2,41 @@ use std::sync::Arc;
 
 use data::{BoundRef, MutationRef};
 use schema::Schema;
-use stdx::TimestampMicros;
+use stdx::{TimestampMicros, WallMicros};
 
 use super::{BoundCas, CasExec, CasFlow, CasResult, CasStatement};
-use crate::check_conditional_batch;
-use crate::modify::tests::{NOW, TABLES, plan_of, schema_of, show};
-use crate::plan::*;
-use crate::{PlanError, bind_batch};
+use cql_plan::check_conditional_batch;
+use cql_plan::plan::*;
+use cql_plan::{PlanError, bind_batch};
 use cql_syntax::ast::BatchKind;
+use cql_testing::{schema_of, show};
+
+const TABLES: &[&str] = &[
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    "CREATE TYPE ks.address (street text, zip int)",
+    "CREATE TABLE ks.t (k int PRIMARY KEY, v int, s text)",
+    "CREATE TABLE ks.c (a int, b text, c1 int, c2 text, st int static, v int, \
+     PRIMARY KEY ((a, b), c1, c2)) WITH CLUSTERING ORDER BY (c1 ASC, c2 ASC)",
+    "CREATE TABLE ks.r (k int, c1 int, c2 int, v int, PRIMARY KEY (k, c1, c2)) \
+     WITH CLUSTERING ORDER BY (c1 DESC, c2 DESC)",
+    "CREATE TABLE ks.m (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, int>, \
+     fl frozen<list<int>>, u address, fu frozen<address>, t tuple<int, text>, \
+     vec vector<float, 3>, b blob, d double, ts timestamp, tu timeuuid, n varint)",
+    "CREATE TABLE ks.x (k text PRIMARY KEY, v text) WITH default_time_to_live = 60",
+    "CREATE TABLE ks.cst (k int PRIMARY KEY, v int, w text) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cde (k int, c text, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cco (k int, c int, d int, v int, PRIMARY KEY (k, c, d)) WITH COMPACT STORAGE",
+    "CREATE TABLE ks.cno (k int, c int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE",
+];
+
+const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
+
+fn plan_of(schema: &Arc<Schema>, cql: &str) -> Result<Plan, PlanError> {
+    let limits = PlanLimits::default();
+    let cx =
+        PlanContext { schema, keyspace: Some("ks"), limits: &limits, now: NOW, functions: None };
+    plan(&cql_syntax::parse(cql).unwrap_or_else(|e| panic!("{cql}: {e:?}")), &cx)
+}
 
 const BALLOT: TimestampMicros = TimestampMicros(1000);
 
@@ -608,4 +635,20 @@ fn a_condition_is_never_left_out() {
     let PlanKind::Batch(batch) = &plan.kind else { panic!() };
     assert_eq!(batch.bind(&[], &options, &limits, &mut out).unwrap_err().message, text);
     assert!(out.is_empty());
+}
+
+#[test]
+fn no_statement_and_no_value_breaks_binding() {
+    let corpus: &[&[u8]] = &[
+        b"INSERT INTO t (k, c, d, l, e, m, u, v) VALUES (?, ?, ?, ?, ?, ?, ?, ?)\0\x04\0\0\0\x01\x01a\x01\x05\xfe\xff\x04\0\0\0\0\x05",
+        b"UPDATE t USING TTL ? AND TIMESTAMP ? SET l = l + ?, e = e - {'a'}, m['x'] = 1d, u.a = 'b' WHERE k IN (1, 2) AND (c, d) IN ((?, 5), ('a', 6))\0\x04\0\0\0\x09\x08\0\0\0\0\0\0\0\x01\x0c\0\0\0\x01\0\0\0\x04\0\0\0\x07\x01z",
+        b"DELETE m[?], e['q'], l FROM t WHERE k = 1 AND c = ? AND d = 4\0\x01a\x01b",
+        b"UPDATE t SET l[?] = 1, l = l - [2] WHERE k = 1 AND c IN ('a', ?) AND d = 4\0\x04\0\0\0\x01\x01b",
+        b"DELETE FROM t WHERE k = ? AND c > ? AND c <= 'z'\0\x04\0\0\0\x01\x02ab",
+        b"BEGIN BATCH INSERT INTO t (k, s) VALUES (1, ?); UPDATE t SET f = ?, t = (1, 1.5), x = ['a', 'b'] WHERE k = 1 AND c = 'a' AND d = 1; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
+        b"UPDATE t SET l[0] = 1, u.a = ? WHERE k = 1 AND c = 'a' AND d = 4 IF l[?] = 1 AND m['x'] IN ? AND u.a != ?\0\x01z\x04\0\0\0\0\x04\0\0\0\0\x01z",
+        b"BEGIN BATCH UPDATE t SET s = 1 WHERE k = ? IF s = null; DELETE l FROM t WHERE k = 1 AND c = 'a' AND d = 1 IF l CONTAINS ? AND e > {'a'}; INSERT INTO t (k, c, d) VALUES (1, 'b', 2) IF NOT EXISTS; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
+        b"INSERT INTO t JSON ? DEFAULT UNSET\0\x20{\"k\": 1, \"c\": \"a\", \"d\": 5, \"l\": [1]}",
+    ];
+    cql_testing::mutate(corpus, 10_000, crate::fuzz::fuzz_modify);
 }

@@ -4,7 +4,7 @@ use data::{FoldFlow, FoldState, RowFold};
 
 use super::*;
 use crate::fuzz::fuzz_scan_work;
-use crate::select::{Shipped, ShippedText};
+use crate::{SelectFold, Shipped, ShippedText};
 
 fn world() -> World {
     let mut world = World::new();

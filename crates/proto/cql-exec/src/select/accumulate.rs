@@ -1,11 +1,10 @@
 //! The state of an aggregate over the rows of a group, native or a user's.
 
 use codec::{DecodeError, Reader};
+use cql_functions::user::CallableAggregate;
+use cql_functions::{EvalEnv, PlanError};
+use cql_plan::select::AggregateFunction;
 use types::aggregate::Aggregate;
-
-use crate::error::PlanError;
-use crate::functions::EvalEnv;
-use crate::functions::user::CallableAggregate;
 
 /// A state.
 #[derive(Clone, Debug)]
@@ -15,10 +14,14 @@ pub(crate) enum Accumulator {
 }
 
 impl Accumulator {
-    /// The state of a user's aggregate before the first row.
-    pub(crate) fn user(aggregate: CallableAggregate) -> Accumulator {
-        let initial = aggregate.definition.initial.clone();
-        Accumulator::User(Box::new(aggregate), initial)
+    /// The state before the first row.
+    pub(crate) fn start(function: &AggregateFunction) -> Accumulator {
+        match function {
+            AggregateFunction::Native(aggregate) => Accumulator::Native(aggregate.clone()),
+            AggregateFunction::User(aggregate) => {
+                Accumulator::User(aggregate.clone(), aggregate.definition.initial.clone())
+            }
+        }
     }
 
     /// Takes a row in. Without arguments a native aggregate counts rows. Whether the row has the least or greatest
@@ -31,7 +34,7 @@ impl Accumulator {
         match self {
             Accumulator::Native(aggregate) => {
                 let arg = args.first().copied().unwrap_or(Some(&[]));
-                aggregate.add(arg).map_err(crate::term::invalid_value)
+                aggregate.add(arg).map_err(PlanError::from)
             }
             Accumulator::User(aggregate, state) => {
                 aggregate.add(state, args, env)?;
@@ -40,24 +43,11 @@ impl Accumulator {
         }
     }
 
-    /// Not a user's.
-    pub(crate) fn is_native(&self) -> bool {
-        matches!(self, Accumulator::Native(_))
-    }
-
-    /// See [`Aggregate::can_be_merged`]; of users' nobody knows.
-    pub(crate) fn can_be_merged(&self) -> bool {
-        match self {
-            Accumulator::Native(aggregate) => aggregate.can_be_merged(),
-            Accumulator::User(..) => false,
-        }
-    }
-
     /// Takes in what the same aggregate has of other rows: see [`Aggregate::merge`].
     pub(crate) fn merge(&mut self, other: Accumulator, is_before: bool) -> Result<bool, PlanError> {
         match (self, other) {
             (Accumulator::Native(aggregate), Accumulator::Native(other)) => {
-                aggregate.merge(other, is_before).map_err(crate::term::invalid_value)
+                aggregate.merge(other, is_before).map_err(PlanError::from)
             }
             _ => Err(PlanError::invalid("aggregates that do not fit")),
         }
@@ -70,20 +60,23 @@ impl Accumulator {
         true
     }
 
-    /// The state of the same aggregate that was encoded.
-    pub(crate) fn decode_state(&self, reader: &mut Reader<'_>) -> Result<Accumulator, DecodeError> {
-        match self {
-            Accumulator::Native(start) => Ok(Accumulator::Native(start.decode_state(reader)?)),
-            Accumulator::User(..) => Err(reader.invalid(0)),
+    /// The state of an aggregate that was encoded.
+    pub(crate) fn decode_state(
+        function: &AggregateFunction,
+        reader: &mut Reader<'_>,
+    ) -> Result<Accumulator, DecodeError> {
+        match function {
+            AggregateFunction::Native(start) => {
+                Ok(Accumulator::Native(start.decode_state(reader)?))
+            }
+            AggregateFunction::User(_) => Err(reader.invalid(0)),
         }
     }
 
     /// The result over the rows so far.
     pub(crate) fn result(&self, env: &EvalEnv<'_>) -> Result<Option<Vec<u8>>, PlanError> {
         match self {
-            Accumulator::Native(aggregate) => {
-                aggregate.result().map_err(crate::term::invalid_value)
-            }
+            Accumulator::Native(aggregate) => aggregate.result().map_err(PlanError::from),
             Accumulator::User(aggregate, state) => aggregate.result(state.as_deref(), env),
         }
     }

@@ -9,15 +9,14 @@ pub(crate) mod fuzz;
 use std::sync::Arc;
 
 use codec::{DecodeError, Reader, Writer};
+use cql_plan::column_source::Source;
+use cql_plan::select::{BoundFilters, BoundSelect, Filter, SelectPlan, Test};
 use data::{RowFilter, RowFold};
 use schema::Table;
 use stdx::{DeletionSeconds, WallMicros};
 
-use super::exec::folding::Fold;
-use super::exec::folding::wire::{put_value, take_value};
-use super::filter::{BoundFilters, Filter, Test};
-use super::{BoundSelect, SelectPlan};
-use crate::column_source::Source;
+use crate::select::folding::Fold;
+use crate::select::folding_state::{put_value, take_value};
 
 const VERSION: u8 = 1;
 
@@ -71,55 +70,52 @@ struct ShippedFold<'a> {
     resumed: Option<(Vec<u8>, u32)>,
 }
 
-impl BoundSelect {
-    /// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
-    /// [`BoundSelect::shard_fold`]; false: it cannot be said.
-    pub fn ship(
-        &self,
-        plan: &SelectPlan,
-        text: Option<ShippedText<'_>>,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let table = plan.table();
-        let (keyspace, prepared) = (text.and_then(|t| t.keyspace), text.map(|t| t.is_prepared));
-        let flags = [
-            (text.is_some(), FOLD),
-            (self.unmasked, UNMASKED),
-            (keyspace.is_some(), KEYSPACE),
-            (prepared == Some(true), PREPARED),
-            (text.is_some() && self.resumed.is_some(), RESUMED),
-        ];
-        out.put_u8(VERSION);
-        out.put_u8(flags.iter().fold(0, |bits, (set, flag)| bits | if *set { *flag } else { 0 }));
-        out.put_u64(digest(table));
-        out.put_i64(self.now.0);
-        let filters = self.filters.as_deref();
-        let filters =
-            || filters.into_iter().flat_map(|f| f.key.iter().chain(&f.statics).chain(&f.row));
-        out.put_vint_unsigned(filters().count() as u64);
-        for filter in filters() {
-            let at = table.columns.iter().position(|c| Source::of(c) == filter.source);
-            let Some(at) = at.and_then(|at| u16::try_from(at).ok()) else { return false };
-            out.put_u16(at);
-            put_test(filter.test(), out);
-        }
-        let Some(ShippedText { text, keyspace, .. }) = text else { return true };
-        out.put_bytes_vint(text.as_bytes());
-        if let Some(keyspace) = keyspace {
-            out.put_bytes_vint(keyspace.as_bytes());
-        }
-        out.put_vint_unsigned(self.terms.len() as u64);
-        self.terms.iter().for_each(|term| put_value(out, term.as_deref()));
-        out.put_u32(self.limit);
-        out.put_u32(self.per_partition);
-        out.put_i64(self.wall.0);
-        out.put_u8(self.protocol_version);
-        if let Some((key, rows)) = &self.resumed {
-            out.put_bytes_vint(key);
-            out.put_u32(*rows);
-        }
-        true
+/// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
+/// [`crate::SelectFold::shard_fold`]; false: it cannot be said.
+pub(crate) fn ship(
+    bound: &BoundSelect,
+    plan: &SelectPlan,
+    text: Option<ShippedText<'_>>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let table = plan.table();
+    let (keyspace, prepared) = (text.and_then(|t| t.keyspace), text.map(|t| t.is_prepared));
+    let flags = [
+        (text.is_some(), FOLD),
+        (bound.unmasked, UNMASKED),
+        (keyspace.is_some(), KEYSPACE),
+        (prepared == Some(true), PREPARED),
+        (text.is_some() && bound.resumed.is_some(), RESUMED),
+    ];
+    out.put_u8(VERSION);
+    out.put_u8(flags.iter().fold(0, |bits, (set, flag)| bits | if *set { *flag } else { 0 }));
+    out.put_u64(digest(table));
+    out.put_i64(bound.now.0);
+    let filters = bound.filters.as_deref();
+    let filters = || filters.into_iter().flat_map(|f| f.key.iter().chain(&f.statics).chain(&f.row));
+    out.put_vint_unsigned(filters().count() as u64);
+    for filter in filters() {
+        let at = table.columns.iter().position(|c| Source::of(c) == filter.source);
+        let Some(at) = at.and_then(|at| u16::try_from(at).ok()) else { return false };
+        out.put_u16(at);
+        put_test(filter.test(), out);
     }
+    let Some(ShippedText { text, keyspace, .. }) = text else { return true };
+    out.put_bytes_vint(text.as_bytes());
+    if let Some(keyspace) = keyspace {
+        out.put_bytes_vint(keyspace.as_bytes());
+    }
+    out.put_vint_unsigned(bound.terms.len() as u64);
+    bound.terms.iter().for_each(|term| put_value(out, term.as_deref()));
+    out.put_u32(bound.limit);
+    out.put_u32(bound.per_partition);
+    out.put_i64(bound.wall.0);
+    out.put_u8(bound.protocol_version);
+    if let Some((key, rows)) = &bound.resumed {
+        out.put_bytes_vint(key);
+        out.put_u32(*rows);
+    }
+    true
 }
 
 impl<'a> Shipped<'a> {
@@ -187,8 +183,8 @@ impl<'a> Shipped<'a> {
     /// The fold, of the plan of its text; `None`: it is none, or this node would plan it otherwise than its sender.
     pub fn fold(self, plan: &SelectPlan, table: &Table) -> Option<Arc<dyn RowFold>> {
         let fold = self.fold?;
-        let results = &plan.results;
-        let fits = plan.folds
+        let results = plan.results();
+        let fits = plan.folds()
             && results.table.id == table.id
             && results.table.columns == table.columns
             && results.selection.terms.len() == fold.terms.len();

@@ -7,7 +7,7 @@ use schema::Column;
 use types::CqlType;
 
 use super::expr::{CellFact, Cells, Expr};
-use super::restrictions::existing_column;
+use super::relations::existing_column;
 use super::selection::{Planned, Planner, refuse};
 use crate::column_source::Source;
 use crate::error::PlanError;

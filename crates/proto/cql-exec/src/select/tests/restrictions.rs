@@ -3,8 +3,11 @@
 use data::clustering::components;
 use data::command::{Partitions, ReadCommand, RingBound};
 
-use super::super::restrictions::NEEDS_FILTERING;
 use super::*;
+
+const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve data \
+    filtering and thus may have unpredictable performance. If you want to execute this query \
+    despite the performance unpredictability, use ALLOW FILTERING";
 
 const ONLY_MONOTONIC: &str =
     "Only column names and monotonic scalar functions are supported in the GROUP BY clause.";

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use cql_plan::cas::{BoundCas, CasStatement};
+use cql_plan::ddl::{DdlContext, DdlPlan};
+use cql_plan::modify::ModifyPlan;
+use cql_plan::plan::{
+    BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+};
 use schema::Schema;
 use stdx::{TimestampMicros, Uuid, WallMicros};
 
-use crate::cas::{BoundCas, CasExec, CasStatement};
-use crate::context::{PlanContext, PlanLimits};
-use crate::ddl::{DdlContext, DdlPlan};
-use crate::functions::UuidSource;
-use crate::modify::ModifyPlan;
-use crate::plan::{Plan, PlanKind, plan};
-use crate::values::{BoundValue, ExecuteOptions};
+use super::CasExec;
 
 const TABLES: &[&str] = &[
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
