@@ -34,6 +34,8 @@ pub mod system;
 pub mod system_rows;
 mod tables;
 pub mod term;
+#[cfg(test)]
+mod tests;
 pub mod values;
 pub mod virtual_row;
 pub mod virtual_schema;

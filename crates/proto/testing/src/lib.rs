@@ -1,7 +1,11 @@
 //! What the tests of the planner and its neighbours share.
 //!
 //! Owns: schemas made by statements ([`schema_of`]), mutations as text ([`show`]), mutated inputs for fuzz functions
-//! ([`mutate`]). Never: in a product.
+//! ([`mutate`]), cases in text files ([`run_cases`]). Never: in a product.
+
+mod cases;
+
+pub use cases::{Case, run_cases};
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ mod masks;
 mod merge;
 mod reads;
 mod relations;
-mod restrictions;
+pub(crate) mod restrictions;
 mod result_plan;
 mod selection;
 mod statement_fingerprint;
@@ -260,6 +260,12 @@ impl SelectPlan {
     /// What becomes of the rows.
     pub fn results(&self) -> &Arc<ResultPlan> {
         &self.results
+    }
+
+    /// What the WHERE clause restricts.
+    #[cfg(test)]
+    pub(crate) fn restrictions(&self) -> &Restrictions {
+        &self.restrictions
     }
 
     /// For paging states.
