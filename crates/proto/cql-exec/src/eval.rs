@@ -124,6 +124,15 @@ pub(crate) fn eval<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Value<'a>, P
             };
             slice(&value, inside, *map, *multi_cell)
         }
+        Expr::Tuple(_) | Expr::List(_) | Expr::Set(..) | Expr::Map(..) | Expr::Vector(..) => {
+            eval_composite(expr, scope)
+        }
+    }
+}
+
+/// A tuple, collection or vector that is written out.
+fn eval_composite<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Value<'a>, PlanError> {
+    match expr {
         Expr::Tuple(items) => {
             let values = eval_all(items, scope)?;
             Ok(Some(Cow::Owned(wire::encode_tuple(values).map_err(PlanError::from)?)))
@@ -155,6 +164,7 @@ pub(crate) fn eval<'a>(expr: &'a Expr, scope: &Scope<'a>) -> Result<Value<'a>, P
             let vector = wire::encode_vector(element, *dimension, values);
             Ok(Some(Cow::Owned(vector.map_err(PlanError::from)?)))
         }
+        other => eval(other, scope),
     }
 }
 

@@ -17,7 +17,7 @@ use super::write::slice;
 use crate::column_source::key_component;
 use crate::error::PlanError;
 use crate::expansion::Combinations;
-use crate::functions::push_key_component;
+use crate::functions::{KeyForm, push_key_component};
 use crate::slices::{half_space, intersect, ordered};
 use crate::values::{BindEnv, Bound, BoundValue};
 
@@ -34,7 +34,7 @@ impl ModifyPlan {
         env: &BindEnv<'_>,
         scratch: &mut Vec<u8>,
     ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
-        let composite = self.key.len() > 1;
+        let form = KeyForm::of(self.key.len());
         let start = scratch.len();
         let mut keys = SmallVec::new();
         if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
@@ -46,7 +46,7 @@ impl ModifyPlan {
                 bytes = bytes.saturating_add(value.len());
                 // The message is about the values of all columns.
                 if bytes <= KEY_BYTES_MAX {
-                    push_key_component(scratch, value, composite)?;
+                    push_key_component(scratch, value, form)?;
                 }
             }
             check_length(bytes)?;
@@ -60,7 +60,7 @@ impl ModifyPlan {
             for_each_value(part, values, env, &mut |bytes| {
                 for prefix in &combined {
                     let mut key = prefix.clone();
-                    push_key_component(&mut key, bytes, composite)?;
+                    push_key_component(&mut key, bytes, form)?;
                     push_combination(&mut next, key, combined.len(), &mut size)?;
                 }
                 Ok(())

@@ -86,6 +86,32 @@ struct Planner<'a, 'b, 'c> {
     token: Option<TokenCondition>,
 }
 
+/// What is wrong with the arguments of `token()`, which are these columns of the table.
+#[cold]
+fn wrong_token_columns(given: &[usize], keys: &[Column]) -> PlanError {
+    if !(0..keys.len()).all(|k| given.contains(&k)) {
+        return PlanError::invalid(
+            "The token() function must be applied to all partition key components or \
+             none of them",
+        );
+    }
+    let mut unique = given.to_vec();
+    unique.sort_unstable();
+    unique.dedup();
+    if unique.len() != given.len() {
+        return PlanError::invalid(
+            "The token() function contains duplicate partition key components",
+        );
+    }
+    if given.len() > keys.len() {
+        PlanError::invalid("The token() function must contains only partition key components");
+    }
+    PlanError::invalid(format!(
+        "The token function arguments must be in the partition key order: {}",
+        names(keys)
+    ))
+}
+
 impl Planner<'_, '_, '_> {
     fn relation(&mut self, relation: &Relation) -> Result<(), PlanError> {
         match &relation.kind {
@@ -245,30 +271,7 @@ impl Planner<'_, '_, '_> {
         let keys = self.table.partition_key();
         let refuse = |text: String| Err(PlanError::invalid(text));
         if !(0..keys.len()).eq(given.iter().copied()) {
-            if !(0..keys.len()).all(|k| given.contains(&k)) {
-                return refuse(
-                    "The token() function must be applied to all partition key components or \
-                     none of them"
-                        .to_owned(),
-                );
-            }
-            let mut unique = given.clone();
-            unique.sort_unstable();
-            unique.dedup();
-            if unique.len() != given.len() {
-                return refuse(
-                    "The token() function contains duplicate partition key components".to_owned(),
-                );
-            }
-            if given.len() > keys.len() {
-                return refuse(
-                    "The token() function must contains only partition key components".to_owned(),
-                );
-            }
-            return refuse(format!(
-                "The token function arguments must be in the partition key order: {}",
-                names(keys)
-            ));
+            return Err(wrong_token_columns(&given, keys));
         }
         let term = self.term(value, &Arc::from("partition key token"), &CqlType::Bigint)?;
         let limit = |inclusive| Some(TokenLimit { term: term.clone(), inclusive });
