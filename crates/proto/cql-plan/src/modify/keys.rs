@@ -8,10 +8,10 @@ use std::sync::Arc;
 use data::clustering::push_component;
 use data::mutation::KEY_BYTES_MAX;
 use data::writable::{Unwritable, check_prefix};
-use data::{ClusteringComparator, Slice, Slices};
+use data::{ClusteringComparator, Slice, Slices, TableShape};
+use schema::Table;
 use smallvec::SmallVec;
 
-use super::ModifyPlan;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use super::write::slice;
 use crate::column_source::key_component;
@@ -25,7 +25,28 @@ use crate::values::{BindEnv, Bound, BoundValue};
 /// alone are no more than the request has.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
-impl ModifyPlan {
+/// Which partitions and rows a modification names.
+#[derive(Clone, Debug)]
+pub(super) struct NamedRows {
+    pub(super) table: Arc<Table>,
+    pub(super) shape: TableShape,
+    /// Per partition-key column.
+    pub(super) key: Vec<KeyPart>,
+    pub(super) clustering: ClusteringPlan,
+}
+
+impl NamedRows {
+    /// Some clustering column is restricted.
+    pub(super) fn has_clustering(&self) -> bool {
+        !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. })
+    }
+
+    /// The whole primary key is given, by equality or IN.
+    pub(super) fn has_whole_keys(&self) -> bool {
+        let count = self.shape.clustering().len();
+        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
+    }
+
     /// Serialised partition keys, each once, ascending by their values: the first of them that fails is
     /// the one that is told. Source: `PartitionKeySingleRestrictionSet.values`.
     pub(super) fn keys(
@@ -139,9 +160,7 @@ impl ModifyPlan {
         }
         Ok(prefixes)
     }
-}
 
-impl ModifyPlan {
     /// The ranges of rows that bounds name below every prefix.
     pub(super) fn ranges(
         &self,
@@ -170,7 +189,7 @@ impl ModifyPlan {
     /// Looks at the values that name rows; how many rows or ranges they name.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for them.
+    /// As [`super::ModifyPlan::bind`] for them.
     #[cold]
     pub(super) fn count_named(
         &self,

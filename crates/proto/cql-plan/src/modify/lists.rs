@@ -15,7 +15,7 @@ use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros};
 use super::keys::COMBINATIONS_MAX;
 use super::operations::{ColumnOperation, ColumnOperations};
 use super::write::slice;
-use super::{ClusteringPlan, ModifyKind, ModifyPlan};
+use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::term::PlannedTerm;
 use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
@@ -221,10 +221,10 @@ impl ModifyPlan {
         let (statics, regulars) = (reading(&self.statics), reading(&self.regulars));
         let env = options.env();
         let mut scratch = options.uuids.take_scratch();
-        let keys = self.keys(values, &env, &mut scratch)?;
+        let keys = self.rows.keys(values, &env, &mut scratch)?;
         let one = |key: &[u8], clustering: Option<&[u8]>, columns: &[ColumnId]| ListRead {
             command: ReadCommand {
-                table: self.table.id,
+                table: self.rows.table.id,
                 partitions: Partitions::Key(key.to_vec()),
                 slices: Arc::new(match clustering {
                     Some(clustering) => Slices(vec![Slice::prefix(clustering.to_vec())]),
@@ -240,7 +240,7 @@ impl ModifyPlan {
             is_static: clustering.is_none(),
             columns: columns.to_vec(),
             row: RowId {
-                table: self.table.id,
+                table: self.rows.table.id,
                 key: key.to_vec(),
                 clustering: clustering.map(<[u8]>::to_vec),
             },
@@ -249,7 +249,7 @@ impl ModifyPlan {
             reads.extend(keys.iter().map(|key| one(slice(&scratch, key), None, &statics)));
         }
         if !regulars.is_empty() && self.names_whole_rows() {
-            let rows = self.prefixes(values, &env, &mut scratch)?;
+            let rows = self.rows.prefixes(values, &env, &mut scratch)?;
             if rows.len().saturating_mul(keys.len()) > COMBINATIONS_MAX {
                 return Err(PlanError::invalid(format!(
                     "IN relations of one statement name more than {COMBINATIONS_MAX} rows"
@@ -268,8 +268,6 @@ impl ModifyPlan {
 
     /// Whether the WHERE clause gives all clustering columns; binding refuses what does not.
     fn names_whole_rows(&self) -> bool {
-        let count = self.shape().clustering().len();
-        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
-            && self.kind != ModifyKind::Insert
+        self.rows.has_whole_keys() && self.kind != ModifyKind::Insert
     }
 }
