@@ -482,12 +482,15 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
     bytes.map_err(PlanError::from)
 }
 
+/// Keys and values of a map.
+type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
 fn map_entries(
     key: &CqlType,
     value: &CqlType,
     items: &[(String, Json)],
     now: i64,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>, PlanError> {
+) -> Result<MapEntries, PlanError> {
     let mut entries = Vec::with_capacity(items.len());
     for (k, v) in items {
         if *v == Json::Null {
