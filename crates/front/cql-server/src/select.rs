@@ -2,7 +2,7 @@
 //!
 //! Owns: the frame around a page (description, row count, paging state, warnings), the deadline, and
 //! the choice between stored and computed rows. What a row becomes is the planner's business
-//! ([`cql_plan::SelectExec`]); it writes straight into the answer.
+//! ([`cql_exec::SelectExec`]); it writes straight into the answer.
 
 use crate::access;
 use crate::account::{Charge, Refusal};
@@ -27,11 +27,10 @@ use cluster::ClusterSnapshot;
 use coordinator::{
     FoldError, FoldOrder, FoldSink, ReadTrace, ReplicatedRead, SelectLimits, ShardFilter,
 };
+use cql_exec::{Dropped, SelectDone, SelectExec, SelectFold, select};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::{BoundValue, Plan, PlanKind};
-use cql_plan::select::{
-    self, BoundSelect, CANNOT_PAGE, Dropped, SelectDone, SelectExec, SelectPlan,
-};
+use cql_plan::select::{BoundSelect, CANNOT_PAGE, SelectPlan};
 use cql_wire::{Consistency, FrameExtras, Opcode, QueryParameters, ResponseFrame};
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
