@@ -205,10 +205,11 @@ impl Pending {
     }
 
     fn mark(&mut self, bucket: u16, is_filled: bool) {
-        if let Some(word) = self.filled.get_mut(usize::from(bucket / 64)) {
-            let bit = 1 << (bucket % 64);
-            if is_filled { *word |= bit } else { *word &= !bit }
-        }
+        let Some(word) = self.filled.get_mut(usize::from(bucket / 64)) else {
+            stdx::invariant::broken(format_args!("INV-pending-2: no bit for bucket {bucket}"))
+        };
+        let bit = 1 << (bucket % 64);
+        if is_filled { *word |= bit } else { *word &= !bit }
     }
 
     fn link_in(&mut self, slot: u32, deadline: Instant) {
