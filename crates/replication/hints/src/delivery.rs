@@ -102,6 +102,7 @@ impl Inner {
                 }
             }
             if self.rt.now() >= until || self.is_closed() {
+                stdx::reached!("hints-take-over-too-late");
                 return false;
             }
             self.rt.sleep(TAKE_OVER_PAUSE).await;
@@ -167,6 +168,7 @@ impl Inner {
         if !std::mem::replace(&mut file.opened, true)
             && let Some(progress) = begin.progress
         {
+            stdx::reached!("hints-delivery-resumed");
             file.offset = progress.offset.max(HEADER_BYTES as u64);
             file.saved = file.offset;
             file.damaged |= progress.damaged;
@@ -228,7 +230,15 @@ impl Inner {
         match failed {
             Some(error) => Err(error),
             None if gone || !complete || flight.has_failed() => Ok(Ended::Later),
-            None => Ok(self.finish(id).await),
+            None => {
+                let delivered = self.state.borrow().file(id).map(|file| file.offset);
+                stdx::invariant!(
+                    flight.is_empty() && delivered.is_none_or(|offset| offset >= cursor),
+                    "INV-hints-1: hint file {} would go, delivered to {delivered:?} of {cursor}",
+                    id.file_name()
+                );
+                Ok(self.finish(id).await)
+            }
         }
     }
 
@@ -360,6 +370,7 @@ impl Inner {
                     "a hint will never be taken by its replica and is dropped");
             }
             Err(error) => {
+                stdx::reached!("hints-delivery-stopped");
                 self.counters.failed.inc();
                 if !flight.has_failed() {
                     tracing::info!(host = %id.target.0, file = id.file_name(), %error,
@@ -385,6 +396,7 @@ impl Inner {
             }
             let (name, offset, bytes) = (id.file_name(), gap.from, gap.to - gap.from);
             if gap.was_synced {
+                stdx::reached!("hints-damaged-range");
                 self.counters.damaged_ranges.inc();
                 tracing::error!(
                     file = name,
@@ -396,6 +408,7 @@ impl Inner {
                      host for the ranges that it shares with this node"
                 );
             } else {
+                stdx::reached!("hints-crash-tail");
                 self.counters.crash_tails.inc();
                 tracing::info!(
                     file = name,
@@ -465,6 +478,7 @@ impl Inner {
             None => return Ended::Later,
         };
         if failures >= READ_FAILURES_MAX {
+            stdx::reached!("hints-unreadable-file-set-aside");
             self.set_aside(id, "it cannot be read").await;
             return Ended::Through;
         }
@@ -485,6 +499,12 @@ impl Inner {
         match self.directory.save_progress(id, &progress).await {
             Ok(()) => {
                 if let Some(file) = self.state.borrow_mut().file_mut(id) {
+                    stdx::invariant!(
+                        progress.offset <= file.offset,
+                        "INV-hints-1: progress {} noted, delivered to {}",
+                        progress.offset,
+                        file.offset
+                    );
                     file.saved = progress.offset;
                 }
             }

@@ -450,6 +450,7 @@ mod tests {
         (states, next.map(|(at, ranges)| (at, ranges.into_iter().map(ints).collect())))
     }
 
+    /// INV-damaged-1.
     #[test]
     fn what_is_left_are_the_owned_ranges_between_its_tokens_that_were_not_repaired_behind_the_copies()
      {

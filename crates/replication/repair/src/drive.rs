@@ -652,7 +652,14 @@ impl<'a> Part<'a> {
 
     fn one_of_each(&self, difference: &Difference) -> Vec<HostId> {
         let first = |g: &crate::walk::Group| self.session.peers.get(*g.peers.first()?).copied();
-        difference.others.iter().filter_map(first).collect()
+        let hosts: Vec<HostId> = difference.others.iter().filter_map(first).collect();
+        stdx::invariant!(
+            hosts.len() == difference.others.len(),
+            "INV-repair-1: {} of {} groups of replicas have a member",
+            hosts.len(),
+            difference.others.len()
+        );
+        hosts
     }
 
     /// Cuts a stretch by what this node has of it now.
@@ -750,10 +757,19 @@ impl<'a> Part<'a> {
                 None => (&difference.like_own, true),
                 Some(at) => match difference.others.get(at) {
                     Some(group) => (&group.peers, false),
-                    None => continue,
+                    None => stdx::invariant::broken(format_args!(
+                        "INV-repair-2: group {at} of {} lacks something and is none",
+                        difference.others.len()
+                    )),
                 },
             };
-            let hosts = peers.iter().filter_map(|p| self.session.peers.get(*p)).map(|h| Some(*h));
+            let hosts = peers.iter().map(|peer| match self.session.peers.get(*peer) {
+                Some(host) => Some(*host),
+                None => stdx::invariant::broken(format_args!(
+                    "INV-repair-2: replica {peer} of {} would not get what it lacks",
+                    self.session.peers.len()
+                )),
+            });
             let own = is_own.then_some(None);
             for to in own.into_iter().chain(hosts) {
                 if self.job.options.pull && to.is_some() {

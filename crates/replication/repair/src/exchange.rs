@@ -37,8 +37,9 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
             running.retain_mut(|(at, work)| match work.as_mut().poll(cx) {
                 Poll::Pending => true,
                 Poll::Ready(Ok(result)) => {
-                    if let Some(slot) = results.get_mut(*at) {
-                        *slot = Some(result);
+                    match results.get_mut(*at) {
+                        Some(slot) => *slot = Some(result),
+                        None => stdx::invariant!(false, "repair: an answer has no place"),
                     }
                     false
                 }
@@ -59,7 +60,14 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
         }
     })
     .await?;
-    Ok(results.into_iter().flatten().collect())
+    let count = results.len();
+    let results: Vec<T> = results.into_iter().flatten().collect();
+    stdx::invariant!(
+        results.len() == count,
+        "INV-repair-1: {} results of {count}, those behind the gap would count for others",
+        results.len()
+    );
+    Ok(results)
 }
 
 /// Whether asking again can help.
@@ -133,6 +141,7 @@ impl Inner {
             if attempt >= self.settings.attempts {
                 return Err(RepairError::Peer { address, error });
             }
+            stdx::reached!("repair-asked-again");
             tracing::debug!(%host, error = error.as_str(), "a replica is asked again");
             self.unless_ended(job, self.rt.sleep(pause)).await?;
             pause *= 2;

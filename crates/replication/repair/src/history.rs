@@ -73,7 +73,13 @@ impl RepairHistory {
         }
         let crc = codec::crc32(text.as_bytes());
         text.push_str(&format!("crc32 {crc:08x}\n"));
-        text.into_bytes()
+        let bytes = text.into_bytes();
+        stdx::debug_invariant!(
+            RepairHistory::decode(&bytes).is_some(),
+            "INV-repair-5: the history of {} tables would not be read back",
+            self.0.len()
+        );
+        bytes
     }
 
     /// Reads the file back; `None` when it is not one that this code wrote.

@@ -82,6 +82,7 @@ impl Streaming {
         // Before this node knows of the peer's movement it may not have all writes: those that go
         // to the peer as a pending replica begin with it.
         if request.epoch > snapshot.epoch {
+            stdx::reached!("stream-epoch-too-new");
             return Err(ErrorReply::EpochTooNew { known: snapshot.epoch });
         }
         let Some(table) = snapshot.schema.table_by_id(id) else {
@@ -195,6 +196,9 @@ impl Serving {
     /// Bytes that a page for this peer may have so that it goes within about a second.
     pub(crate) fn page_bytes(&self, peer: HostId, wanted: usize) -> usize {
         let inner = &self.0.inner;
+        if stdx::chaos!("stream-small-page") {
+            return wanted.min(PAGE_BYTES_MIN);
+        }
         let bytes = inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
         match self.is_far(peer) {
             true => inner.inter_dc.borrow().page_bytes(bytes, PAGE_BYTES_MIN),
