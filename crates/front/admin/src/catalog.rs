@@ -82,16 +82,22 @@ pub fn markdown() -> String {
             scylla.join(", ")
         ));
     }
-    out.push_str("\n## Commands that are refused\n\n| command | why |\n| --- | --- |\n");
-    for (name, why) in REFUSED {
-        out.push_str(&format!("| `{name}` | {why} |\n"));
-    }
     out.push_str(
         "\n## Paths of ScyllaDB's API\n\n| request | needs | where |\n| --- | --- | --- |\n",
     );
     for route in SCYLLA {
         let (class, scope) = (route.class.name(), route.scope.name());
         out.push_str(&format!("| `{} {}` | {class} | {scope} |\n", route.method, route.path));
+    }
+    out
+}
+
+/// The table of refused verbs in `docs/user/nodetool.md`: each reason, and what to use instead.
+pub fn refused_markdown() -> String {
+    let mut out = String::from("| command | why | instead |\n| --- | --- | --- |\n");
+    for (name, reason) in REFUSED {
+        let (why, instead) = reason.split_once(". ").unwrap_or((reason, ""));
+        out.push_str(&format!("| `{name}` | {why} | {instead} |\n"));
     }
     out
 }
@@ -189,13 +195,43 @@ mod tests {
     }
 
     /// `cargo xtask reference` sets `UPDATE_EXPECT`.
+    fn check(page: &str, expected: impl Fn(&str) -> String) {
+        let path = format!("{}/../../../docs/user/{page}", env!("CARGO_MANIFEST_DIR"));
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        let expected = expected(&found);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, &expected).unwrap();
+        } else {
+            assert!(
+                found == expected,
+                "docs/user/{page} is out of date: run cargo xtask reference"
+            );
+        }
+    }
+
     #[test]
     fn the_page_of_the_api_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/user/api.md");
-        if std::env::var_os("UPDATE_EXPECT").is_some() {
-            std::fs::write(path, markdown()).unwrap();
+        check("api.md", |_| markdown());
+    }
+
+    #[test]
+    fn the_page_of_nodetool_has_the_refused_verbs_and_names_all_others() {
+        let (begin, end) = ("<!-- generated: refused verbs -->\n", "<!-- end of generated -->");
+        check("nodetool.md", |page| {
+            let (head, rest) = page.split_once(begin).expect("the mark of the generated table");
+            let (_, tail) = rest.split_once(end).expect("the end of the generated table");
+            format!("{head}{begin}\n{}\n{end}{tail}", refused_markdown())
+        });
+        let page = include_str!("../../../../docs/user/nodetool.md");
+        for verb in VERBS.iter().filter(|verb| verb.name != "help") {
+            // `enable`/`disable`/`status` + `gossip`, …
+            let is_switch = ["enable", "disable", "status"].iter().any(|word| {
+                let rest = verb.name.strip_prefix(word);
+                rest.is_some_and(|rest| !rest.is_empty() && page.contains(&format!("`{rest}`")))
+            });
+            let named =
+                |name: &str| [" ", "`"].iter().any(|end| page.contains(&format!("`{name}{end}")));
+            assert!(is_switch || named(verb.name), "docs/user/nodetool.md: {}", verb.name);
         }
-        let page = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(page == markdown(), "docs/user/api.md is out of date: run cargo xtask reference");
     }
 }
