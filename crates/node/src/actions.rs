@@ -15,8 +15,9 @@ use admin::{ActionError, ClusterAction, ShardActions, UpkeepAction, UpkeepReply,
 use cluster::AuthChange;
 use conf::{DataRate, DataSize, Options};
 use coordinator::Coordinator;
-use cql_server::{CqlServer, TableLatencies};
+use cql_server::CqlServer;
 use membership::Membership;
+use query::TableLatencies;
 use rt::Rt;
 use rt::sync::Notify;
 use stdx::{ShardId, TableId, Token, Uuid, WallMicros};

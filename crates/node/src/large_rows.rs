@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coordinator::Coordinator;
-use cql_server::{Content, RowWrite, encode_row};
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{
     BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef, clustering,
 };
+use query::{Content, RowWrite, encode_row};
 use rt::Group;
 use schema::{Schema, Table};
 use stdx::{TimestampMicros, Token, TtlSeconds, WallMicros};

@@ -15,7 +15,8 @@ use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
-use cql_server::{Authentication, Guardrails, ServerSettings, TimestampGuardrails};
+use cql_server::{Authentication, ServerSettings};
+use query::{Guardrails, TimestampGuardrails};
 use stdx::{DeletionSeconds, HostId, ShardMap};
 use store::{StoreOptions, SyncMode, Version};
 
@@ -187,7 +188,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
         usize::try_from(options.native_transport_max_frame_size.0).unwrap_or(usize::MAX);
     settings.requests_per_connection_max =
         options.native_transport_max_concurrent_requests_per_connection as usize;
-    settings.request_bytes_max = request_bytes_max;
+    settings.query.request_bytes_max = request_bytes_max;
     settings.request_bytes_per_connection_max =
         (request_bytes_max / 4).max(settings.frame_bytes_max);
     settings.connections_max = unlimited(options.native_transport_max_concurrent_connections);
@@ -197,7 +198,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
         Authenticator::AllowAll => Authentication::AllowAll,
         Authenticator::Password => Authentication::Password,
     };
-    settings.access = AccessRules {
+    settings.query.access = AccessRules {
         passwords: options.authenticator == Authenticator::Password,
         permissions: options.authorizer == Authorizer::Cassandra,
         datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
@@ -212,36 +213,36 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     let idle = options.native_transport_idle_timeout;
     settings.idle_timeout = (!idle.is_zero()).then_some(idle);
     settings.allow_older_protocols = options.native_transport_allow_older_protocols;
-    settings.read_timeout = options.read_request_timeout;
-    settings.range_timeout = options.range_request_timeout;
-    settings.write_timeout = options.write_request_timeout;
-    settings.counter_write_timeout = options.counter_write_request_timeout;
-    settings.cas_contention_timeout = options.cas_contention_timeout;
-    settings.request_timeout = options.request_timeout;
-    settings.truncate_timeout = options.truncate_request_timeout;
-    settings.tombstone_warn_threshold = options.tombstone_warn_threshold;
-    settings.tombstone_failure_threshold = options.tombstone_failure_threshold;
-    settings.tombstone_page_limit = options.query_tombstone_page_limit;
-    settings.storage_address = socket(options.announced_address(), options.storage_port)?;
-    settings.snitch = snitch_class(options.endpoint_snitch).to_owned();
+    settings.query.read_timeout = options.read_request_timeout;
+    settings.query.range_timeout = options.range_request_timeout;
+    settings.query.write_timeout = options.write_request_timeout;
+    settings.query.counter_write_timeout = options.counter_write_request_timeout;
+    settings.query.cas_contention_timeout = options.cas_contention_timeout;
+    settings.query.request_timeout = options.request_timeout;
+    settings.query.truncate_timeout = options.truncate_request_timeout;
+    settings.query.tombstone_warn_threshold = options.tombstone_warn_threshold;
+    settings.query.tombstone_failure_threshold = options.tombstone_failure_threshold;
+    settings.query.tombstone_page_limit = options.query_tombstone_page_limit;
+    settings.query.storage_address = socket(options.announced_address(), options.storage_port)?;
+    settings.query.snitch = snitch_class(options.endpoint_snitch).to_owned();
     settings.credentials_validity = options.credentials_validity;
     settings.credentials_cache_max_entries =
         usize::try_from(options.credentials_cache_max_entries).unwrap_or(usize::MAX);
-    settings.prepared_bytes_max = prepared_bytes(options);
-    settings.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
-    settings.drop_compact_storage_enabled = options.drop_compact_storage_enabled;
-    settings.user_defined_functions_enabled = options.user_defined_functions_enabled;
-    settings.user_function_limits = FunctionLimits {
+    settings.query.prepared_bytes_max = prepared_bytes(options);
+    settings.query.dynamic_data_masking_enabled = options.dynamic_data_masking_enabled;
+    settings.query.drop_compact_storage_enabled = options.drop_compact_storage_enabled;
+    settings.query.user_defined_functions_enabled = options.user_defined_functions_enabled;
+    settings.query.user_function_limits = FunctionLimits {
         fuel: options.user_defined_functions_fuel,
         memory_bytes: usize::try_from(options.user_defined_functions_memory.0)
             .unwrap_or(usize::MAX),
     };
-    settings.use_statements_enabled = options.use_statements_enabled;
-    settings.default_keyspace_rf = options.default_keyspace_rf;
-    settings.default_compaction = default_compaction(options)?;
-    settings.guardrails = guardrails(options);
-    settings.native_transport_timeout = options.native_transport_timeout;
-    settings.trace_ttl_seconds =
+    settings.query.use_statements_enabled = options.use_statements_enabled;
+    settings.query.default_keyspace_rf = options.default_keyspace_rf;
+    settings.query.default_compaction = default_compaction(options)?;
+    settings.query.guardrails = guardrails(options);
+    settings.query.native_transport_timeout = options.native_transport_timeout;
+    settings.query.trace_ttl_seconds =
         i32::try_from(options.trace_type_query_ttl.as_secs()).unwrap_or(i32::MAX);
     settings.keepalive = options.rpc_keepalive;
     Ok(settings)
@@ -494,13 +495,16 @@ mod tests {
         assert_eq!(store.flush_compression, store::FlushCompression::Table);
         assert!(store.snapshot_before_compaction && store.incremental_backups);
         let server = server_settings(&options).unwrap();
-        assert_eq!(server.storage_address.to_string(), "127.0.0.1:7007");
-        assert_eq!(server.snitch, "org.apache.cassandra.locator.SimpleSnitch");
+        assert_eq!(server.query.storage_address.to_string(), "127.0.0.1:7007");
+        assert_eq!(server.query.snitch, "org.apache.cassandra.locator.SimpleSnitch");
         assert_eq!(server.credentials_validity, Duration::from_secs(9));
         assert_eq!(server.credentials_cache_max_entries, 8);
-        assert_eq!(server.prepared_bytes_max, 3 << 20);
-        assert!(!server.guardrails.drop_truncate_table_enabled && !server.use_statements_enabled);
-        assert!(server.dynamic_data_masking_enabled);
+        assert_eq!(server.query.prepared_bytes_max, 3 << 20);
+        assert!(
+            !server.query.guardrails.drop_truncate_table_enabled
+                && !server.query.use_statements_enabled
+        );
+        assert!(server.query.dynamic_data_masking_enabled);
     }
 
     #[test]
@@ -611,8 +615,11 @@ mod tests {
         assert_eq!(store.commitlog_bytes_max, 8 << 30);
         assert!(!store.snapshot_before_compaction && !store.incremental_backups);
         let server = server_settings(&options).unwrap();
-        assert_eq!(server.prepared_bytes_max, 10 << 20);
-        assert!(server.guardrails.drop_truncate_table_enabled && server.use_statements_enabled);
-        assert!(!server.dynamic_data_masking_enabled);
+        assert_eq!(server.query.prepared_bytes_max, 10 << 20);
+        assert!(
+            server.query.guardrails.drop_truncate_table_enabled
+                && server.query.use_statements_enabled
+        );
+        assert!(!server.query.dynamic_data_masking_enabled);
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use admin::ActionError;
 use conf::Options;
-use cql_server::{CqlServer, Timeout};
+use cql_server::CqlServer;
+use query::Timeout;
 use stdx::ShardId;
 
 use crate::actions::Actions;

@@ -134,13 +134,13 @@ fn estimates_follow_what_was_flushed_five_minutes_later() {
             let schema = cql_plan::system::system_schema();
             let table = schema.table("system_traces", "sessions").unwrap();
             for n in 0..50_u8 {
-                let row = cql_server::RowWrite {
+                let row = query::RowWrite {
                     key: [n; 16].to_vec(),
                     clustering: Vec::new(),
-                    columns: vec![("command", cql_server::Content::Value(vec![n; 100]))],
+                    columns: vec![("command", query::Content::Value(vec![n; 100]))],
                 };
                 let at = stdx::TimestampMicros(rt.wall().0);
-                let bytes = cql_server::encode_row(table, &row, at, stdx::TtlSeconds::NONE);
+                let bytes = query::encode_row(table, &row, at, stdx::TtlSeconds::NONE);
                 let mutation = data::MutationRef::open(&bytes).unwrap();
                 store.apply(&mutation, true).unwrap();
             }
@@ -178,13 +178,13 @@ fn what_is_large_in_an_sstable_is_in_tables_as_long_as_the_sstable_is() {
             let schema = cql_plan::system::system_schema();
             let table = schema.table("system_traces", "sessions").unwrap();
             let put = |n: u8, bytes: usize| {
-                let row = cql_server::RowWrite {
+                let row = query::RowWrite {
                     key: [n; 16].to_vec(),
                     clustering: Vec::new(),
-                    columns: vec![("command", cql_server::Content::Value(vec![b'x'; bytes]))],
+                    columns: vec![("command", query::Content::Value(vec![b'x'; bytes]))],
                 };
                 let at = stdx::TimestampMicros(rt.wall().0);
-                let bytes = cql_server::encode_row(table, &row, at, stdx::TtlSeconds::NONE);
+                let bytes = query::encode_row(table, &row, at, stdx::TtlSeconds::NONE);
                 store.apply(&data::MutationRef::open(&bytes).unwrap(), true).unwrap();
             };
             let all = async || {

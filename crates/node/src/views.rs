@@ -20,7 +20,7 @@ use admin::model::CacheReport;
 use admin::{AdminMesh, AdminReply, AdminRequest};
 use conf::Options;
 use cql_plan::virtual_row::{VirtualRowBuilder, VirtualRowError};
-use cql_server::{VirtualRow, VirtualRows, VirtualSource};
+use query::{VirtualRow, VirtualRows, VirtualSource};
 use rt::Rt;
 use schema::Table;
 use stdx::{ShardId, Uuid};

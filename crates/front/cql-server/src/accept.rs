@@ -161,8 +161,7 @@ impl CqlServer {
 
     /// Takes connections again. To be called on all shards before one of them listens.
     pub fn resume(&self) {
-        self.inner.draining.set(false);
-        self.inner.truncations.resume();
+        self.inner.query.resume();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Owns: the handshake, the order of things within a turn, the limits of one connection. Never
 //! reads or writes a socket (that is [`crate::driver`]) and never decides what a statement means
-//! (that is [`crate::execute`]).
+//! (that is [`query`]).
 //!
 //! A turn: 1. requests that were woken go on; 2. every whole frame that arrived is run once in
 //! place, and kept if it has to wait; 3. what was written locally is committed, once for all;
@@ -11,23 +11,20 @@
 //! INV-connection-1: the answer of a write is in the output only after a commit that followed it.
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
 
-use crate::account::Charge;
 use crate::auth;
-use crate::execute::{self, Step};
-use crate::failure::{Failure, Result};
-use crate::guardrails;
-use crate::internal;
-use crate::latency::{Ended, Kind, Timing, Touched};
-use crate::pending::{Entry, Freed, Pending, Waiting};
-use crate::prepared::term_bytes;
+use crate::frame_sink::FrameSink;
+use crate::pending::{Entry, Freed, Pending};
 use crate::running::{Running, Task};
 use crate::server::{CqlServer, Server};
-use crate::session::{Session, Stage, Ticket};
-use crate::settings::{Authentication, Timeout};
-use crate::trace::Trace;
+use crate::session::{Answering, Session, Stage};
+use crate::settings::Authentication;
 use cql_wire::{
-    BatchQuery, Compression, Consistency, ErrorCode, Frame, FrameDecoder, FrameError, Opcode,
-    ProtocolVersion, Request, RequestFrame, Side, StartupOptions, WireError, WriteType, response,
+    BatchQuery, Compression, ErrorCode, Frame, FrameDecoder, FrameError, Opcode, ProtocolVersion,
+    Request, RequestFrame, Side, StartupOptions, WireError, response,
+};
+use query::{
+    Charge, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result, ResultSink, Ticket,
+    Timeout, Timing, Touched, Trace, term_bytes,
 };
 use std::future::Future;
 use std::net::SocketAddr;
@@ -48,14 +45,18 @@ const FRAMES_PER_LOOK: u32 = 32;
 /// A frame of so many bytes is followed by such a look.
 const LONG_FRAME_BYTES: usize = 4 << 10;
 
+/// How far a request got at once.
+type Step = query::Step<Vec<u8>>;
+
+/// A request that waits; gives its finished answer frames.
+type Waiting = query::Waiting<Vec<u8>>;
+
 /// A local write that was applied and waits for the turn's commit.
-pub(crate) struct HeldWrite {
-    pub(crate) ticket: Ticket,
-    pub(crate) consistency: Consistency,
-    pub(crate) write_type: WriteType,
-    pub(crate) warnings: Vec<String>,
+struct Held {
+    stream: i16,
     /// Tables that it is of, for its latency.
-    pub(crate) touched: Touched,
+    touched: Touched,
+    write: HeldWrite,
 }
 
 /// One connection: bytes in by [`Connection::feed`], work by [`Connection::turn`], bytes out by
@@ -70,13 +71,16 @@ pub struct Connection {
 /// Everything but the decoder, so that a request may borrow from the decoder while it runs.
 struct Core {
     server: Rc<Server>,
-    session: Rc<Session>,
+    /// Executes its statements.
+    query: Rc<Executor>,
+    /// The session, and the stream of the request that is begun.
+    sink: FrameSink,
     /// Finished frames that are not in the output yet.
     frames: Vec<u8>,
     /// Bytes for the socket.
     output: Vec<u8>,
     pending: Pending,
-    held: Vec<HeldWrite>,
+    held: Vec<Held>,
     /// What `held` are, in their order, while commits have to wait; else empty.
     held_tasks: Vec<Task>,
     /// STARTUP was accepted: what the decoder must be told.
@@ -101,12 +105,13 @@ impl Connection {
     pub fn new(server: &CqlServer, peer: SocketAddr) -> Connection {
         let server = server.inner().clone();
         let session = server.open_session(peer);
-        let held_bytes = Charge::new(&server.account);
+        let held_bytes = Charge::new(&server.query.account);
         let decoder = FrameDecoder::new(Side::Server, server.settings.frame_bytes_max);
         Connection {
             core: Core {
+                query: server.query.clone(),
                 server,
-                session,
+                sink: FrameSink { session, stream: 0 },
                 frames: Vec::new(),
                 output: Vec::new(),
                 pending: Pending::default(),
@@ -155,7 +160,7 @@ impl Connection {
         let of = |buffer: &Vec<u8>| if buffer.is_empty() { 0 } else { buffer.capacity() };
         let answers = of(&core.frames) + of(&core.output) + unsent;
         core.held_bytes.set(of(&self.input) + self.decoder.held_bytes() + answers);
-        let used = core.server.account.used();
+        let used = core.query.account.used();
         core.server.counters.memory.set(i64::try_from(used).unwrap_or(i64::MAX));
     }
 
@@ -168,14 +173,14 @@ impl Connection {
     /// they come, and OVERLOADED is answered on its stream. What cannot be refused yet takes no more than a
     /// segment and one read. Served is, as in [`Server::refuses`], what is larger than all the memory but alone.
     pub(crate) fn refuse_overfilling(&mut self) {
-        let account = &self.core.server.account;
+        let account = &self.core.query.account;
         let held = self.input.len() + self.decoder.held_bytes();
         if held <= PARTIAL_BYTES_FREE || account.admits(0, true) {
             return;
         }
         let of_others = account.used().saturating_sub(self.core.held_bytes.bytes());
         if of_others > account.max() / 8 && self.decoder.refuse_partial(&self.input) {
-            self.core.server.counters.overloaded.inc();
+            self.core.query.counters.overloaded.inc();
         }
     }
 
@@ -222,14 +227,14 @@ impl Connection {
 
     /// Does everything that can be done now. Bytes may be in the output afterwards.
     pub fn turn(&mut self, cx: &mut Context<'_>) {
-        self.core.session.set_waker(cx.waker());
+        self.core.sink.session.set_waker(cx.waker());
         self.poll_pending(cx);
         self.take_frames(cx);
         self.core.commit_held(cx);
         self.core.record_ended();
         self.core.take_events();
         self.core.flush();
-        if self.core.server.is_draining() || self.core.session.overrun.get() {
+        if self.core.query.is_draining() || self.core.sink.session.overrun.get() {
             self.core.closing = true;
         }
     }
@@ -237,14 +242,14 @@ impl Connection {
     /// Lets requests that were woken go on; their answers stay inside until the next turn.
     pub(crate) fn poll_pending(&mut self, cx: &mut Context<'_>) {
         let core = &mut self.core;
-        let (server, session, frames) = (&core.server, &core.session, &mut core.frames);
+        let (server, session, frames) = (&core.server, &core.sink.session, &mut core.frames);
         core.pending.poll_woken(cx, |freed: Freed, (stream, timing), answer| {
             server.leave(freed);
             if let Some(stream) = stream {
                 end_running(server, session, stream);
             }
             if let Some(Timing { kind, touched, began }) = timing {
-                server.latencies.record(kind, touched, server.rt.now().since(began));
+                server.query.latencies.record(kind, touched, server.rt.now().since(began));
             }
             append_answer(server, frames, answer);
         });
@@ -309,7 +314,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let core = &mut self.core;
         core.server.leave(Freed { bytes: core.pending.bytes(), count: core.pending.len() });
-        core.server.close_session(&core.session);
+        core.server.close_session(&core.sink.session);
     }
 }
 
@@ -335,7 +340,7 @@ fn weight(request: &Request<'_>, bytes: usize) -> usize {
 /// A request that waited ended.
 fn end_running(server: &Server, session: &Session, stream: i16) {
     if let Some(buffer) = session.running.end(stream).and_then(Task::into_buffer) {
-        server.recycle(buffer);
+        server.query.recycle(buffer);
     }
 }
 
@@ -346,7 +351,7 @@ fn append_answer(server: &Server, frames: &mut Vec<u8>, mut answer: Vec<u8>) {
     } else {
         frames.extend_from_slice(&answer);
     }
-    server.recycle(answer);
+    server.query.recycle(answer);
 }
 
 impl Core {
@@ -355,12 +360,12 @@ impl Core {
     fn has_room(&self) -> bool {
         let unanswered = self.frames.len() + self.output.len() + self.pending.expects();
         let most = self.server.settings.output_bytes_max;
-        unanswered == 0 || (unanswered < most && !self.server.account.is_pressed())
+        unanswered == 0 || (unanswered < most && !self.query.account.is_pressed())
     }
 
     fn take_frame_error(&mut self, error: &FrameError) {
         if error.fatal {
-            tracing::debug!(peer = %self.session.peer, %error, "connection closed after bad bytes");
+            tracing::debug!(peer = %self.sink.session.client.peer, %error, "connection closed after bad bytes");
             self.closing = true;
         }
         self.server.counters.protocol_errors.inc();
@@ -370,28 +375,28 @@ impl Core {
     fn take_frame(&mut self, frame: &Frame<'_>, cx: &mut Context<'_>) {
         let header = frame.header;
         self.server.counters.requests.inc();
-        self.session.requests.set(self.session.requests.get() + 1);
-        let mut ticket =
-            Ticket { stream: header.stream, connection: self.session.id, trace: None, watch: None };
-        if self.session.stage.get() == Stage::Established {
+        self.sink.session.requests.set(self.sink.session.requests.get() + 1);
+        self.sink.stream = header.stream;
+        let mut ticket = Ticket { connection: self.sink.session.id, trace: None, watch: None };
+        if self.sink.session.stage.get() == Stage::Established {
             // Errors before STARTUP are told in the client's version.
-            self.session.negotiated.set(cql_wire::Negotiated::plain(header.version));
+            self.sink.session.client.negotiated.set(cql_wire::Negotiated::plain(header.version));
         }
-        if self.pending.len() > 0 && self.session.running.has(header.stream) {
+        if self.pending.len() > 0 && self.sink.session.running.has(header.stream) {
             // Two answers could not be told apart.
             let failure = Failure::protocol(format!(
                 "stream {} is in use by a request that was not answered yet",
                 header.stream
             ));
-            self.session.respond_failure(&mut self.frames, &ticket, &failure);
+            self.sink.failed(&mut self.frames, &ticket, &failure);
             self.closing = true;
             return;
         }
         // Of a request that failed before it began.
-        self.server.latencies.take();
-        let request = self
-            .check_stage(header.opcode, header.version)
-            .and_then(|()| Ok(RequestFrame::decode(frame, self.session.negotiated.get())?));
+        self.query.latencies.take();
+        let request = self.check_stage(header.opcode, header.version).and_then(|()| {
+            Ok(RequestFrame::decode(frame, self.sink.session.client.negotiated.get())?)
+        });
         let answered = self.frames.len();
         let ran = request.and_then(|request| {
             let bytes = weight(&request.request, frame.body.len());
@@ -403,8 +408,8 @@ impl Core {
             Ok(())
         });
         if let Err(failure) = ran {
-            self.server.counters.failed(failure.code());
-            self.session.respond_failure(&mut self.frames, &ticket, &failure);
+            self.query.counters.failed(failure.code());
+            self.sink.failed(&mut self.frames, &ticket, &failure);
         }
     }
 
@@ -414,7 +419,7 @@ impl Core {
     #[cold]
     fn traced(&mut self, step: Result<Step>, ticket: &Ticket, answered: usize) -> Result<Step> {
         let Some(trace) = ticket.trace.clone() else { return step };
-        let (server, session) = (self.server.clone(), self.session.clone());
+        let (query, sink) = (self.query.clone(), self.sink.clone());
         let ticket = ticket.clone();
         let at_once = self.frames.split_off(answered.min(self.frames.len()));
         let (future, failure) = match step {
@@ -433,11 +438,11 @@ impl Core {
                 trace.note("Request failed".to_owned());
             }
             if !trace.is_written() {
-                internal::write_trace(&server, &trace, session.peer.ip()).await;
+                query::write_trace(&query, &trace, sink.client().peer.ip()).await;
             }
             if let Some(failure) = failure {
-                server.counters.failed(failure.code());
-                session.respond_failure(&mut out, &ticket, &failure);
+                query.counters.failed(failure.code());
+                sink.failed(&mut out, &ticket, &failure);
             }
             out
         })))
@@ -452,27 +457,27 @@ impl Core {
     ) {
         match step {
             Step::Done => {}
-            Step::Held(mut write) => {
-                (_, write.touched) = self.server.latencies.take();
-                self.held.push(write);
+            Step::Held(write) => {
+                let (_, touched) = self.query.latencies.take();
+                self.held.push(Held { stream, touched, write });
                 if self.server.commits_wait.get() {
-                    self.held_tasks.push(Task::of(request, || self.server.buffer()));
+                    self.held_tasks.push(Task::of(request, || self.query.buffer()));
                 }
             }
             Step::Waits(future) => {
-                let (kind, touched) = self.server.latencies.take();
+                let (kind, touched) = self.query.latencies.take();
                 let timing = kind.map(|kind| Timing { kind, touched, began: self.turn_began });
                 let expects = match kind {
-                    Some(Kind::Read | Kind::Range | Kind::CasRead) => {
-                        self.session.answers.expected()
+                    Some(RequestKind::Read | RequestKind::Range | RequestKind::CasRead) => {
+                        self.sink.session.client.answers.expected()
                     }
                     _ => 0,
                 };
                 let entry =
                     Entry { stream: Some(stream), count: 1, bytes, expects, timing, future };
                 if self.start(entry, cx).is_pending() {
-                    let task = Task::of(request, || self.server.buffer());
-                    self.session.running.begin(stream, self.running(task));
+                    let task = Task::of(request, || self.query.buffer());
+                    self.sink.session.running.begin(stream, self.running(task));
                 }
             }
         }
@@ -505,13 +510,13 @@ impl Core {
         if !self.ended.is_empty() {
             let ended = std::mem::take(&mut self.ended);
             let took = self.server.rt.now().since(self.turn_began);
-            self.server.latencies.record_turn(ended, took);
+            self.query.latencies.record_turn(ended, took);
         }
     }
 
     fn check_stage(&self, opcode: Opcode, version: ProtocolVersion) -> Result<()> {
         let is_start = matches!(opcode, Opcode::Startup | Opcode::Options);
-        match self.session.stage.get() {
+        match self.sink.session.stage.get() {
             Stage::Established if !is_start => Err(WireError::ExpectingStartup { opcode }.into()),
             Stage::Established
                 if version < ProtocolVersion::CURRENT
@@ -539,46 +544,80 @@ impl Core {
             Request::Startup(options) => self.startup(options, ticket),
             Request::Options => {
                 let supported = self.server.supported();
-                self.session.respond(&mut self.frames, ticket, Opcode::Supported, &[], |body| {
+                self.respond(ticket, Opcode::Supported, |body| {
                     response::put_supported(body, &supported)
                 })?;
                 Ok(Step::Done)
             }
             Request::Register(kinds) => {
-                self.session.registered.set(self.session.registered.get().union(kinds));
-                self.session.respond(&mut self.frames, ticket, Opcode::Ready, &[], |_| Ok(()))?;
+                self.sink.session.registered.set(self.sink.session.registered.get().union(kinds));
+                self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
                 Ok(Step::Done)
             }
             Request::AuthResponse(token) => self.auth_response(token.unwrap_or_default(), ticket),
-            Request::Query { .. }
-            | Request::Prepare { .. }
-            | Request::Execute { .. }
-            | Request::Batch(_) => {
-                self.admit(bytes)?;
-                if request.tracing || self.server.is_traced_by_chance() {
-                    let id = self.server.next_time_uuid();
-                    let trace = Trace::new(&self.server.rt, id, request.tracing);
-                    ticket.trace = Some(Rc::new(trace));
-                }
-                ticket.watch = guardrails::watch(&self.server, &self.session);
-                let mut cx = execute::Cx {
-                    server: &self.server,
-                    session: &self.session,
-                    ticket,
-                    out: &mut self.frames,
-                };
-                execute::run(&request.request, &mut cx)
+            Request::Query { query: text, ref parameters } => {
+                self.begin_statement(request, ticket, bytes)?;
+                query::query(text, parameters, &mut self.cx(ticket))
+            }
+            Request::Prepare { query: text, keyspace } => {
+                self.begin_statement(request, ticket, bytes)?;
+                query::prepare(text, keyspace, &self.cx(ticket))
+            }
+            Request::Execute { id, result_metadata_id, ref parameters } => {
+                self.begin_statement(request, ticket, bytes)?;
+                query::execute(id, result_metadata_id, parameters, &mut self.cx(ticket))
+            }
+            Request::Batch(ref batch) => {
+                self.begin_statement(request, ticket, bytes)?;
+                query::batch(batch, &mut self.cx(ticket))
             }
         }
+    }
+
+    /// Admits a statement of so many bytes, and says by what it is traced and limited.
+    #[inline]
+    fn begin_statement(
+        &self,
+        request: &RequestFrame<'_>,
+        ticket: &mut Ticket,
+        bytes: usize,
+    ) -> Result<()> {
+        self.admit(bytes)?;
+        if request.tracing || self.server.is_traced_by_chance() {
+            let id = self.query.next_time_uuid();
+            let trace = Trace::new(&self.server.rt, id, request.tracing);
+            ticket.trace = Some(Rc::new(trace));
+        }
+        if self.server.settings.authentication != Authentication::AllowAll {
+            ticket.watch = query::watch(&self.query, &self.sink.session.client);
+        }
+        Ok(())
+    }
+
+    /// What a statement runs in.
+    #[inline]
+    fn cx<'a>(&'a mut self, ticket: &'a Ticket) -> Cx<'a, FrameSink> {
+        Cx { executor: &self.query, sink: &self.sink, ticket, out: &mut self.frames }
+    }
+
+    /// Answers the request that was begun.
+    fn respond(
+        &mut self,
+        ticket: &Ticket,
+        opcode: Opcode,
+        write: impl FnOnce(&mut Vec<u8>) -> std::result::Result<(), WireError>,
+    ) -> Result<()> {
+        let about = Answering::new(self.sink.stream, ticket);
+        self.sink.session.respond(&mut self.frames, &about, opcode, write)
     }
 
     /// Refuses a request where accepting it could make memory grow.
     fn admit(&self, bytes: usize) -> Result<()> {
         let settings = &self.server.settings;
-        if self.server.is_draining() {
+        if self.query.is_draining() {
             return Err(Failure::overloaded("the node is stopping"));
         }
-        let most = self.server.account.max().max(settings.frame_bytes_max.saturating_mul(2));
+        let most = self.query.account.max().max(settings.frame_bytes_max.saturating_mul(2));
         if bytes > most {
             return Err(Failure::invalid(format!(
                 "Request has too many terms: its plan would take about {bytes} bytes of memory, more than the \
@@ -599,7 +638,7 @@ impl Core {
         };
         match refused {
             Some(cause) => {
-                self.server.counters.overloaded.inc();
+                self.query.counters.overloaded.inc();
                 Err(Failure::overloaded(format!(
                     "Request breached limit on requests in flight: {cause}. Server is currently in \
                      an overloaded state and cannot accept more requests."
@@ -610,25 +649,25 @@ impl Core {
     }
 
     fn startup(&mut self, options: cql_wire::StringMap<'_>, ticket: &Ticket) -> Result<Step> {
-        let version = self.session.version();
+        let version = self.sink.session.version();
         let options = StartupOptions::check(options, version)?;
-        self.session.start(&options, version);
+        self.sink.session.start(&options, version);
         let password = self.server.settings.authentication == Authentication::Password;
         if password {
-            self.session.respond(&mut self.frames, ticket, Opcode::Authenticate, &[], |body| {
+            self.respond(ticket, Opcode::Authenticate, |body| {
                 response::put_authenticate(body, auth::AUTHENTICATOR)
             })?;
-            self.session.stage.set(Stage::Authenticating);
+            self.sink.session.stage.set(Stage::Authenticating);
         } else {
-            self.session.respond(&mut self.frames, ticket, Opcode::Ready, &[], |_| Ok(()))?;
-            self.session.stage.set(Stage::Ready);
+            self.respond(ticket, Opcode::Ready, |_| Ok(()))?;
+            self.sink.session.stage.set(Stage::Ready);
         }
         self.started = Some((version, options.compression));
         Ok(Step::Done)
     }
 
     fn auth_response(&mut self, token: &[u8], ticket: &Ticket) -> Result<Step> {
-        if self.session.stage.get() == Stage::Ready
+        if self.sink.session.stage.get() == Stage::Ready
             || self.server.settings.authentication == Authentication::AllowAll
         {
             return Err(Failure::protocol("no credentials are expected"));
@@ -639,18 +678,18 @@ impl Core {
         };
         let credentials = auth::decode_plain(token).map_err(bad)?;
         let stored = {
-            let snapshot = self.server.snapshot();
+            let snapshot = self.query.snapshot();
             let roles = &snapshot.auth.roles;
             roles.get(&credentials.user).map(|role| (role.salted_hash.clone(), role.can_login))
         };
         let Some((hash, can_login)) = stored.filter(|(hash, _)| !hash.is_empty()) else {
             return Err(bad(auth::incorrect(&credentials.user)));
         };
-        let (server, session) = (self.server.clone(), self.session.clone());
+        let (server, sink) = (self.server.clone(), self.sink.clone());
         let ticket = ticket.clone();
         Ok(Step::Waits(Box::pin(async move {
             let _running = server.counters.auth_stage.run();
-            let mut out = server.buffer();
+            let mut out = server.query.buffer();
             let known = server.credentials.knows(&credentials, &hash, server.rt.now());
             let right = known || {
                 let (password, hash) = (credentials.password.clone(), hash.clone());
@@ -667,20 +706,21 @@ impl Core {
             if let Some(message) = refusal {
                 server.counters.auth_failures.inc();
                 let failure = Failure::Plain(ErrorCode::BadCredentials, message);
-                session.respond_failure(&mut out, &ticket, &failure);
+                sink.failed(&mut out, &ticket, &failure);
                 return out;
             }
             server.credentials.remember(&credentials, &hash, server.rt.now());
-            let answer = session.respond(&mut out, &ticket, Opcode::AuthSuccess, &[], |body| {
+            let session = &sink.session;
+            let about = Answering::new(sink.stream, &ticket);
+            let answer = session.respond(&mut out, &about, Opcode::AuthSuccess, |body| {
                 response::put_auth_token(body, None)
             });
             match answer {
                 Ok(()) => {
-                    *session.user.borrow_mut() = Some(credentials.user.as_str().into());
-                    *session.access.borrow_mut() = None;
+                    session.client.log_in(&credentials.user);
                     session.stage.set(Stage::Ready);
                 }
-                Err(failure) => session.respond_failure(&mut out, &ticket, &failure),
+                Err(failure) => sink.failed(&mut out, &ticket, &failure),
             }
             out
         })))
@@ -692,42 +732,44 @@ impl Core {
             return;
         }
         let polled = {
-            let mut commit = pin!(self.server.coordinator.commit());
+            let mut commit = pin!(self.query.coordinator.commit());
             commit.as_mut().poll(cx)
         };
         self.server.commits_wait.set(polled.is_pending());
         let mut held = std::mem::take(&mut self.held);
         if let Poll::Ready(result) = polled {
             for task in self.held_tasks.drain(..).filter_map(Task::into_buffer) {
-                self.server.recycle(task);
+                self.query.recycle(task);
             }
             for write in &held {
-                self.ended.add(Kind::Write, write.touched);
+                self.ended.add(RequestKind::Write, write.touched);
             }
-            answer_held(&self.server, &self.session, &mut held, result, &mut self.frames);
+            answer_held(&self.query, &self.sink.session, &mut held, result, &mut self.frames);
             self.held = held;
             return;
         }
         let count = held.len();
         self.begin_held(&held);
-        let (server, session, began) = (self.server.clone(), self.session.clone(), self.turn_began);
+        let (server, session, began) =
+            (self.server.clone(), self.sink.session.clone(), self.turn_began);
         let future: Waiting = Box::pin(async move {
-            let deadline = server.rt.now() + server.timeouts.get(Timeout::Write);
-            let mut out = server.buffer();
-            let committed = server.rt.timeout(deadline, server.coordinator.commit()).await;
+            let query = &server.query;
+            let deadline = server.rt.now() + query.timeouts.get(Timeout::Write);
+            let mut out = query.buffer();
+            let committed = server.rt.timeout(deadline, query.coordinator.commit()).await;
             let took = server.rt.now().since(began);
             for write in &held {
-                server.latencies.record(Kind::Write, write.touched, took);
-                end_running(&server, &session, write.ticket.stream);
+                query.latencies.record(RequestKind::Write, write.touched, took);
+                end_running(&server, &session, write.stream);
             }
             match committed {
-                Ok(result) => answer_held(&server, &session, &mut held, result, &mut out),
+                Ok(result) => answer_held(&server.query, &session, &mut held, result, &mut out),
                 Err(_) => {
                     for write in held.drain(..) {
-                        let HeldWrite { ticket, consistency, write_type, .. } = write;
+                        let HeldWrite { ticket, consistency, write_type, .. } = write.write;
                         let failure = Failure::WriteTimeout { consistency, write_type };
-                        server.counters.failed(failure.code());
-                        session.respond_failure(&mut out, &ticket, &failure);
+                        query.counters.failed(failure.code());
+                        session.respond_failure(&mut out, write.stream, &ticket, &failure);
                     }
                 }
             }
@@ -739,7 +781,7 @@ impl Core {
     }
 
     /// Notes writes whose commit has to wait.
-    fn begin_held(&mut self, held: &[HeldWrite]) {
+    fn begin_held(&mut self, held: &[Held]) {
         let mut tasks = std::mem::take(&mut self.held_tasks);
         if tasks.len() != held.len() {
             // Commits wait since now: the first of them are not described.
@@ -747,13 +789,13 @@ impl Core {
             tasks.resize_with(held.len(), || Task::Unknown);
         }
         for (write, task) in held.iter().zip(tasks.drain(..)) {
-            self.session.running.begin(write.ticket.stream, self.running(task));
+            self.sink.session.running.begin(write.stream, self.running(task));
         }
         self.held_tasks = tasks;
     }
 
     fn take_events(&mut self) {
-        let mut pushed = self.session.pushed.borrow_mut();
+        let mut pushed = self.sink.session.pushed.borrow_mut();
         if !pushed.is_empty() {
             self.frames.append(&mut pushed);
         }
@@ -765,7 +807,7 @@ impl Core {
             return;
         }
         if self.segmented {
-            let lz4 = self.session.compression.get() == Some(Compression::Lz4);
+            let lz4 = self.sink.session.compression.get() == Some(Compression::Lz4);
             cql_wire::pack_segments(&self.frames, lz4, &mut self.output);
         } else if self.output.is_empty() {
             std::mem::swap(&mut self.frames, &mut self.output);
@@ -781,31 +823,32 @@ impl Core {
 
 /// Answers writes after their commit.
 fn answer_held(
-    server: &Rc<Server>,
+    query: &Executor,
     session: &Session,
-    held: &mut Vec<HeldWrite>,
+    held: &mut Vec<Held>,
     result: std::result::Result<(), store::StoreError>,
     out: &mut Vec<u8>,
 ) {
     match result {
         Ok(()) => {
-            for write in held.drain(..) {
+            for Held { stream, write, .. } in held.drain(..) {
+                let about = Answering::new(stream, &write.ticket);
                 if write.warnings.is_empty() {
-                    session.respond_void(out, &write.ticket, &[]);
+                    session.respond_void(out, &about);
                 } else {
                     let warnings: Vec<&str> = write.warnings.iter().map(String::as_str).collect();
-                    session.respond_void(out, &write.ticket, &warnings);
+                    session.respond_void(out, &Answering { warnings: &warnings, ..about });
                 }
             }
         }
         Err(error) => {
             // One log line for all of them.
-            let id = server.log_failure("write", &error);
-            for write in held.drain(..) {
+            let id = query.log_failure("write", &error);
+            for Held { stream, write, .. } in held.drain(..) {
                 let HeldWrite { ticket, consistency, write_type, .. } = write;
                 let failure = Failure::write(&error, consistency, write_type, id);
-                server.counters.failed(failure.code());
-                session.respond_failure(out, &ticket, &failure);
+                query.counters.failed(failure.code());
+                session.respond_failure(out, stream, &ticket, &failure);
             }
         }
     }

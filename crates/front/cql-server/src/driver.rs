@@ -160,7 +160,7 @@ async fn write_piece(
             return result;
         }
         let stalled = server.rt.now().since(began);
-        let is_pressed = server.account.is_pressed();
+        let is_pressed = server.query.account.is_pressed();
         if stalled >= WRITE_STALL || (is_pressed && stalled >= WRITE_STALL_PRESSED) {
             server.counters.stalled.inc();
             tracing::debug!(

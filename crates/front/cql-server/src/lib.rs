@@ -1,64 +1,38 @@
-//! CQL connections, prepared statements, execution, results, events, authentication.
+//! CQL connections: the handshake, frames to statements and back, events, authentication.
 //!
-//! Owns: everything between a client's bytes and the coordinator: the handshake and the turns of
-//! [`Connection`], limits and overload, prepared statements, the way of a statement from text or id
-//! to its answer, schema changes as clients ask for them, events, traces, virtual tables. Never:
-//! parses frames (that is `cql-wire`) or statements (`cql-syntax`), decides what a statement means
-//! (`cql-plan`), stores anything (`coordinator`, `membership`).
+//! Owns: everything between a client's bytes and [`query`]: the turns of [`Connection`], limits and overload, results
+//! as frames ([`query::ResultSink`]), failures as ERROR frames, events, virtual tables about connections. Never:
+//! parses frames (that is `cql-wire`), executes statements (`query`).
 //!
 //! Invariants: INV-connection-1: the answer of a write is in the output only after a commit that
 //! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
-//! INV-prepared-1 and -2: see `prepared`.
 //!
-//! Reading order: `settings`, `account`, `server`, `accept`, `connection`, `running`, `driver`, `execute`, `select`,
-//! `conditional`, `forwarded`, `replicas`, `schema_change`, `role_change`, `access`, `disk_usage`, `topology_events`, `prepared`, `failure`.
+//! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `driver`, `session`,
+//! `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
 
 mod accept;
-mod access;
-mod account;
 mod auth;
-mod conditional;
 mod connection;
+mod connection_tables;
 mod counters;
-mod describe;
-mod disk_usage;
 mod driver;
-mod execute;
-mod failure;
+mod error_frame;
 mod forwarded;
+mod frame_sink;
 pub mod fuzz;
-mod guardrails;
-mod internal;
-mod latency;
-mod list_write;
 mod mesh;
-mod patience;
 mod pending;
-mod prepared;
-mod replicas;
-mod role_change;
 mod running;
-mod scanned;
-mod schema_change;
-mod select;
+mod schema_events;
 mod server;
 mod session;
 mod settings;
-mod tombstones;
 mod topology_events;
-mod trace;
-mod truncate_table;
-mod virtual_tables;
-mod wire_type;
 
 pub use connection::Connection;
-pub use guardrails::{Guardrails, TimestampGuardrails};
-pub use internal::{Content, RowWrite, encode_row};
-pub use latency::TableLatencies;
 pub use mesh::{ClientInfo, ServerMesh};
 pub use server::{CqlServer, ServerParts};
-pub use settings::{Authentication, ServerSettings, Timeout};
-pub use virtual_tables::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
+pub use settings::{Authentication, ServerSettings};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! What the CQL servers of one node's shards ask each other.
 
-use rt::{Mesh, MovedStream};
+use query::{ShardCall, ShardCalls};
+use rt::{Mesh, MeshError, MovedStream, Rt};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use stdx::ShardId;
@@ -120,5 +122,33 @@ impl ServerMesh {
         if let Some(count) = self.connections.get(usize::from(shard.0)) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// The way to the executors of the other shards, over the mesh of the servers.
+pub(crate) struct MeshCalls {
+    pub(crate) rt: Rt,
+    pub(crate) mesh: Arc<ServerMesh>,
+}
+
+impl ShardCalls for MeshCalls {
+    fn prepare(&self, shard: ShardId, text: String, keyspace: Option<String>) -> ShardCall<()> {
+        let request = ServerRequest::Prepare { text, keyspace };
+        let call = self.mesh.calls.call(&self.rt, shard, request);
+        Box::pin(async move { call.await.map(drop) })
+    }
+
+    fn truncations(
+        &self,
+        shard: ShardId,
+        request: truncation::ShardRequest,
+    ) -> ShardCall<truncation::ShardReply> {
+        let call = self.mesh.calls.call(&self.rt, shard, ServerRequest::Truncation(request));
+        Box::pin(async move {
+            match call.await? {
+                ServerReply::Truncation(answer) => Ok(answer),
+                _ => Err(MeshError::Closed),
+            }
+        })
     }
 }

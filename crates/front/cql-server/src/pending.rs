@@ -3,15 +3,10 @@
 //! Every slot has its own waker, made once, that marks the slot and wakes the connection's task:
 //! a turn polls only what can go on.
 
-use crate::latency::Timing;
-use std::future::Future;
-use std::pin::Pin;
+use query::{Timing, Waiting};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-
-/// A request that waits; gives its finished answer frames.
-pub(crate) type Waiting = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
 /// What a slot is for.
 pub(crate) struct Entry {
@@ -25,7 +20,8 @@ pub(crate) struct Entry {
     pub(crate) expects: usize,
     /// For its latency, if that is measured.
     pub(crate) timing: Option<Timing>,
-    pub(crate) future: Waiting,
+    /// Gives its finished answer frames.
+    pub(crate) future: Waiting<Vec<u8>>,
 }
 
 /// What an ended request took of the limits.

@@ -6,10 +6,9 @@
 //!
 //! Source: Cassandra's `QueriesTable`, `Dispatcher.RequestProcessor` and `toString` of its messages.
 
-use crate::execute::without_password;
 use crate::mesh::QueryInfo;
-use crate::prepared::PreparedId;
 use cql_wire::{BatchQuery, Consistency, Request};
+use query::{PreparedId, without_password};
 use std::cell::RefCell;
 use stdx::{FixedMap, Instant};
 

@@ -1,13 +1,9 @@
 //! What the server is told at start.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::guardrails::Guardrails;
-use cql_plan::auth::AccessRules;
-use cql_plan::functions::user::FunctionLimits;
+use query::QuerySettings;
 
 /// How clients prove who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +19,8 @@ pub enum Authentication {
 /// Byte budgets are of the whole node unless the name says otherwise; every shard takes its share.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Address and port that clients are told (`system.local`, traces).
-    pub broadcast_address: SocketAddr,
-    /// Address and port of this node for other nodes, as DESCRIBE CLUSTER shows it.
-    pub storage_address: SocketAddr,
-    /// Class of the snitch, as DESCRIBE CLUSTER shows it.
-    pub snitch: String,
+    /// Settings of execution.
+    pub query: QuerySettings,
     /// Port on which the client's source port picks the shard; announced when set.
     pub shard_aware_port: Option<u16>,
     /// Largest frame with its header (`native_transport_max_frame_size`).
@@ -37,8 +29,6 @@ pub struct ServerSettings {
     pub requests_per_connection_max: usize,
     /// Most requests of one shard that wait at the same time; more get OVERLOADED.
     pub requests_per_shard_max: usize,
-    /// Most bytes of waiting requests, whole node; more get OVERLOADED.
-    pub request_bytes_max: usize,
     /// Most bytes of waiting requests of one connection; more get OVERLOADED.
     pub request_bytes_per_connection_max: usize,
     /// Bytes of answers after which a connection is written to before its next frame is looked at.
@@ -47,12 +37,8 @@ pub struct ServerSettings {
     pub connections_max: Option<usize>,
     /// Most connections of one client address. `None`: no limit.
     pub connections_per_ip_max: Option<usize>,
-    /// Memory of prepared statements on one shard; the least recently used go first.
-    pub prepared_bytes_max: usize,
     /// Who may connect.
     pub authentication: Authentication,
-    /// Who decides what a user may do.
-    pub access: AccessRules,
     /// How long a verified password is taken without hashing it again.
     pub credentials_validity: Duration,
     /// How many of them a shard remembers.
@@ -61,172 +47,28 @@ pub struct ServerSettings {
     pub idle_timeout: Option<Duration>,
     /// Whether protocol versions before the newest are spoken.
     pub allow_older_protocols: bool,
-    /// Time for a read of partitions.
-    pub read_timeout: Duration,
-    /// Time for a read of token ranges.
-    pub range_timeout: Duration,
-    /// Time for a write.
-    pub write_timeout: Duration,
-    /// Time for a write to counters.
-    pub counter_write_timeout: Duration,
-    /// Time for a conditional write until it is decided; its commit then has `write_timeout`.
-    pub cas_contention_timeout: Duration,
-    /// Time for TRUNCATE.
-    pub truncate_timeout: Duration,
-    /// Time for a schema change that meets others to be tried again.
-    pub request_timeout: Duration,
-    /// Tombstones of one read above which the client is warned.
-    pub tombstone_warn_threshold: u32,
-    /// Tombstones of one read above which it fails, when its client asked for no pages.
-    pub tombstone_failure_threshold: u32,
-    /// Tombstones behind which a page ends; 0: it does not.
-    pub tombstone_page_limit: u32,
-    /// Whether columns may get masks, and masks have an effect.
-    pub dynamic_data_masking_enabled: bool,
-    /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
-    pub drop_compact_storage_enabled: bool,
-    /// Whether users' functions may be made and called.
-    pub user_defined_functions_enabled: bool,
-    /// What one call of a user's function may use.
-    pub user_function_limits: FunctionLimits,
-    /// Whether USE may be used.
-    pub use_statements_enabled: bool,
-    /// Replicas of a keyspace whose statement does not say how many.
-    pub default_keyspace_rf: u32,
-    /// Compaction of a table whose statement names none; `None`: size-tiered.
-    pub default_compaction: Option<BTreeMap<String, String>>,
-    /// Limits on statements, as they are at first: [`crate::CqlServer::set_guardrails`].
-    pub guardrails: Guardrails,
-    /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
-    pub native_transport_timeout: Duration,
-    /// How long traces are kept, seconds.
-    pub trace_ttl_seconds: i32,
     /// Whether the kernel looks whether silent clients are still there.
     pub keepalive: bool,
-}
-
-/// A time for requests that may be changed while the server runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timeout {
-    /// [`ServerSettings::read_timeout`].
-    Read,
-    /// [`ServerSettings::range_timeout`].
-    Range,
-    /// [`ServerSettings::write_timeout`].
-    Write,
-    /// [`ServerSettings::counter_write_timeout`].
-    CounterWrite,
-    /// [`ServerSettings::cas_contention_timeout`].
-    CasContention,
-    /// [`ServerSettings::truncate_timeout`].
-    Truncate,
-    /// [`ServerSettings::request_timeout`].
-    Request,
-}
-
-/// The times in use, at first those of the settings.
-#[derive(Debug)]
-pub(crate) struct Timeouts {
-    read: Cell<Duration>,
-    range: Cell<Duration>,
-    write: Cell<Duration>,
-    counter_write: Cell<Duration>,
-    cas_contention: Cell<Duration>,
-    truncate: Cell<Duration>,
-    request: Cell<Duration>,
-    /// Above all but the last two.
-    most: Duration,
-}
-
-impl Timeouts {
-    pub(crate) fn new(settings: &ServerSettings) -> Timeouts {
-        Timeouts {
-            read: Cell::new(settings.read_timeout),
-            range: Cell::new(settings.range_timeout),
-            write: Cell::new(settings.write_timeout),
-            counter_write: Cell::new(settings.counter_write_timeout),
-            cas_contention: Cell::new(settings.cas_contention_timeout),
-            truncate: Cell::new(settings.truncate_timeout),
-            request: Cell::new(settings.request_timeout),
-            most: settings.native_transport_timeout,
-        }
-    }
-
-    fn cell(&self, kind: Timeout) -> &Cell<Duration> {
-        match kind {
-            Timeout::Read => &self.read,
-            Timeout::Range => &self.range,
-            Timeout::Write => &self.write,
-            Timeout::CounterWrite => &self.counter_write,
-            Timeout::CasContention => &self.cas_contention,
-            Timeout::Truncate => &self.truncate,
-            Timeout::Request => &self.request,
-        }
-    }
-
-    /// For a request that begins now.
-    #[inline]
-    pub(crate) fn get(&self, kind: Timeout) -> Duration {
-        let timeout = self.cell(kind).get();
-        match kind {
-            Timeout::Truncate | Timeout::Request => timeout,
-            _ => timeout.min(self.most),
-        }
-    }
-
-    /// As it was set.
-    pub(crate) fn as_set(&self, kind: Timeout) -> Duration {
-        self.cell(kind).get()
-    }
-
-    pub(crate) fn set(&self, kind: Timeout, timeout: Duration) {
-        self.cell(kind).set(timeout);
-    }
 }
 
 impl ServerSettings {
     /// Cassandra's defaults.
     pub fn new(broadcast_address: SocketAddr) -> ServerSettings {
         ServerSettings {
-            broadcast_address,
-            storage_address: SocketAddr::new(broadcast_address.ip(), 7000),
-            snitch: "org.apache.cassandra.locator.SimpleSnitch".to_owned(),
+            query: QuerySettings::new(broadcast_address),
             shard_aware_port: None,
             frame_bytes_max: 16 << 20,
             requests_per_connection_max: 8192,
             requests_per_shard_max: 32_768,
-            request_bytes_max: 256 << 20,
             request_bytes_per_connection_max: 64 << 20,
             output_bytes_max: 1 << 20,
             connections_max: None,
             connections_per_ip_max: None,
-            prepared_bytes_max: 10 << 20,
             authentication: Authentication::AllowAll,
-            access: AccessRules::default(),
             credentials_validity: Duration::from_secs(2),
             credentials_cache_max_entries: 1000,
             idle_timeout: None,
             allow_older_protocols: true,
-            read_timeout: Duration::from_secs(5),
-            range_timeout: Duration::from_secs(10),
-            write_timeout: Duration::from_secs(2),
-            counter_write_timeout: Duration::from_secs(5),
-            cas_contention_timeout: Duration::from_secs(1),
-            truncate_timeout: Duration::from_secs(60),
-            request_timeout: Duration::from_secs(10),
-            tombstone_warn_threshold: 1_000,
-            tombstone_failure_threshold: 100_000,
-            tombstone_page_limit: 10_000,
-            dynamic_data_masking_enabled: false,
-            drop_compact_storage_enabled: false,
-            user_defined_functions_enabled: false,
-            user_function_limits: FunctionLimits::default(),
-            use_statements_enabled: true,
-            default_keyspace_rf: 1,
-            default_compaction: None,
-            guardrails: Guardrails::default(),
-            native_transport_timeout: Duration::from_secs(12),
-            trace_ttl_seconds: 86_400,
             keepalive: true,
         }
     }

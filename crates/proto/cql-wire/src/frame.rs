@@ -207,6 +207,28 @@ impl<'o> ResponseFrame<'o> {
         Some(frame)
     }
 
+    /// Inserts warnings that were not known when the frame was begun, without any. Left out before v4, which has no
+    /// place for them.
+    ///
+    /// # Errors
+    /// `TooLong` for a warning that does not fit; the frame is as it was.
+    pub fn warn(&mut self, warnings: &[&str]) -> Result<()> {
+        let Some([first, bits]) = self.out.get_mut(self.start..).and_then(<[u8]>::first_chunk_mut)
+        else {
+            return Ok(());
+        };
+        if warnings.is_empty() || *first & !RESPONSE_BIT < ProtocolVersion::V4.number() {
+            return Ok(());
+        }
+        let mut list = Vec::new();
+        put_string_list(&mut list, warnings)?;
+        let id_len = if *bits & flags::TRACING == 0 { 0 } else { Uuid::nil().as_bytes().len() };
+        *bits |= flags::WARNING;
+        let at = self.start.saturating_add(HEADER_LEN).saturating_add(id_len);
+        self.out.splice(at..at, list);
+        Ok(())
+    }
+
     /// Where the body is appended.
     #[inline]
     pub fn body(&mut self) -> &mut Vec<u8> {

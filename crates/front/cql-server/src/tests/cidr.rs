@@ -7,14 +7,14 @@ use cql_plan::auth::{AccessRules, CidrRules};
 
 fn settings_with(enforce: bool) -> ServerSettings {
     let cidrs = Some(CidrRules { enforce, superusers: false });
-    let access = AccessRules { cidrs, ..guarded().access };
-    ServerSettings { access, ..guarded() }
+    let access = AccessRules { cidrs, ..guarded().query.access };
+    changed(guarded(), |query| query.access = access)
 }
 
 async fn group(server: &CqlServer, name: &str, ranges: &[&str]) {
     let ranges = ranges.iter().map(|text| cidr::parse(text).unwrap()).collect();
     let change = AuthChange::PutCidrGroup { name: name.to_owned(), ranges };
-    let membership = &server.inner().membership;
+    let membership = &server.executor().membership;
     let entry = Transformation::Auth(change);
     membership.submit(membership.snapshot().epoch, vec![entry]).await.unwrap();
 }

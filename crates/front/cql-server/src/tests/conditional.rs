@@ -205,7 +205,7 @@ fn writers_at_all_nodes_lose_no_update() {
                 async move { count_up(&mut Remote::connect(&rt, node).await, 5).await }
             })
             .collect();
-        crate::execute::join_all(writers).await;
+        join_all(writers).await;
         for node in &nodes {
             let mut remote = Remote::connect(&rt, *node).await;
             let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
@@ -274,7 +274,7 @@ fn a_contended_key_is_one_queue_whichever_nodes_are_asked() {
                 async move { count_up(&mut Remote::connect(&rt, node).await, 2).await }
             })
             .collect();
-        crate::execute::join_all(writers).await;
+        join_all(writers).await;
         let mut remote = Remote::connect(&rt, nodes[0]).await;
         let read = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
         let Body::Rows(rows) = at(&mut remote, Consistency::Serial, read).await else { panic!() };

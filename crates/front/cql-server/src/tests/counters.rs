@@ -188,15 +188,15 @@ fn counts_survive_flushes_compaction_and_restarts() {
             }
             let shown = format!("{expected} {}", -5 * round);
             check(&mut client, "SELECT a, s FROM ks.n WHERE k = 1", &[shown.as_str()]).await;
-            let store = server.inner().coordinator.store().clone();
+            let store = server.executor().coordinator.store().clone();
             if round != 4 {
                 store.flush(None).await.unwrap();
             }
             check(&mut client, "SELECT a, s FROM ks.n WHERE k = 1", &[shown.as_str()]).await;
         }
         let inner = server.inner().clone();
-        inner.coordinator.stop().await;
-        inner.coordinator.store().stop().await;
+        inner.query.coordinator.stop().await;
+        inner.query.coordinator.store().stop().await;
         drop((client, server, inner));
         let server = node(&rt, settings(), &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V5).await;
@@ -212,7 +212,7 @@ fn many_clients_may_add_to_one_counter_at_once() {
         let server = node(&rt, settings(), &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V5).await;
         with_counters(&mut client).await;
-        server.inner().coordinator.store().flush(None).await.unwrap();
+        server.executor().coordinator.store().flush(None).await.unwrap();
         let gate = rt.gate("clients");
         for n in 0..20_i64 {
             let server = server.clone();
@@ -223,7 +223,7 @@ fn many_clients_may_add_to_one_counter_at_once() {
                     client.must(&text).await;
                 }
                 if n == 7 {
-                    server.inner().coordinator.store().flush(None).await.unwrap();
+                    server.executor().coordinator.store().flush(None).await.unwrap();
                 }
             };
             gate.spawn(&rt, rt::Group::Statement, "client", task).unwrap();

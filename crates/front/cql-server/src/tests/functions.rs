@@ -7,17 +7,18 @@ use cql_wire::{EventKind, EventKinds};
 
 fn enabled() -> ServerSettings {
     let user_function_limits = FunctionLimits { fuel: 100_000, ..FunctionLimits::default() };
-    ServerSettings {
-        user_defined_functions_enabled: true,
-        dynamic_data_masking_enabled: true,
-        user_function_limits,
-        ..settings()
-    }
+    changed(settings(), |query| {
+        query.user_defined_functions_enabled = true;
+        query.dynamic_data_masking_enabled = true;
+        query.user_function_limits = user_function_limits;
+    })
 }
 
 fn guarded_and_enabled() -> ServerSettings {
     let (open, guarded) = (enabled(), guarded());
-    ServerSettings { access: guarded.access, authentication: guarded.authentication, ..open }
+    changed(ServerSettings { authentication: guarded.authentication, ..open }, |query| {
+        query.access = guarded.query.access
+    })
 }
 
 const TWICE: &str = "(module (func (export \"twice\") (param i32) (result i32) (i32.mul (local.get 0) \
@@ -114,7 +115,7 @@ fn functions_are_called_wherever_a_native_one_may_be() {
         };
         assert_eq!(name, Some(vec!["ks.twice(v)".to_owned()]));
         // Each was compiled when it was made and when it was first called.
-        let compiled = server.inner().plan_limits.functions.compilations();
+        let compiled = server.executor().plan_limits.functions.compilations();
         assert_eq!(compiled, 6 + 4, "twice, same(text), or7 and plus were called");
     });
 }
@@ -379,7 +380,7 @@ fn functions_are_shown_and_told_of() {
 #[test]
 fn roles_need_permissions_to_make_call_and_drop_functions() {
     run(|rt| async move {
-        let settings = ServerSettings { user_defined_functions_enabled: true, ..guarded() };
+        let settings = changed(guarded(), |query| query.user_defined_functions_enabled = true);
         let server = server_with(&rt, settings).await;
         let mut root = login(&server, "root", "secret").await;
         root.with_table().await;

@@ -2,18 +2,19 @@
 
 use super::roles::{login, server_with};
 use super::*;
-use crate::session::{Session, Ticket};
-use crate::{Guardrails, TimestampGuardrails};
+use crate::frame_sink::FrameSink;
+use crate::session::Session;
 use cql_plan::auth::AccessRules;
 use cql_plan::guardrails::{Feature, Guardrails as Planned, Threshold, Values, Watch};
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery, FrameExtras, Opcode, ResponseFrame};
+use query::{Guardrails, ResultSink, Ticket, TimestampGuardrails};
 
 const DAY: i64 = 86_400_000_000;
 
 fn guarded(timestamps: TimestampGuardrails) -> ServerSettings {
     let guardrails = Guardrails { timestamps, ..Guardrails::default() };
-    ServerSettings { guardrails, ..settings() }
+    changed(settings(), |query| query.guardrails = guardrails)
 }
 
 fn days(n: u64) -> Duration {
@@ -335,7 +336,8 @@ fn cases() -> Vec<(Planned, &'static str, &'static str)> {
 fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_are_not() {
     run(|rt| async move {
         let access = AccessRules { passwords: true, ..AccessRules::default() };
-        let server = server_with(&rt, ServerSettings { access, ..with_password() }).await;
+        let server =
+            server_with(&rt, changed(with_password(), |query| query.access = access)).await;
         let mut root = login(&server, "root", "secret").await;
         root.with_table().await;
         root.must("CREATE TABLE ks.lists (k int PRIMARY KEY, l list<int>)").await;
@@ -360,7 +362,7 @@ fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_a
                 }
             }
         }
-        let schema = server.inner().schema();
+        let schema = server.executor().schema();
         assert_eq!(schema.table("ks", "t").unwrap().options.comment, "", "it was left out");
         // The last ones still hold, but not for a superuser.
         let text = "UPDATE ks.lists SET l[0] = 5 WHERE k = 1";
@@ -375,19 +377,20 @@ fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_a
 fn an_answer_of_another_node_comes_with_what_both_warn_of() {
     let node = SocketAddr::from(([127, 0, 0, 1], 9042));
     let session = Session::new(1, node, node);
-    session.negotiated.set(Negotiated::plain(V4));
+    session.client.negotiated.set(Negotiated::plain(V4));
     let mut rails = Planned::default();
     rails.write_consistency_levels.warned.push("TWO".to_owned());
     let watch = Watch::new(Arc::new(rails));
     watch.write_consistency(&["TWO"]).unwrap();
-    let ticket = Ticket { stream: 7, connection: 0, trace: None, watch: Some(Rc::new(watch)) };
+    let ticket = Ticket { connection: 0, trace: None, watch: Some(Rc::new(watch)) };
     let mut made = Vec::new();
     let extras = FrameExtras { warnings: &["of the other"], ..FrameExtras::default() };
     let mut frame = ResponseFrame::begin(&mut made, V4, 0, Opcode::Result, &extras).unwrap();
     cql_wire::response::put_void(frame.body());
     frame.finish().unwrap();
     let mut out = Vec::new();
-    assert!(session.pass_on(&mut out, &ticket, &made));
+    let sink = FrameSink { session: Rc::new(session), stream: 7 };
+    assert!(sink.forwarded(&mut out, &ticket, &made));
     let mut decoder = FrameDecoder::new(Side::Client, 1 << 20);
     let mut input = out.as_slice();
     let frame = decoder.next(&mut input).unwrap().unwrap();
@@ -410,7 +413,8 @@ fn where_nobody_logs_in_nobody_is_held_to_limits() {
 fn drop_compact_storage_is_refused_unless_it_is_enabled() {
     for enabled in [false, true] {
         run(move |rt| async move {
-            let settings = ServerSettings { drop_compact_storage_enabled: enabled, ..settings() };
+            let settings =
+                changed(settings(), |query| query.drop_compact_storage_enabled = enabled);
             let server = node(&rt, settings, &Meshes::new(1)).await;
             let mut client = Client::ready(&server, V4).await;
             client.with_table().await;

@@ -121,7 +121,7 @@ fn a_right_password_logs_in_and_a_wrong_one_does_not() {
     run(|rt| async move {
         let server = node(&rt, with_password(), &Meshes::new(1)).await;
         // The tests' roles have no password yet.
-        let membership = &server.inner().membership;
+        let membership = &server.executor().membership;
         for (name, can_login) in [("me", true), ("guest", false)] {
             let role = Role { is_superuser: false, can_login, salted_hash: secret_hash() };
             let entry = Transformation::PutRole { name: name.to_owned(), role };

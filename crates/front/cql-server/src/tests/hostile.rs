@@ -160,7 +160,7 @@ fn a_request_above_the_limit_after_decompression_is_refused_and_the_others_go_on
 #[test]
 fn a_request_that_finds_no_memory_is_refused_before_it_is_complete() {
     run(|rt| async move {
-        let settings = ServerSettings { request_bytes_max: 400 << 10, ..settings() };
+        let settings = changed(settings(), |query| query.request_bytes_max = 400 << 10);
         let server = node(&rt, settings, &Meshes::new(1)).await;
         for version in [V4, V5] {
             let mut client = Client::ready(&server, version).await;
@@ -188,9 +188,9 @@ fn a_request_that_finds_no_memory_is_refused_before_it_is_complete() {
             got.rows();
             client.must("SELECT key FROM system.local").await;
             client.connection.hold(0);
-            assert_eq!(server.inner().account.used(), 0);
+            assert_eq!(server.executor().account.used(), 0);
             // Beside others.
-            let others = crate::account::Charge::new(&server.inner().account);
+            let others = query::Charge::new(&server.executor().account);
             others.set(300 << 10);
             let mut most = 0;
             let mut answers = Vec::new();
@@ -199,7 +199,7 @@ fn a_request_that_finds_no_memory_is_refused_before_it_is_complete() {
                 client.connection.hold(0);
                 answers.extend(turn(&mut client.connection).await);
                 client.connection.hold(0);
-                most = most.max(server.inner().account.used() - (300 << 10));
+                most = most.max(server.executor().account.used() - (300 << 10));
             }
             assert!(most < 600 << 10, "{most} bytes");
             client.received.extend(answers);

@@ -4,7 +4,7 @@ use super::roles::{guarded, login, server_with};
 use super::*;
 
 fn masking() -> ServerSettings {
-    ServerSettings { dynamic_data_masking_enabled: true, ..guarded() }
+    changed(guarded(), |query| query.dynamic_data_masking_enabled = true)
 }
 
 /// `ks.m` with a row, and the roles `reader`, `asker` and `seer`.

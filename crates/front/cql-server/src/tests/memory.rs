@@ -112,7 +112,7 @@ fn a_client_that_does_not_read_is_paused_and_then_closed() {
 
 /// A server whose requests have 400 kB, and 60 rows of 10 kB.
 async fn small(rt: &Rt) -> (CqlServer, Client) {
-    let settings = ServerSettings { request_bytes_max: 400 << 10, ..settings() };
+    let settings = changed(settings(), |query| query.request_bytes_max = 400 << 10);
     let server = node(rt, settings, &Meshes::new(1)).await;
     let mut client = Client::ready(&server, V4).await;
     client.with_table().await;
@@ -144,7 +144,7 @@ fn a_result_without_paging_that_is_too_large_fails_and_pages_do_not() {
         let got = client.ask(&Request::Query { query, parameters }).await;
         assert_eq!(got.rows().rows.len(), 10);
         drop(client);
-        assert_eq!(server.inner().account.used(), 0);
+        assert_eq!(server.executor().account.used(), 0);
     });
 }
 
@@ -205,7 +205,7 @@ fn a_read_that_finds_no_room_is_refused_and_small_requests_are_served() {
         let (server, mut client) = small(&rt).await;
         let most = "SELECT v FROM ks.t WHERE k = 1 LIMIT 15";
         client.must(most).await;
-        let others = crate::account::Charge::new(&server.inner().account);
+        let others = query::Charge::new(&server.executor().account);
         others.set(250 << 10);
         let (code, message) = client.query(most).await.error();
         assert_eq!(code, ErrorCode::Overloaded, "{message}");
@@ -222,12 +222,11 @@ fn a_read_that_finds_no_room_is_refused_and_small_requests_are_served() {
 #[test]
 fn a_statement_whose_plan_has_no_room_is_refused_before_it_is_planned() {
     run(|rt| async move {
-        let settings = ServerSettings {
-            request_bytes_max: 1 << 20,
-            frame_bytes_max: 1 << 20,
-            prepared_bytes_max: 1 << 20,
-            ..settings()
-        };
+        let settings =
+            changed(ServerSettings { frame_bytes_max: 1 << 20, ..settings() }, |query| {
+                query.request_bytes_max = 1 << 20;
+                query.prepared_bytes_max = 1 << 20;
+            });
         let server = node(&rt, settings, &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;
@@ -259,7 +258,7 @@ fn a_statement_whose_plan_has_no_room_is_refused_before_it_is_planned() {
 #[test]
 fn prepared_statements_take_no_more_than_they_may() {
     run(|rt| async move {
-        let settings = ServerSettings { prepared_bytes_max: 2 << 20, ..settings() };
+        let settings = changed(settings(), |query| query.prepared_bytes_max = 2 << 20);
         let server = node(&rt, settings, &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;
@@ -268,7 +267,7 @@ fn prepared_statements_take_no_more_than_they_may() {
             client.prepare(&format!("SELECT c FROM ks.t WHERE k IN ({markers})")).await;
         }
         // Each takes about 770 kB.
-        assert_eq!(server.inner().prepared.len(), 2);
+        assert_eq!(server.executor().prepared.len(), 2);
     });
 }
 

@@ -3,6 +3,7 @@
 
 mod acknowledgements;
 mod aggregations;
+mod batch_log;
 mod cidr;
 mod cluster_of_shards;
 mod conditional;
@@ -11,6 +12,7 @@ mod functions;
 mod guardrails;
 mod handshake;
 mod hostile;
+mod in_memory;
 mod log_table;
 mod masks;
 mod memory;
@@ -24,9 +26,7 @@ mod traces;
 mod truncation;
 
 use crate::settings::ServerSettings;
-use crate::{
-    Authentication, Connection, CqlServer, ServerMesh, ServerParts, VirtualRows, VirtualSource,
-};
+use crate::{Authentication, Connection, CqlServer, ServerMesh, ServerParts};
 use cluster::{ClusterSnapshot, LocalNode, Member, MemberState, Role, Transformation, metalog};
 use coordinator::{Coordinator, ShardMesh};
 use cql_wire::request::{RequestOptions, encode_request};
@@ -35,6 +35,7 @@ use cql_wire::{
     QueryParameters, Request, Response, ResponseBody, Side, StringMap, ValueList, pack_segments,
 };
 use membership::{Membership, MetaMesh};
+use query::{QuerySettings, VirtualRows, VirtualSource};
 use rt::Rt;
 use rt::sim::{World, WorldOptions};
 use std::cell::Cell;
@@ -59,6 +60,15 @@ pub(crate) fn secret_hash() -> String {
 
 pub(crate) fn settings() -> ServerSettings {
     ServerSettings::new("127.0.0.1:9042".parse().unwrap())
+}
+
+/// Settings with other settings of execution.
+pub(crate) fn changed(
+    mut settings: ServerSettings,
+    change: impl FnOnce(&mut QuerySettings),
+) -> ServerSettings {
+    change(&mut settings.query);
+    settings
 }
 
 pub(crate) fn local_node() -> LocalNode {
@@ -602,4 +612,14 @@ pub(crate) fn show(rows: &Rows) -> Vec<String> {
 
 pub(crate) fn with_password() -> ServerSettings {
     ServerSettings { authentication: Authentication::Password, ..settings() }
+}
+
+/// Runs all at the same time to their ends.
+pub(crate) async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
+    let mut running: Vec<_> = futures.into_iter().map(Box::pin).collect();
+    poll_fn(|cx| {
+        running.retain_mut(|future| future.as_mut().poll(cx).is_pending());
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }

@@ -6,7 +6,7 @@ use cql_plan::auth::AccessRules;
 /// Permissions are checked.
 pub(super) fn guarded() -> ServerSettings {
     let access = AccessRules { passwords: true, permissions: true, ..AccessRules::default() };
-    ServerSettings { access, ..with_password() }
+    changed(with_password(), |query| query.access = access)
 }
 
 /// A server whose only superuser is `root` with the password `secret`.
@@ -16,7 +16,7 @@ async fn guarded_server(rt: &Rt) -> CqlServer {
 
 pub(super) async fn server_with(rt: &Rt, settings: ServerSettings) -> CqlServer {
     let server = node(rt, settings, &Meshes::new(1)).await;
-    let membership = &server.inner().membership;
+    let membership = &server.executor().membership;
     let salted_hash = bcrypt::hash_with_salt("secret", 4, [7; 16]).unwrap();
     let salted_hash = salted_hash.format_for_version(bcrypt::Version::TwoA);
     let role = Role { is_superuser: true, can_login: true, salted_hash };

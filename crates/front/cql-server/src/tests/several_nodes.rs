@@ -149,8 +149,8 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
     let verbs = Verbs { n, shared: of_test, membership: members, coordinator: coordinating };
     messaging.serve(Rc::new(verbs));
     let mut settings = settings();
-    settings.broadcast_address = address(ips[usize::from(n) - 1], 9042);
-    settings.storage_address = address(ips[usize::from(n) - 1], 7000);
+    settings.query.broadcast_address = address(ips[usize::from(n) - 1], 9042);
+    settings.query.storage_address = address(ips[usize::from(n) - 1], 7000);
     let server = CqlServer::new(ServerParts {
         rt: rt.clone(),
         coordinator,
@@ -158,14 +158,14 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         settings: Arc::new(settings),
         plan_limits: cql_plan::plan::PlanLimits::default(),
         mesh: meshes.server,
-        virtual_source: Rc::new(crate::NoVirtualSource),
+        virtual_source: Rc::new(query::NoVirtualSource),
     });
     server.truncations().apply("", &snapshot).await.unwrap();
     let others = shared.clone();
     server.truncations().set_applied_epochs(move |host| {
         let n = (1..=NODES).find(|n| member(*n).host_id == host)?;
         let servers = others.servers.borrow();
-        Some(servers.get(&n)?.inner().membership.snapshot().epoch)
+        Some(servers.get(&n)?.executor().membership.snapshot().epoch)
     });
     let others = shared.clone();
     server.truncations().set_states_of_others(move |host, table, at| {
@@ -238,7 +238,7 @@ impl Cluster {
     /// How large pages between nodes are from now on.
     pub(super) fn limit_pages(&self, limit: coordinator::PageLimit) {
         for server in self.shared.servers.borrow().values() {
-            server.inner().coordinator.limit_pages(limit);
+            server.executor().coordinator.limit_pages(limit);
         }
     }
 
@@ -445,9 +445,9 @@ fn one_of_two_racing_creations_succeeds_and_all_nodes_have_one_table() {
     assert_eq!((created, refused), (1, 2), "{outcomes:?}");
     let servers = cluster.shared.servers.borrow();
     let ids: std::collections::BTreeSet<_> =
-        servers.values().map(|s| s.inner().schema().table("ks", "t").unwrap().id).collect();
+        servers.values().map(|s| s.executor().schema().table("ks", "t").unwrap().id).collect();
     let versions: std::collections::BTreeSet<_> =
-        servers.values().map(|s| s.inner().schema().version).collect();
+        servers.values().map(|s| s.executor().schema().version).collect();
     assert_eq!((ids.len(), versions.len()), (1, 1));
 }
 

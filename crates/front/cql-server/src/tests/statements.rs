@@ -56,13 +56,13 @@ fn the_id_of_a_prepared_statement_is_cassandras() {
         client.with_table().await;
         let text = "SELECT v FROM ks.t WHERE k = 1 AND c = 1";
         let qualified = client.prepare(text).await;
-        assert_eq!(qualified.id, crate::prepared::id_of(text, None));
+        assert_eq!(qualified.id, query::id_of(text, None));
         assert_eq!(client.must("USE ks").await.body, Body::SetKeyspace("ks".to_owned()));
         assert_eq!(client.prepare(text).await.id, qualified.id);
         let text = "SELECT v FROM t WHERE k = 1 AND c = 1";
         let got = client.ask(&Request::Prepare { query: text, keyspace: None }).await;
         assert_eq!(got.warnings.len(), 1, "advice about USE");
-        assert_eq!(got.prepared().id, crate::prepared::id_of(text, Some("ks")));
+        assert_eq!(got.prepared().id, query::id_of(text, Some("ks")));
         let got = client.ask(&Request::Prepare { query: text, keyspace: None }).await;
         assert!(got.warnings.is_empty(), "given once");
     });
@@ -427,7 +427,7 @@ fn truncate_leaves_nothing_and_later_rows_stay() {
         client.must("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 'new')").await;
         let rows = client.must("SELECT v FROM ks.t").await.rows();
         assert_eq!(show(&rows), ["new"]);
-        let snapshot = server.inner().membership.snapshot();
+        let snapshot = server.executor().membership.snapshot();
         assert_eq!(snapshot.truncations.len(), 1);
     });
 }
@@ -634,8 +634,8 @@ fn a_session_keyspace_is_used_and_a_request_keyspace_comes_first() {
 fn a_guardrail_refuses_drop_and_truncate_of_tables() {
     run(|rt| async move {
         let guardrails =
-            crate::Guardrails { drop_truncate_table_enabled: false, ..Default::default() };
-        let settings = ServerSettings { guardrails, ..settings() };
+            query::Guardrails { drop_truncate_table_enabled: false, ..Default::default() };
+        let settings = changed(settings(), |query| query.guardrails = guardrails);
         let server = node(&rt, settings, &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;
@@ -650,7 +650,7 @@ fn a_guardrail_refuses_drop_and_truncate_of_tables() {
 #[test]
 fn prepared_statements_above_the_budget_push_out_the_oldest() {
     run(|rt| async move {
-        let settings = ServerSettings { prepared_bytes_max: 20_000, ..settings() };
+        let settings = changed(settings(), |query| query.prepared_bytes_max = 20_000);
         let server = node(&rt, settings, &Meshes::new(1)).await;
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;
@@ -659,7 +659,7 @@ fn prepared_statements_above_the_budget_push_out_the_oldest() {
             let text = format!("SELECT v FROM ks.t WHERE k = {i} AND c = 1");
             prepared.push(client.prepare(&text).await);
         }
-        let kept = server.inner().prepared.len();
+        let kept = server.executor().prepared.len();
         assert!((5..20).contains(&kept), "{kept}");
         let first = client.execute(&prepared[0], &[]).await.error();
         assert_eq!(first.0, ErrorCode::Unprepared);
@@ -705,7 +705,7 @@ fn requests_are_measured_by_table() {
         let mut client = Client::ready(&server, V4).await;
         client.with_table().await;
         client.must("CREATE TABLE ks.u (k int PRIMARY KEY, v int)").await;
-        let id = |name: &str| server.inner().snapshot().schema.table("ks", name).unwrap().id;
+        let id = |name: &str| server.executor().snapshot().schema.table("ks", name).unwrap().id;
         let (t, u) = (id("t"), id("u"));
         let of = |id| {
             let all = server.table_latencies();

@@ -102,7 +102,7 @@ fn cut(node: &SimNode) -> u64 {
 /// The rows of all pages of every statement, in pages of few rows and of many, and how many pages it took.
 fn answers(shards: u16, tombstones: u32, seed: u64) -> (Vec<(String, Vec<String>)>, usize, u64) {
     let world = World::new(seed, WorldOptions::default());
-    let settings = ServerSettings { tombstone_page_limit: tombstones, ..settings() };
+    let settings = changed(settings(), |query| query.tombstone_page_limit = tombstones);
     let node = start(&world, shards, settings);
     let address = SocketAddr::new(world.ip("n1"), PORT);
     let found = Rc::new(RefCell::new((Vec::new(), 0)));
@@ -160,12 +160,11 @@ fn pages_cut_by_tombstones_give_together_what_others_give() {
 #[test]
 fn only_a_read_without_pages_is_refused_tombstones() {
     let world = World::new(9, WorldOptions::default());
-    let settings = ServerSettings {
-        tombstone_page_limit: 20,
-        tombstone_warn_threshold: 10,
-        tombstone_failure_threshold: 50,
-        ..settings()
-    };
+    let settings = changed(settings(), |query| {
+        query.tombstone_page_limit = 20;
+        query.tombstone_warn_threshold = 10;
+        query.tombstone_failure_threshold = 50;
+    });
     let _node = start(&world, 2, settings);
     let address = SocketAddr::new(world.ip("n1"), PORT);
     client(&world, "c1", move |rt| async move {
@@ -210,7 +209,7 @@ fn only_a_read_without_pages_is_refused_tombstones() {
 fn a_conditional_statement_warns_of_the_tombstones_of_its_read() {
     for shards in [1, 2] {
         let world = World::new(11, WorldOptions::default());
-        let settings = ServerSettings { tombstone_warn_threshold: 10, ..settings() };
+        let settings = changed(settings(), |query| query.tombstone_warn_threshold = 10);
         let _node = start(&world, shards, settings);
         let address = SocketAddr::new(world.ip("n1"), PORT);
         client(&world, "c1", move |rt| async move {

@@ -1,9 +1,9 @@
 //! Truncations of a node with its clients: entries, crashes, files that fail or are of earlier runs.
 
 use super::*;
-use crate::Timeout;
 use ::truncation::{Runs, TruncationState, begin_truncations};
 use cluster::Truncation;
+use query::Timeout;
 use std::cell::RefCell;
 use stdx::{IoErrorKind, TableId};
 
@@ -19,7 +19,7 @@ fn truncated(snapshot: &ClusterSnapshot, table: TableId, at: WallMicros) -> Arc<
 /// A node that has started, and a client of it.
 async fn started(rt: &Rt) -> (CqlServer, Client) {
     let server = node(rt, settings(), &Meshes::new(1)).await;
-    server.truncations().apply("", &server.inner().membership.snapshot()).await.unwrap();
+    server.truncations().apply("", &server.executor().membership.snapshot()).await.unwrap();
     let client = Client::ready(&server, V4).await;
     (server, client)
 }
@@ -38,8 +38,8 @@ fn an_entry_is_carried_out_once() {
         let (server, mut client) = started(&rt).await;
         client.with_table().await;
         let inner = server.inner().clone();
-        let table = inner.schema().table("ks", "t").unwrap().id;
-        let snapshot = inner.membership.snapshot();
+        let table = inner.query.schema().table("ks", "t").unwrap().id;
+        let snapshot = inner.query.membership.snapshot();
         insert(&mut client, "old").await;
         let at = rt.wall();
         let entry = truncated(&snapshot, table, at);
@@ -67,8 +67,8 @@ fn a_truncation_after_one_of_a_clock_that_was_ahead_is_carried_out() {
         let (server, mut client) = started(&rt).await;
         client.with_table().await;
         let inner = server.inner().clone();
-        let table = inner.schema().table("ks", "t").unwrap().id;
-        let snapshot = inner.membership.snapshot();
+        let table = inner.query.schema().table("ks", "t").unwrap().id;
+        let snapshot = inner.query.membership.snapshot();
         let ahead = truncated(&snapshot, table, WallMicros(rt.wall().0 + 3_600_000_000));
         server.truncations().apply("", &ahead).await.unwrap();
         insert(&mut client, "old").await;
@@ -85,9 +85,9 @@ fn an_entry_that_is_decided_after_its_time_takes_no_row() {
         let (server, mut client) = started(&rt).await;
         client.with_table().await;
         let inner = server.inner().clone();
-        let table = inner.schema().table("ks", "t").unwrap().id;
-        let snapshot = inner.membership.snapshot();
-        let within = inner.timeouts.get(Timeout::Truncate);
+        let table = inner.query.schema().table("ks", "t").unwrap().id;
+        let snapshot = inner.query.membership.snapshot();
+        let within = inner.query.timeouts.get(Timeout::Truncate);
         for (share, takes) in [(7, true), (8, false)] {
             insert(&mut client, "before").await;
             let at = rt.wall();
@@ -122,8 +122,8 @@ fn an_entry_that_a_crash_cut_off_is_carried_out_at_the_start() {
     run_in(&world, |rt| async move {
         let server = node(&rt, settings(), &Meshes::new(1)).await;
         let inner = server.inner().clone();
-        let table = inner.schema().table("ks", "t").unwrap().id;
-        let entry = truncated(&inner.membership.snapshot(), table, rt.wall());
+        let table = inner.query.schema().table("ks", "t").unwrap().id;
+        let entry = truncated(&inner.query.membership.snapshot(), table, rt.wall());
         server.truncations().apply("", &entry).await.unwrap();
         let mut client = Client::ready(&server, V4).await;
         assert!(values(&mut client).await.is_empty());
@@ -151,12 +151,12 @@ fn a_truncation_that_cannot_be_recorded_fails_is_retried_and_takes_no_newer_row(
                 rt.sleep(Duration::from_secs(3)).await;
                 let inner = server.inner();
                 assert!(server.truncations().failed_count() == 0);
-                let table = inner.schema().table("ks", "t").unwrap().id;
-                let at = inner.membership.snapshot().truncations[&table].truncated_at;
+                let table = inner.query.schema().table("ks", "t").unwrap().id;
+                let at = inner.query.membership.snapshot().truncations[&table].truncated_at;
                 assert_eq!(server.truncations().state(table, at), TruncationState::Done);
             }
             if is_flushed {
-                let store = server.inner().coordinator.store();
+                let store = server.executor().coordinator.store();
                 // All segments of before would go.
                 store.flush(None).await.unwrap();
                 rt.sleep(Duration::from_secs(20)).await;
@@ -209,7 +209,7 @@ fn a_node_that_lost_the_file_takes_what_it_knows_as_carried_out() {
         client.with_table().await;
         client.must("TRUNCATE ks.t").await;
         insert(&mut client, "new").await;
-        server.inner().coordinator.store().flush(None).await.unwrap();
+        server.executor().coordinator.store().flush(None).await.unwrap();
         rt.sleep(Duration::from_secs(20)).await;
         rt.fs().remove_file("/metadata/truncated").await.unwrap();
     });
@@ -235,7 +235,7 @@ fn a_start_with_an_older_file_takes_no_newer_row() {
         insert(&mut client, "new").await;
         client.must("CREATE TABLE ks.later (k int PRIMARY KEY)").await;
         // Nothing is left in the commit log, which would know of the truncation.
-        server.inner().coordinator.store().drain().await.unwrap();
+        server.executor().coordinator.store().drain().await.unwrap();
         rt.fs().write_atomic("/metadata/truncated", older).await.unwrap();
     });
     for _ in 0..2 {
@@ -276,7 +276,7 @@ fn a_start_with_an_older_file_takes_no_newer_row_when_the_truncation_is_the_last
                     client.must("TRUNCATE ks.t").await;
                     insert(&mut client, "new").await;
                     // Nothing is left in the commit log, which would know of the truncation.
-                    server.inner().coordinator.store().drain().await.unwrap();
+                    server.executor().coordinator.store().drain().await.unwrap();
                     let older = older.borrow().clone();
                     rt.fs().write_atomic("/metadata/truncated", older).await.unwrap();
                 }

@@ -388,6 +388,31 @@ fn compressed_responses_come_back() {
 }
 
 #[test]
+fn warnings_put_in_at_the_end_make_the_frame_that_they_make_at_the_beginning() {
+    let id = Uuid::from_u128(0x1f22_f130_e564_11f1_ad04_d784_a7c4_84c4);
+    for version in [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5] {
+        for tracing_id in [None, Some(id)] {
+            for warnings in [&[][..], &["a"], &["a", "b"]] {
+                let extras = FrameExtras { tracing_id, warnings, custom_payload: &[] };
+                let mut expected = b"before".to_vec();
+                encode_frame(&mut expected, version, 9, Opcode::Result, &extras, |body| {
+                    response::put_set_keyspace(body, "ks")
+                })
+                .unwrap();
+                let extras = FrameExtras { warnings: &[], ..extras };
+                let mut out = b"before".to_vec();
+                let mut frame =
+                    ResponseFrame::begin(&mut out, version, 9, Opcode::Result, &extras).unwrap();
+                response::put_set_keyspace(frame.body(), "ks").unwrap();
+                frame.warn(warnings).unwrap();
+                frame.finish().unwrap();
+                assert_eq!(out, expected, "{version:?} {tracing_id:?} {warnings:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_copied_response_has_its_warnings_behind_those_given() {
     let id = Uuid::from_u128(0x1f22_f130_e564_11f1_ad04_d784_a7c4_84c4);
     for version in [ProtocolVersion::V3, ProtocolVersion::V4, ProtocolVersion::V5] {

@@ -1,0 +1,89 @@
+//! On whose behalf statements are executed.
+
+use crate::account::AnswerSizes;
+use crate::users::Numbered;
+use cql_wire::{Negotiated, ProtocolVersion};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use stdx::Instant;
+
+/// Who executes statements, and what their meaning and answers depend on: the state of a connection, or of a
+/// part of the node that asks for itself.
+pub struct ClientState {
+    /// Address of the client.
+    pub peer: SocketAddr,
+    /// Version of the protocol and its extensions, by which values and columns are described.
+    pub negotiated: Cell<Negotiated>,
+    /// Keyspace of the last USE.
+    pub keyspace: RefCell<Option<Rc<str>>>,
+    /// Role that it has logged in as.
+    user: RefCell<Option<Rc<str>>>,
+    /// What the user may do, as it was found out last.
+    pub(crate) access: RefCell<Option<Rc<Numbered>>>,
+    /// Sizes of the answers to its reads.
+    pub answers: AnswerSizes,
+    /// The advice about USE was given.
+    pub(crate) warned_use: Cell<bool>,
+    /// It is the node itself: nothing is refused for who asks.
+    pub(crate) is_node: bool,
+    /// Another node sent a statement to be executed here.
+    pub(crate) forwarded: Option<Forwarded>,
+}
+
+/// What another node decided about a statement that it forwarded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forwarded {
+    /// When the client is answered at the latest.
+    pub(crate) deadline: Instant,
+    /// The client may see what masks hide.
+    pub(crate) unmasks: bool,
+}
+
+impl ClientState {
+    /// A client at this address that nothing is known of.
+    pub fn new(peer: SocketAddr, negotiated: Negotiated) -> ClientState {
+        ClientState {
+            peer,
+            negotiated: Cell::new(negotiated),
+            keyspace: RefCell::new(None),
+            user: RefCell::new(None),
+            access: RefCell::new(None),
+            answers: AnswerSizes::default(),
+            warned_use: Cell::new(false),
+            is_node: false,
+            forwarded: None,
+        }
+    }
+
+    /// The node itself, at its own address.
+    pub fn of_node(node: SocketAddr) -> ClientState {
+        let negotiated = Negotiated::plain(ProtocolVersion::CURRENT);
+        ClientState { is_node: true, ..ClientState::new(node, negotiated) }
+    }
+
+    /// The client of a statement that another node forwarded.
+    pub(crate) fn of_forwarded(
+        peer: SocketAddr,
+        negotiated: Negotiated,
+        forwarded: Forwarded,
+    ) -> ClientState {
+        ClientState { forwarded: Some(forwarded), ..ClientState::new(peer, negotiated) }
+    }
+
+    /// It has proved to be this role.
+    pub fn log_in(&self, user: &str) {
+        *self.user.borrow_mut() = Some(user.into());
+        *self.access.borrow_mut() = None;
+    }
+
+    /// Role that it has logged in as.
+    pub fn user(&self) -> Option<Rc<str>> {
+        self.user.borrow().clone()
+    }
+
+    /// Deadline of a statement that another node forwarded.
+    pub(crate) fn forwarded_deadline(&self) -> Option<Instant> {
+        self.forwarded.map(|forwarded| forwarded.deadline)
+    }
+}

@@ -1,0 +1,67 @@
+//! Writes to replicas whose disks are fuller than they should be: ordinary users are warned or refused.
+//!
+//! Owns: the check in front of a write. Never: looks at a disk, decides how full is too full (each node does for
+//! itself).
+//!
+//! As in Cassandra every replica counts, pending ones and those that are down too, and a refusal
+//! does not wait for a level to be missed. A statement with IF is looked at in batches only. Clients
+//! get a warning once in half an hour, as every write would have it; refusals are errors each
+//! time. Source: `ModificationStatement.validateDiskUsage`, `DiskUsageBroadcaster`,
+//! `Guardrails.replicaDiskUsage`.
+
+use cql_plan::ModifyPlan;
+use cql_plan::guardrails::Watch;
+use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
+
+use crate::executor::Executor;
+use crate::failure::Result;
+use crate::modification::Modification;
+
+/// Looks at the replicas of everything that is to be written.
+///
+/// # Errors
+/// One of them is full; what is wrong with the values of a partition key.
+#[inline]
+pub(crate) fn check(
+    executor: &Executor,
+    request: &Modification<'_>,
+    watch: Option<&Watch>,
+) -> Result<()> {
+    match watch {
+        Some(watch) if executor.replica_disks.is_pressed() => check_all(executor, request, watch),
+        _ => Ok(()),
+    }
+}
+
+#[inline(never)]
+fn check_all(executor: &Executor, request: &Modification<'_>, watch: &Watch) -> Result<()> {
+    for (compiled, values) in request.statements {
+        let plans = match &compiled.plan.kind {
+            PlanKind::Modify(plan) => std::slice::from_ref(plan),
+            PlanKind::Batch(plan) => plan.statements(),
+            _ => &[],
+        };
+        for plan in plans {
+            check_one(executor, (plan, values), &request.options, watch)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_one(
+    executor: &Executor,
+    (plan, values): (&ModifyPlan, &[BoundValue<'_>]),
+    options: &ExecuteOptions<'_>,
+    watch: &Watch,
+) -> Result<()> {
+    let (disks, snapshot) = (&executor.replica_disks, executor.snapshot());
+    let pressed = disks.pressed.borrow();
+    for token in plan.partition_tokens(values, options)? {
+        for host in executor.coordinator.write_replicas(&snapshot, plan.table().id, token) {
+            if let Some(pressure) = pressed.get(&host).copied() {
+                watch.replica_disk(pressure, disks.notifies(pressure, executor.rt.now()))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,318 @@
+//! From a request to its answer: QUERY ([`query`]), EXECUTE ([`execute`]) and BATCH ([`batch`]); PREPARE is
+//! [`crate::prepare`].
+//!
+//! Everything up to binding is done at once, borrowing from the request. A local write ends here and waits for a
+//! commit ([`Step::Held`]); what may wait becomes a future that owns what it needs ([`Step::Waits`]).
+
+mod batch;
+
+pub use batch::batch;
+
+use crate::access;
+use crate::client::ClientState;
+use crate::conditional;
+use crate::consistency::{Access, Allowed, check, scope_of};
+use crate::context::{Cx, Step, Values};
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::guardrails;
+use crate::modification::Modification;
+use crate::password::without_password;
+use crate::prepare::{check_keyspace, current};
+use crate::prepared::{Compiled, Source, parse};
+use crate::role_change;
+use crate::schema_change;
+use crate::sink::{Describe, ResultSink};
+use crate::truncate_table;
+use crate::write::modify;
+use cql_plan::ddl::MASKING_DISABLED;
+use cql_plan::plan::{BoundValue, PlanKind};
+use cql_syntax::ast::StatementKind;
+use cql_wire::{BoundValues, Consistency, QueryParameters};
+use std::rc::Rc;
+
+fn check_page_size(parameters: &QueryParameters<'_>) -> Result<()> {
+    if parameters.page_size == Some(0) {
+        return Err(Failure::protocol("The page size cannot be 0"));
+    }
+    Ok(())
+}
+
+/// Executes a statement that is sent as text.
+///
+/// # Errors
+/// What is wrong with it, or why it failed at once.
+pub fn query<S: ResultSink>(
+    text: &str,
+    parameters: &QueryParameters<'_>,
+    cx: &mut Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    if let Some(trace) = &cx.ticket.trace {
+        let mut described = trace_parameters(parameters);
+        described.push(("query".to_owned(), without_password(text).into_owned()));
+        trace.describe("Execute CQL3 query", described);
+    }
+    check_page_size(parameters)?;
+    cx.ticket.note(|| format!("Parsing {}", without_password(text)));
+    let statement = parse(text)?;
+    let used = cx.sink.client().keyspace.borrow().clone();
+    check_keyspace(cx.executor, parameters.keyspace)?;
+    let keyspace = parameters.keyspace.or(used.as_deref());
+    cx.ticket.note(|| "Preparing statement".to_owned());
+    if let StatementKind::Describe(describe) = &statement.kind {
+        access::check_login(cx.executor, cx.sink.client())?;
+        let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
+        return crate::describe::run(describe, keyspace, parameters, mode, cx);
+    }
+    let mut compiled = {
+        let snapshot = cx.executor.snapshot();
+        let limits = &cx.executor.plan_limits;
+        Compiled::new(&statement, &snapshot, keyspace, limits, cx.executor.rt.wall())?
+    };
+    let is_serial = scope_of(parameters.consistency).is_some();
+    let folds = matches!(&compiled.plan.kind, PlanKind::Select(plan) if plan.folds());
+    if is_serial || folds || compiled.is_conditional() {
+        compiled.source = Some(text_source(text, keyspace));
+    }
+    let values = values_of(&compiled, &parameters.values);
+    if values.len() != compiled.plan.binds.len() {
+        return Err(Failure::invalid("Invalid amount of bind variables"));
+    }
+    cx.executor.counters.regular_executions.inc();
+    let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
+    if matches!(compiled.plan.kind, PlanKind::Auth(_)) {
+        access::check_login(cx.executor, cx.sink.client())?;
+        return role_change::run(&Rc::new(compiled), mode, cx);
+    }
+    run_plan(&Rc::new(compiled), &values, parameters, mode, cx)
+}
+
+/// What a trace calls EXECUTE.
+const EXECUTE_PREPARED: &str = "Execute CQL3 prepared query";
+
+/// Executes a prepared statement.
+///
+/// # Errors
+/// It is not prepared; what is wrong with its values, or why it failed at once.
+pub fn execute<S: ResultSink>(
+    id: &[u8],
+    result_metadata_id: Option<&[u8]>,
+    parameters: &QueryParameters<'_>,
+    cx: &mut Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    if let Some(trace) = &cx.ticket.trace {
+        // Of a statement that is not known there is no more to say.
+        trace.describe(EXECUTE_PREPARED, trace_parameters(parameters));
+    }
+    let Some(prepared) = cx.executor.prepared.get(id) else {
+        return Err(Failure::Unprepared(id.to_vec()));
+    };
+    let compiled = current(cx.executor, &prepared)?;
+    check_page_size(parameters)?;
+    if let Some(trace) = &cx.ticket.trace {
+        let mut described = trace_parameters(parameters);
+        described.push(("query".to_owned(), without_password(&prepared.text).into_owned()));
+        for (i, value) in parameters.values.values().enumerate() {
+            if let Some(marker) = compiled.markers.columns().get(i) {
+                let text = match value {
+                    cql_wire::BoundValue::Unset => "<unset>".to_owned(),
+                    cql_wire::BoundValue::Null => "null".to_owned(),
+                    cql_wire::BoundValue::Bytes(bytes) => marker.ty.format_cql_literal(bytes),
+                };
+                described.push((format!("bound_var_{i}_{}", marker.name), text));
+            }
+        }
+        trace.describe(EXECUTE_PREPARED, described);
+    }
+    let values = values_of(&compiled, &parameters.values);
+    compiled.plan.check_value_count(values.len())?;
+    cx.executor.counters.prepared_executions.inc();
+    let mode = match &compiled.result {
+        None => Describe::Full,
+        Some(result) => {
+            let current = result.id();
+            if cx.sink.client().negotiated.get().has_metadata_id() {
+                match result_metadata_id {
+                    Some(known) if known == current => match parameters.skip_metadata {
+                        true => Describe::Skip,
+                        false => Describe::Full,
+                    },
+                    Some(_) | None => Describe::Changed,
+                }
+            } else if parameters.skip_metadata
+                && !compiled.is_wildcard
+                && prepared.described_as.get().as_ref() == Some(current)
+            {
+                Describe::Skip
+            } else {
+                Describe::Full
+            }
+        }
+    };
+    run_plan(&compiled, &values, parameters, mode, cx)
+}
+
+/// The source of a statement that was sent as text.
+fn text_source(text: &str, keyspace: Option<&str>) -> Source {
+    Source { text: text.into(), keyspace: keyspace.map(Into::into), is_prepared: false }
+}
+
+/// Values in the order of the markers. A named value that is missing shortens the list.
+fn values_of<'v>(compiled: &Compiled, values: &BoundValues<'v>) -> Values<'v> {
+    if !values.is_named() {
+        return values.values().map(plan_value).collect();
+    }
+    let mut ordered = Values::new();
+    for marker in &compiled.plan.binds {
+        let found = values.iter().find(|(name, _)| *name == Some(&*marker.name));
+        ordered.extend(found.map(|(_, value)| plan_value(value)));
+    }
+    ordered
+}
+
+#[inline]
+fn plan_value(value: cql_wire::BoundValue<'_>) -> BoundValue<'_> {
+    match value {
+        cql_wire::BoundValue::Null => BoundValue::Null,
+        cql_wire::BoundValue::Unset => BoundValue::Unset,
+        cql_wire::BoundValue::Bytes(bytes) => BoundValue::Bytes(bytes),
+    }
+}
+
+fn run_plan<S: ResultSink>(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    mode: Describe,
+    cx: &mut Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    access::authorize(cx.executor, cx.sink.client(), compiled)?;
+    match &compiled.plan.kind {
+        PlanKind::Modify(plan) => {
+            cx.executor.counters.writes.inc();
+            if plan.has_conditions() {
+                return modify_if(compiled, values, parameters, mode, cx);
+            }
+            modify_one(compiled, values, parameters, cx)
+        }
+        PlanKind::Batch(plan) => {
+            cx.executor.counters.batches.inc();
+            if plan.has_conditions() {
+                return modify_if(compiled, values, parameters, mode, cx);
+            }
+            modify_one(compiled, values, parameters, cx)
+        }
+        PlanKind::Select(plan) => {
+            cx.executor.counters.reads.inc();
+            if let Some(watch) = cx.ticket.watch() {
+                crate::guardrails::check_select(watch, plan, parameters.consistency)?;
+            }
+            let allowed = check(cx.executor, compiled, parameters.consistency, Access::Read)?;
+            crate::select::run(compiled, values, parameters, (mode, allowed), cx)
+        }
+        PlanKind::Ddl(plan) => {
+            cx.executor.counters.schema_changes.inc();
+            if plan.needs_masking() && !cx.executor.settings.dynamic_data_masking_enabled {
+                return Err(Failure::invalid(MASKING_DISABLED));
+            }
+            if compiled.drops_table {
+                check_drop_allowed(cx.executor)?;
+            }
+            Ok(Step::Waits(schema_change::run(compiled.clone(), cx)))
+        }
+        PlanKind::Describe(describe, keyspace) => {
+            let mode = undescribed(cx.sink.client());
+            crate::describe::run(describe, keyspace.as_deref(), parameters, mode, cx)
+        }
+        PlanKind::Auth(_) => role_change::run(compiled, undescribed(cx.sink.client()), cx),
+        PlanKind::Truncate(_) => {
+            check_drop_allowed(cx.executor)?;
+            Ok(Step::Waits(truncate_table::run(compiled.clone(), cx)))
+        }
+        PlanKind::Use(keyspace) => {
+            if !cx.executor.settings.use_statements_enabled {
+                return Err(Failure::invalid(
+                    "USE statements prohibited. (see use_statements_enabled in cassandra.yaml)",
+                ));
+            }
+            if cx.executor.snapshot().schema.keyspace(keyspace).is_none() {
+                return Err(Failure::invalid(format!("Keyspace '{keyspace}' does not exist")));
+            }
+            *cx.sink.client().keyspace.borrow_mut() = Some(keyspace.as_str().into());
+            cx.sink.keyspace_used(cx.out, cx.ticket, keyspace)?;
+            Ok(Step::Done)
+        }
+    }
+}
+
+/// As in Cassandra PREPARED does not describe the result of some statements, so every answer does.
+fn undescribed(client: &ClientState) -> Describe {
+    let has_id = client.negotiated.get().has_metadata_id();
+    if has_id { Describe::Changed } else { Describe::Full }
+}
+
+/// INSERT, UPDATE, DELETE, or a batch as text.
+fn modify_one<S: ResultSink>(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    cx: &Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    let consistency = parameters.consistency;
+    if let Some(watch) = cx.ticket.watch() {
+        guardrails::check_write_levels(watch, consistency, parameters.serial_consistency)?;
+    }
+    let allowed = check(cx.executor, compiled, consistency, Access::Write)?;
+    let options = cx.options(parameters);
+    let statements = &[(compiled, values)];
+    let has_timestamp = parameters.timestamp.is_some();
+    let modification =
+        Modification { statements, batch: None, consistency, allowed, options, has_timestamp };
+    modify(&modification, cx)
+}
+
+/// The same with IF.
+fn modify_if<S: ResultSink>(
+    compiled: &Rc<Compiled>,
+    values: &[BoundValue<'_>],
+    parameters: &QueryParameters<'_>,
+    mode: Describe,
+    cx: &Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
+    if let Some(watch) = cx.ticket.watch() {
+        guardrails::check_write_levels(watch, consistency, serial)?;
+    }
+    let statements = &[(compiled, values)];
+    let modification = Modification {
+        statements,
+        batch: None,
+        consistency,
+        allowed: Allowed::default(),
+        options: cx.options(parameters),
+        has_timestamp: false,
+    };
+    conditional::run(&modification, serial, mode, cx)
+}
+
+/// Cassandra's guardrail on losing whole tables.
+fn check_drop_allowed(executor: &Executor) -> Result<()> {
+    if executor.guardrails.borrow().drop_truncate_table_enabled {
+        return Ok(());
+    }
+    Err(Failure::invalid(
+        "Guardrail drop_truncate_table_enabled violated: DROP and TRUNCATE TABLE functionality is \
+         not allowed",
+    ))
+}
+
+fn trace_parameters(parameters: &QueryParameters<'_>) -> Vec<(String, String)> {
+    let mut described =
+        vec![("consistency_level".to_owned(), parameters.consistency.name().to_owned())];
+    if let Some(size) = parameters.page_size.filter(|n| *n > 0) {
+        described.push(("page_size".to_owned(), size.to_string()));
+    }
+    let serial = parameters.serial_consistency.unwrap_or(Consistency::Serial);
+    described.push(("serial_consistency_level".to_owned(), serial.name().to_owned()));
+    described
+}

@@ -1,0 +1,118 @@
+//! BATCH messages: statements by id or text, each with its values, as one write.
+
+use super::{plan_value, text_source, trace_parameters};
+use crate::conditional;
+use crate::consistency::{Access, Allowed, check};
+use crate::context::{Cx, Step, Values};
+use crate::failure::{Failure, Result};
+use crate::guardrails;
+use crate::modification::{Modification, Statement};
+use crate::prepare::{check_keyspace, current};
+use crate::prepared::{Compiled, parse};
+use crate::sink::{Describe, ResultSink};
+use crate::write::modify;
+use cql_plan::plan::PlanKind;
+use cql_syntax::ast;
+use cql_wire::{Batch, BatchKind, BatchQuery};
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Executes a BATCH message.
+///
+/// # Errors
+/// What is wrong with it, or why it failed at once.
+pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {
+    cx.executor.counters.batches.inc();
+    let parameters = &request.parameters;
+    if let Some(trace) = &cx.ticket.trace {
+        trace.describe("Execute batch of CQL3 queries", trace_parameters(parameters));
+    }
+    let used = cx.sink.client().keyspace.borrow().clone();
+    check_keyspace(cx.executor, parameters.keyspace)?;
+    let keyspace = parameters.keyspace.or(used.as_deref());
+    let mut compiled: SmallVec<[Rc<Compiled>; 8]> = SmallVec::new();
+    let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
+    // Most batches are one statement with many values: what was found for it goes for the next.
+    let mut last: Option<&[u8]> = None;
+    for statement in request.statements.iter() {
+        let id = match statement.query {
+            BatchQuery::Prepared(id) => Some(id),
+            BatchQuery::Text(_) => None,
+        };
+        let before = if id.is_some() && id == last { compiled.last().cloned() } else { None };
+        last = id;
+        let one = match (before, statement.query) {
+            (Some(before), _) => before,
+            (None, BatchQuery::Prepared(id)) => {
+                let Some(prepared) = cx.executor.prepared.get(id) else {
+                    return Err(Failure::Unprepared(id.to_vec()));
+                };
+                current(cx.executor, &prepared)?
+            }
+            (None, BatchQuery::Text(text)) => {
+                let snapshot = cx.executor.snapshot();
+                let (limits, now) = (&cx.executor.plan_limits, cx.executor.rt.wall());
+                Rc::new(Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?)
+            }
+        };
+        let given: Values<'_> = statement.values.values().map(plan_value).collect();
+        let markers = one.plan.binds.len();
+        if given.len() != markers {
+            return Err(Failure::invalid(format!(
+                "There were {markers} markers(?) in CQL but {} bound variables",
+                given.len()
+            )));
+        }
+        compiled.push(one);
+        values.push(given);
+    }
+    let has_conditions = compiled.iter().any(|one| one.is_conditional());
+    if has_conditions {
+        for (one, statement) in compiled.iter_mut().zip(request.statements.iter()) {
+            if let (BatchQuery::Text(text), Some(one)) = (statement.query, Rc::get_mut(one)) {
+                one.source = Some(text_source(text, keyspace));
+            }
+        }
+    }
+    let mut allowed = Allowed::default();
+    if let Some(watch) = cx.ticket.watch() {
+        let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
+        guardrails::check_write_levels(watch, consistency, serial)?;
+    }
+    for one in &compiled {
+        if !matches!(one.plan.kind, PlanKind::Modify(_)) {
+            return Err(Failure::invalid(
+                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
+                 allowed.",
+            ));
+        }
+        crate::access::authorize(cx.executor, cx.sink.client(), one)?;
+        if has_conditions {
+            continue;
+        }
+        let of_one = check(cx.executor, one, parameters.consistency, Access::Write)?;
+        allowed = allowed.and(of_one);
+    }
+    let kind = match request.kind {
+        BatchKind::Logged => ast::BatchKind::Logged,
+        BatchKind::Unlogged => ast::BatchKind::Unlogged,
+        BatchKind::Counter => ast::BatchKind::Counter,
+    };
+    let mut statements: Vec<Statement<'_>> = Vec::with_capacity(compiled.len());
+    for (one, given) in compiled.iter().zip(&values) {
+        statements.push((one, given.as_slice()));
+    }
+    let modification = Modification {
+        statements: &statements,
+        batch: Some(kind),
+        consistency: parameters.consistency,
+        allowed,
+        options: cx.options(parameters),
+        has_timestamp: parameters.timestamp.is_some(),
+    };
+    if has_conditions {
+        let serial = parameters.serial_consistency;
+        return conditional::run(&modification, serial, Describe::Full, cx);
+    }
+    modify(&modification, cx)
+}

@@ -1,0 +1,134 @@
+//! Statements that other nodes forward to this one: see [`crate::outbound`].
+
+use crate::client::{ClientState, Forwarded};
+use crate::conditional;
+use crate::consistency::Allowed;
+use crate::context::{Cx, Step};
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::modification::Modification;
+use crate::outbound::Kind;
+use crate::outbound::wire::{Message, Statement, Value};
+use crate::prepare::compile;
+use crate::prepared::Compiled;
+use crate::select;
+use crate::sink::{Describe, ResultSink};
+use crate::ticket::Ticket;
+use crate::trace::Trace;
+use coordinator::{ForwardRefused, ForwardedStatement};
+use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
+use cql_syntax::ast::BatchKind;
+use cql_wire::QueryParameters;
+use std::rc::Rc;
+use stdx::{Instant, WallMicros};
+
+/// Carries out a statement that another node forwarded, for the client that `sink_of` makes a sink of.
+///
+/// # Errors
+/// The message is none.
+pub async fn serve<S: ResultSink>(
+    executor: &Rc<Executor>,
+    statement: &ForwardedStatement,
+    sink_of: impl FnOnce(ClientState) -> S,
+) -> std::result::Result<S::Answer, ForwardRefused> {
+    let (message, slack) = Message::decode(&statement.payload)
+        .map_err(|error| ForwardRefused::Invalid(error.to_string()))?;
+    let deadline = Instant(
+        statement.deadline.0.saturating_sub(u64::try_from(slack.as_nanos()).unwrap_or(u64::MAX)),
+    );
+    let forwarded = Forwarded { deadline, unmasks: message.unmasks };
+    let node = executor.settings.storage_address;
+    let sink = sink_of(ClientState::of_forwarded(node, message.negotiated, forwarded));
+    let trace = statement.trace.map(|id| {
+        let trace = Trace::of_peer(&executor.rt, id);
+        trace.note("PAXOS_FORWARD message received".to_owned());
+        Rc::new(trace)
+    });
+    let ticket = Ticket { connection: 0, trace, watch: None };
+    let mut out = sink.begin(executor);
+    let begun = begin(&message, &mut Cx { executor, sink: &sink, ticket: &ticket, out: &mut out });
+    match begun {
+        Ok(Step::Waits(answer)) => Ok(answer.await),
+        Ok(Step::Done | Step::Held(_)) => {
+            Err(ForwardRefused::Invalid("a statement that is not forwarded".to_owned()))
+        }
+        Err(failure) => {
+            executor.counters.failed(failure.code());
+            sink.failed(&mut out, &ticket, &failure);
+            Ok(out)
+        }
+    }
+}
+
+fn begin<S: ResultSink>(message: &Message, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {
+    let executor = cx.executor;
+    let mut compiled = Vec::with_capacity(message.statements.len());
+    for Statement { source, values } in &message.statements {
+        let one = compile(executor, source)?;
+        // Behind those of markers are the results of functions, which are not evaluated here again.
+        if one.plan.value_count_max() < values.len() {
+            return Err(Failure::invalid("Invalid amount of bind variables"));
+        }
+        compiled.push(one);
+    }
+    let values: Vec<Vec<BoundValue<'_>>> =
+        message.statements.iter().map(|s| s.values.iter().map(Value::borrow).collect()).collect();
+    let statements: Vec<_> = compiled.iter().zip(values.iter().map(Vec::as_slice)).collect();
+    let batch = match message.kind {
+        Kind::Select => return begin_select(&statements, message, cx),
+        Kind::Statement => None,
+        Kind::LoggedBatch => Some(BatchKind::Logged),
+        Kind::UnloggedBatch => Some(BatchKind::Unlogged),
+    };
+    if !compiled.iter().any(|one| one.is_conditional()) {
+        return Err(Failure::invalid("a statement without conditions was forwarded"));
+    }
+    let modification = Modification {
+        statements: &statements,
+        batch,
+        consistency: message.consistency,
+        allowed: Allowed::default(),
+        has_timestamp: false,
+        options: ExecuteOptions {
+            now: message.now.unwrap_or_else(|| executor.rt.wall()),
+            clock: executor.rt.wall(),
+            default_timestamp: message.timestamp,
+            page_size: None,
+            paging_state: None,
+            protocol_version: message.negotiated.version.number(),
+            uuids: &executor.uuids,
+            // The node that the client is connected to holds it against the limits.
+            watch: None,
+        },
+    };
+    conditional::run(&modification, Some(message.serial), message.describe, cx)
+}
+
+fn begin_select<S: ResultSink>(
+    statements: &[(&Rc<Compiled>, &[BoundValue<'_>])],
+    message: &Message,
+    cx: &Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    let &[(compiled, values)] = statements else {
+        return Err(Failure::invalid("several reads were forwarded as one"));
+    };
+    if !matches!(compiled.plan.kind, PlanKind::Select(_)) {
+        return Err(Failure::invalid("a statement that is no read was forwarded as one"));
+    }
+    let seconds = |now: WallMicros| i32::try_from(now.0.div_euclid(1_000_000)).ok();
+    let parameters = QueryParameters {
+        page_size: message.page_size,
+        paging_state: message.paging_state.as_deref(),
+        now_in_seconds: message.now.and_then(seconds),
+        ..QueryParameters::new(message.consistency)
+    };
+    // What the client knows of the columns is what the other node told it.
+    let is_same = compiled.result.as_ref().map(|result| *result.id()) == message.described_as;
+    let describe = match message.describe {
+        Describe::Skip if is_same => Describe::Skip,
+        Describe::Skip if message.negotiated.has_metadata_id() => Describe::Changed,
+        Describe::Skip => Describe::Full,
+        describe => describe,
+    };
+    select::run(compiled, values, &parameters, (describe, Allowed::default()), cx)
+}

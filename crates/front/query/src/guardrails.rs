@@ -1,0 +1,173 @@
+//! Guardrails: who is watched, and what they are held against; timestamps far in the future or the
+//! past.
+//!
+//! Limits on ordinary users are [`cql_plan::guardrails`]'s; a request of one carries a [`Watch`] in
+//! its ticket, and every answer the warnings that it gathers. Limits on timestamps, and on dropping
+//! tables, hold for everybody.
+//!
+//! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
+//! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
+//! (`maximumAllowableTimestamp`, `minimumAllowableTimestamp`, `userTimestampsEnabled`) and
+//! `ModificationStatement.validateTimestamp`; Cassandra looks at `USING TIMESTAMP` only, here the
+//! timestamp of the request counts too. What peers send is not looked at: their clients were asked,
+//! and refusing what one replica has would keep replicas from becoming equal.
+
+use std::rc::Rc;
+
+use cluster::{PlacementKey, Replication};
+use cql_plan::guardrails::Watch;
+use cql_plan::plan::PlanKind;
+use cql_plan::select::{BoundSelect, SelectPlan};
+use cql_wire::Consistency;
+use schema::TableKind;
+
+use crate::access;
+use crate::client::ClientState;
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::modification::Modification;
+
+/// What a request of this client is held against; `None` for superusers, as in Cassandra
+/// (`ClientState.isOrdinaryUser`). Not to be called where nobody logs in.
+pub fn watch(executor: &Executor, client: &ClientState) -> Option<Rc<Watch>> {
+    if access::is_superuser(executor, client) {
+        return None;
+    }
+    Some(Rc::new(Watch::new(executor.guardrails.borrow().planned.clone())))
+}
+
+/// What is looked at before a SELECT is bound.
+///
+/// # Errors
+/// As all of these: it is refused.
+pub(crate) fn check_select(
+    watch: &Watch,
+    plan: &SelectPlan,
+    consistency: Consistency,
+) -> Result<()> {
+    if plan.groups() {
+        watch.group_by()?;
+    }
+    let keyspace = &*plan.table().keyspace;
+    let is_system = keyspace == "system" || keyspace.starts_with("system_");
+    if plan.allows_filtering() && !is_system {
+        watch.allow_filtering()?;
+    }
+    watch.read_consistency(consistency.name())?;
+    Ok(())
+}
+
+/// What is looked at when a SELECT is bound.
+pub(crate) fn check_bound_select(
+    executor: &Executor,
+    watch: &Watch,
+    (plan, bound): (&SelectPlan, &BoundSelect),
+    consistency: Consistency,
+    page_rows: Option<i32>,
+) -> Result<()> {
+    let table = plan.table();
+    // One replica's answer needs nobody else's.
+    let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
+    if plan.intersects() && table.kind != TableKind::Virtual && !is_of_one {
+        let key = PlacementKey::of_table(&executor.snapshot(), table.id);
+        let replicas = match key.as_ref().map(PlacementKey::replication) {
+            Some(Replication::Simple(factor)) => *factor,
+            Some(Replication::Network(factors)) => factors.values().sum(),
+            Some(Replication::Local) | None => 1,
+        };
+        if replicas > 1 {
+            watch.intersect_filtering_query()?;
+        }
+    }
+    if let Some(rows) = page_rows.and_then(|rows| u32::try_from(rows).ok()).filter(|n| *n > 0)
+        && bound.exceeds(rows)
+    {
+        watch.page_size(&table.name, rows)?;
+    }
+    Ok(())
+}
+
+/// The levels of a write.
+pub(crate) fn check_write_levels(
+    watch: &Watch,
+    consistency: Consistency,
+    serial: Option<Consistency>,
+) -> Result<()> {
+    let mut levels = [consistency, serial.unwrap_or(Consistency::Serial)];
+    levels.sort_by_key(|level| level.number());
+    match levels {
+        [a, b] if a == b => watch.write_consistency(&[a.name()])?,
+        [a, b] => watch.write_consistency(&[a.name(), b.name()])?,
+    }
+    Ok(())
+}
+
+/// Checks the timestamps of a modification; what is to be warned about.
+///
+/// # Errors
+/// `Invalid`: one is refused, or cannot be read.
+pub(crate) fn check_timestamps(
+    executor: &Executor,
+    request: &Modification<'_>,
+) -> Result<Vec<String>> {
+    let has_own = request.statements.iter().any(|(compiled, _)| match &compiled.plan.kind {
+        PlanKind::Modify(plan) => plan.has_timestamp(),
+        PlanKind::Batch(plan) => plan.has_timestamp(),
+        _ => false,
+    });
+    if !has_own && !request.has_timestamp {
+        return Ok(Vec::new());
+    }
+    check_given(executor, request, has_own)
+}
+
+#[inline(never)]
+fn check_given(
+    executor: &Executor,
+    request: &Modification<'_>,
+    has_own: bool,
+) -> Result<Vec<String>> {
+    let guardrails = executor.guardrails.borrow().timestamps;
+    if has_own && !guardrails.user_timestamps_enabled {
+        return Err(Failure::invalid(
+            "Guardrail user_timestamps violated: User provided timestamps (USING TIMESTAMP) is not \
+             allowed",
+        ));
+    }
+    let mut warnings = Vec::new();
+    if guardrails.is_idle() {
+        return Ok(warnings);
+    }
+    let now = executor.rt.wall();
+    let mut check = |timestamp, table: &str| -> Result<()> {
+        let warning = guardrails.check(now, timestamp, table).map_err(Failure::invalid)?;
+        if let Some(warning) = warning
+            && !warnings.contains(&warning)
+        {
+            warnings.push(warning);
+        }
+        Ok(())
+    };
+    let options = &request.options;
+    let of_request = request.has_timestamp.then_some(options.default_timestamp);
+    for (compiled, values) in request.statements {
+        match &compiled.plan.kind {
+            PlanKind::Modify(plan) => {
+                let own = if has_own { plan.timestamp(values, options)? } else { None };
+                if let Some(timestamp) = own.or(of_request) {
+                    check(timestamp, &plan.table().name)?;
+                }
+            }
+            PlanKind::Batch(batch) => {
+                let of_batch = batch.timestamp(values, options)?.or(of_request);
+                for plan in batch.statements() {
+                    if let Some(timestamp) = plan.timestamp(values, options)?.or(of_batch) {
+                        check(timestamp, &plan.table().name)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(warnings)
+}

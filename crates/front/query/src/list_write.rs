@@ -1,0 +1,248 @@
+//! Writes that must read lists before they can be bound (elements by index or by value).
+//!
+//! Owns: the order read, bind, apply. As in Cassandra nothing keeps another write from coming in
+//! between: whoever needs that uses conditions. What is read and what becomes of it is the planner's
+//! business ([`cql_plan::modify`]).
+
+use crate::consistency::Allowed;
+use crate::context::{Cx, Step, finish_void};
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::modification::{Modification, Statement, WriteOrder};
+use crate::mutations::{bind, carry_out};
+use crate::owned_values::OwnedValues;
+use crate::prepared::Compiled;
+use crate::replicas;
+use crate::settings::Timeout;
+use crate::sink::ResultSink;
+use crate::ticket::Ticket;
+use cluster::ClusterSnapshot;
+use coordinator::ReplicaMutation;
+use coordinator::{ReplicatedRead, SelectLimits};
+use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
+use cql_plan::{FoundLists, ListRead, PlanError};
+use cql_syntax::ast::BatchKind;
+use cql_wire::Consistency;
+use data::RowRef;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use stdx::{Instant, TimestampMicros, Token, WallMicros};
+use store::{Flow, RowSink};
+
+/// A write to be bound after its reads: a [`Modification`] that outlives its request.
+pub(crate) struct ListWrite {
+    statements: Vec<(Rc<Compiled>, OwnedValues)>,
+    batch: Option<BatchKind>,
+    consistency: Consistency,
+    allowed: Allowed,
+    /// The metadata the request began with, when other nodes may have the data too.
+    snapshot: Option<Arc<ClusterSnapshot>>,
+    timeout_nanos: Option<u64>,
+    /// What the client is warned about already.
+    warnings: Vec<String>,
+    now: WallMicros,
+    timestamp: TimestampMicros,
+    protocol_version: u8,
+}
+
+impl ListWrite {
+    /// `timeout_nanos` is what `USING TIMEOUT` says, `warnings` what the client is told.
+    pub(crate) fn new(
+        executor: &Executor,
+        request: &Modification<'_>,
+        (timeout_nanos, warnings): (Option<u64>, Vec<String>),
+    ) -> ListWrite {
+        let own =
+            |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
+        ListWrite {
+            statements: request.statements.iter().map(own).collect(),
+            batch: request.batch,
+            consistency: request.consistency,
+            allowed: request.allowed,
+            snapshot: request.allowed.snapshot(executor),
+            timeout_nanos,
+            warnings,
+            now: request.options.now,
+            timestamp: request.options.default_timestamp,
+            protocol_version: request.options.protocol_version,
+        }
+    }
+
+    /// Reads, binds and applies.
+    ///
+    /// # Errors
+    /// A consistency level that nothing can be read at.
+    pub(crate) fn run<S: ResultSink>(self, cx: &Cx<'_, S>) -> Result<Step<S::Answer>> {
+        if self.consistency == Consistency::Any {
+            return Err(Failure::invalid(
+                "Write operation require a read but consistency ANY is not supported on reads",
+            ));
+        }
+        let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
+        let ticket = cx.ticket.clone();
+        Ok(Step::Waits(Box::pin(async move {
+            let (result, warnings) = match self.execute(&executor, &ticket).await {
+                Ok(warnings) => (Ok(()), warnings),
+                Err(failure) => (Err(failure), Vec::new()),
+            };
+            finish_void(&executor, &sink, &ticket, result, &warnings).await
+        })))
+    }
+
+    async fn execute(&self, executor: &Rc<Executor>, ticket: &Ticket) -> Result<Vec<String>> {
+        let ((reads, wrong), options) = (self.reads(executor)?, self.options((executor, ticket)));
+        let usual = executor.timeouts.get(Timeout::Read);
+        let read_timeout = self.timeout_nanos.map_or(usual, Duration::from_nanos);
+        ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
+        let deadline = executor.rt.now() + read_timeout;
+        let found = match &self.snapshot {
+            // The coordinator keeps the deadline, and knows who has answered.
+            Some(snapshot) => {
+                Box::pin(self.read_replicas(executor, &reads, (snapshot, deadline))).await?
+            }
+            None => executor
+                .rt
+                .timeout(deadline, self.read(executor, &reads))
+                .await
+                .map_err(|_| Failure::ReadTimeout { consistency: self.consistency })??,
+        };
+        let (writes, order) = self.bind(executor, &options, &found)?;
+        if let Some(error) = wrong {
+            return Err(Failure::Plan(error));
+        }
+        carry_out(executor, ticket, writes, &order).await?;
+        Ok(order.warnings)
+    }
+
+    fn options<'s>(&self, (executor, ticket): (&'s Executor, &'s Ticket)) -> ExecuteOptions<'s> {
+        ExecuteOptions {
+            now: self.now,
+            clock: executor.rt.wall(),
+            default_timestamp: self.timestamp,
+            page_size: None,
+            paging_state: None,
+            protocol_version: self.protocol_version,
+            uuids: &executor.uuids,
+            watch: ticket.watch(),
+        }
+    }
+
+    /// What is to be read, up to the first statement whose primary key is wrong, and what is wrong with
+    /// it: binding tells so, behind what is wrong with the statements before.
+    fn reads(&self, executor: &Executor) -> Result<(Vec<ListRead>, Option<PlanError>)> {
+        // What binding is held against the limits for comes later.
+        let nobody = Ticket::default();
+        let options = self.options((executor, &nobody));
+        let mut reads = Vec::new();
+        for (compiled, values) in &self.statements {
+            let values = values.borrow();
+            let (more, wrong) = match &compiled.plan.kind {
+                PlanKind::Modify(plan) => match plan.list_reads(&values, &options) {
+                    Ok(more) => (more, None),
+                    Err(error) => (Vec::new(), Some(error)),
+                },
+                PlanKind::Batch(plan) => plan.list_reads(&values, &options),
+                _ => return Err(executor.internal_failure("a plan of another kind")),
+            };
+            reads.extend(more);
+            if wrong.is_some() {
+                return Ok((reads, wrong));
+            }
+        }
+        Ok((reads, None))
+    }
+
+    async fn read(&self, executor: &Executor, reads: &[ListRead]) -> Result<FoundLists> {
+        let mut found = FoundLists::default();
+        for read in reads {
+            let mut sink = Sink { read, found: &mut found };
+            let result = executor.coordinator.read(&read.command, 1, &mut sink).await;
+            result.map_err(|error| {
+                let id = executor.log_failure("read", &error);
+                Failure::read(&error, self.consistency, id)
+            })?;
+        }
+        Ok(found)
+    }
+
+    async fn read_replicas(
+        &self,
+        executor: &Executor,
+        reads: &[ListRead],
+        (snapshot, deadline): (&Arc<ClusterSnapshot>, Instant),
+    ) -> Result<FoundLists> {
+        let mut found = FoundLists::default();
+        for read in reads {
+            let order = ReplicatedRead {
+                snapshot: snapshot.clone(),
+                consistency: replicas::level_of_read(self.consistency),
+                deadline,
+                page_timeout: None,
+                rows_wanted: 1,
+                limits: SelectLimits { rows_per_partition: u32::MAX },
+            };
+            let mut sink = Sink { read, found: &mut found };
+            let asked = (self.consistency, None);
+            replicas::read(executor, asked, &read.command, &order, (None, None, &mut sink)).await?;
+        }
+        Ok(found)
+    }
+
+    fn bind(
+        &self,
+        executor: &Executor,
+        options: &ExecuteOptions<'_>,
+        found: &FoundLists,
+    ) -> Result<(Vec<ReplicaMutation>, WriteOrder)> {
+        let values: Vec<Vec<BoundValue<'_>>> =
+            self.statements.iter().map(|(_, values)| values.borrow()).collect();
+        let compiled = self.statements.iter().map(|(compiled, _)| compiled);
+        let statements: Vec<Statement<'_>> =
+            compiled.zip(values.iter().map(Vec::as_slice)).collect();
+        let mut encoded = Vec::new();
+        let bound = bind(executor, (&statements, self.batch), options, found, &mut encoded)?;
+        let own = |m: &cql_plan::BoundMutation| {
+            let bytes = encoded.get(m.range.clone()).unwrap_or_default();
+            let bytes = bytes.to_vec();
+            ReplicaMutation { token: m.token, bytes, durable: self.allowed.durable }
+        };
+        let mut warnings = self.warnings.clone();
+        warnings.extend(bound.warnings);
+        let order = WriteOrder {
+            consistency: self.consistency,
+            write_type: bound.write_type,
+            warnings,
+            timeout_nanos: self.timeout_nanos,
+            snapshot: self.snapshot.clone(),
+        };
+        Ok((bound.mutations.iter().map(own).collect(), order))
+    }
+}
+
+/// Lets the lists take the one row that a read finds.
+struct Sink<'f> {
+    read: &'f ListRead,
+    found: &'f mut FoundLists,
+}
+
+impl RowSink for Sink<'_> {
+    fn partition(&mut self, _: Token, _: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        if !self.read.is_static {
+            return Flow::Continue;
+        }
+        if let Some(row) = static_row {
+            self.found.take(self.read, row);
+        }
+        Flow::Stop
+    }
+
+    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
+        self.found.take(self.read, row);
+        Flow::Stop
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        Flow::Stop
+    }
+}

@@ -1,0 +1,142 @@
+//! Conditional statements and serial reads on their way to another node: one replica of the partition, the
+//! same for all coordinators, so that contention makes a queue.
+//!
+//! Owns: sending a statement with everything its outcome depends on ([`Outbound`]). What is forwarded is the
+//! statement and its values as the client sent them, with the results of functions such as `uuid()` after them; what
+//! comes back is the finished frame that the client would have got there. Never: whom it goes to
+//! ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)), what becomes of it there
+//! ([`crate::forwarded`]).
+//!
+//! A forwarded statement is carried out where it arrives. When it surely arrived nowhere it is carried out here;
+//! when its answer is lost, a write is uncertain, and a read is done again.
+
+pub(crate) mod wire;
+
+pub(crate) use wire::Kind;
+
+use crate::client::ClientState;
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::prepared::Compiled;
+use crate::sink::Describe;
+use crate::ticket::Ticket;
+use coordinator::{ForwardTerms, NotForwarded, SerialRoute};
+use cql_plan::plan::BoundValue;
+use cql_wire::Consistency;
+use std::rc::Rc;
+use stdx::{Instant, TimestampMicros, Token, WallMicros};
+use wire::{Message, Statement, Value};
+
+/// A statement on its way to another node.
+pub(crate) struct Outbound {
+    route: SerialRoute,
+    token: Token,
+    message: Message,
+}
+
+/// What the execution of a statement depends on beside the statements themselves.
+pub(crate) struct Terms<'t> {
+    pub(crate) kind: Kind,
+    /// Whoever asks may see what masks hide.
+    pub(crate) unmasks: bool,
+    pub(crate) consistency: Consistency,
+    pub(crate) serial: Consistency,
+    /// `None`: the executing node's clock.
+    pub(crate) now: Option<WallMicros>,
+    pub(crate) timestamp: TimestampMicros,
+    pub(crate) page_size: Option<i32>,
+    pub(crate) paging_state: Option<&'t [u8]>,
+    pub(crate) describe: Describe,
+}
+
+/// What became of a forwarded statement.
+pub(crate) enum Sent {
+    /// The answer: a whole frame, not compressed, of no trace.
+    Answer(Vec<u8>),
+    /// It is to be carried out here.
+    Here,
+    /// It may have been carried out: nobody knows.
+    Lost,
+}
+
+impl Outbound {
+    /// `None`: it is carried out here, because this node is the first, or because a statement's text
+    /// is not known.
+    pub(crate) fn new(
+        route: Option<SerialRoute>,
+        token: Token,
+        statements: &[(&Rc<Compiled>, &[BoundValue<'_>])],
+        terms: &Terms<'_>,
+        client: &ClientState,
+    ) -> Option<Box<Outbound>> {
+        let route = route?;
+        let first = statements.first().and_then(|(compiled, _)| compiled.result.as_ref());
+        let described_as = first.map(|result| *result.id());
+        let statements = statements
+            .iter()
+            .map(|(compiled, values)| {
+                let source = compiled.source.as_ref()?;
+                let values = values.iter().map(Value::of).collect();
+                Some(Statement { source: source.clone(), values })
+            })
+            .collect::<Option<Vec<_>>>()?;
+        let message = Message {
+            kind: terms.kind,
+            unmasks: terms.unmasks,
+            negotiated: client.negotiated.get(),
+            consistency: terms.consistency,
+            serial: terms.serial,
+            now: terms.now,
+            timestamp: terms.timestamp,
+            page_size: terms.page_size,
+            paging_state: terms.paging_state.map(<[u8]>::to_vec),
+            describe: terms.describe,
+            described_as,
+            statements,
+        };
+        Some(Box::new(Outbound { route, token, message }))
+    }
+
+    /// A quorum of the acceptors.
+    pub(crate) fn quorum(&self) -> i32 {
+        i32::try_from(self.route.quorum).unwrap_or(i32::MAX)
+    }
+
+    /// Sends it to the first node that takes it. What may be done twice is, when an answer is lost.
+    /// Behind the deadline nobody else is asked: connecting to one who is silent may have taken as long.
+    ///
+    /// # Errors
+    /// The node that it goes to has too much to do.
+    pub(crate) async fn send(
+        &self,
+        executor: &Executor,
+        ticket: &Ticket,
+        deadline: Instant,
+    ) -> Result<Sent> {
+        let is_write = self.message.kind != Kind::Select;
+        let table = self.route.table;
+        let terms = ForwardTerms { table, deadline, is_write, trace: ticket.trace_session() };
+        for host in &self.route.hosts {
+            ticket.note(|| {
+                format!("Sending the statement to {host}, which proposes for its partition")
+            });
+            let write = |out: &mut Vec<u8>, slack| self.message.encode(slack, out);
+            let sent = executor.coordinator.forward_serial(*host, self.token, terms, write).await;
+            match sent {
+                Ok(frame) => return Ok(Sent::Answer(frame)),
+                Err(NotForwarded::Elsewhere) if executor.rt.now() < deadline => {}
+                // It is too late here too, and that is what the client is told.
+                Err(NotForwarded::Elsewhere) => break,
+                Err(NotForwarded::Lost)
+                    if self.message.kind == Kind::Select && executor.rt.now() < deadline => {}
+                Err(NotForwarded::Lost) => return Ok(Sent::Lost),
+                Err(NotForwarded::Overloaded) => {
+                    return Err(Failure::overloaded(
+                        "the node that proposes for the partition takes no more requests",
+                    ));
+                }
+            }
+        }
+        Ok(Sent::Here)
+    }
+}

@@ -1,0 +1,341 @@
+//! Prepared statements: compiled plans by id, bounded, revalidated when the schema moves on.
+//!
+//! INV-prepared-1: an id depends on the text and the keyspace only, so it stays the same over
+//! restarts and schema changes. INV-prepared-2: a plan is executed only on the schema it was made
+//! for, or one that left its tables alone.
+
+use crate::description::{Described, Description};
+use cluster::ClusterSnapshot;
+use cql_plan::PlanError;
+use cql_plan::auth::Requirement;
+use cql_plan::functions::user::UserFunctions;
+use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
+use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
+use md5::{Digest, Md5};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use stdx::{Epoch, FixedMap, WallMicros};
+
+/// What statements are planned by.
+pub struct Planning {
+    pub(crate) limits: PlanLimits,
+    /// Compiled functions of users.
+    pub functions: UserFunctions,
+}
+
+impl std::ops::Deref for Planning {
+    type Target = PlanLimits;
+
+    fn deref(&self) -> &PlanLimits {
+        &self.limits
+    }
+}
+
+/// Where a plan comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    /// The statement.
+    pub(crate) text: Rc<str>,
+    /// Of names without one.
+    pub(crate) keyspace: Option<Rc<str>>,
+    /// A client has prepared it: its plan is worth keeping.
+    pub(crate) is_prepared: bool,
+}
+
+/// Id of a prepared statement.
+pub type PreparedId = [u8; 16];
+
+/// Cassandra's id: MD5 of the text, with the keyspace in front when names need one.
+pub fn id_of(text: &str, keyspace: Option<&str>) -> PreparedId {
+    Md5::new().chain_update(keyspace.unwrap_or_default()).chain_update(text).finalize().into()
+}
+
+/// Whether the statement means the same whatever keyspace is in use. Statements that Cassandra does
+/// not call qualified (DDL of keyspaces, USE) count as unqualified, as there.
+pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
+    let named = |name: &QualifiedName| name.keyspace.is_some();
+    match kind {
+        StatementKind::Select(s) => named(&s.table),
+        StatementKind::Insert(s) => named(&s.table),
+        StatementKind::Update(s) => named(&s.table),
+        StatementKind::Delete(s) => named(&s.table),
+        StatementKind::Truncate(s) => named(&s.table),
+        StatementKind::Batch(b) => b.statements.iter().all(|entry| match entry {
+            BatchEntry::Insert(s) => named(&s.table),
+            BatchEntry::Update(s) => named(&s.table),
+            BatchEntry::Delete(s) => named(&s.table),
+        }),
+        StatementKind::CreateTable(s) => named(&s.table),
+        StatementKind::CopyTable(s) => named(&s.table) && named(&s.source),
+        StatementKind::AlterTable(s) => named(&s.table),
+        StatementKind::DropTable(s) => named(&s.table),
+        _ => false,
+    }
+}
+
+/// A plan with everything that executing it needs ready.
+pub struct Compiled {
+    /// The plan.
+    pub plan: Plan,
+    /// The bind markers.
+    pub markers: Description,
+    /// The result's columns; `None` for statements that return none.
+    pub result: Option<Description>,
+    /// `SELECT *`: what it means may change, so its description is not left out for clients that
+    /// cannot be told about a change.
+    pub(crate) is_wildcard: bool,
+    /// DROP TABLE.
+    pub(crate) drops_table: bool,
+    /// The newest epoch the plan was found valid for.
+    pub(crate) valid_at: Cell<Epoch>,
+    /// Consistency levels that were found achievable, one bit each, and for which epoch.
+    pub(crate) achievable: Cell<(Epoch, u32)>,
+    /// What its user needs; found out when it is asked for.
+    pub(crate) needs: OnceCell<Vec<Requirement>>,
+    /// Who was found to have that last: the number of an access, 0 for nobody.
+    pub(crate) allowed_to: Cell<u64>,
+    /// Where it comes from, if another node may be asked to carry it out.
+    pub(crate) source: Option<Source>,
+}
+
+impl Compiled {
+    /// Plans a parsed statement.
+    ///
+    /// # Errors
+    /// As [`cql_plan::plan`].
+    pub(crate) fn new(
+        statement: &Statement,
+        snapshot: &ClusterSnapshot,
+        keyspace: Option<&str>,
+        planning: &Planning,
+        now: WallMicros,
+    ) -> Result<Compiled, PlanError> {
+        let cx = PlanContext {
+            schema: &snapshot.schema,
+            keyspace,
+            limits: &planning.limits,
+            now,
+            functions: Some(&planning.functions),
+        };
+        let plan = cql_plan::plan::plan(statement, &cx)?;
+        let markers: Vec<Described> = plan
+            .binds
+            .iter()
+            .map(|b| Described {
+                keyspace: b.keyspace.clone(),
+                table: b.table.clone(),
+                name: b.name.clone(),
+                ty: b.ty.clone(),
+            })
+            .collect();
+        let result = match &plan.kind {
+            PlanKind::Select(select) => Some(Description::new(select.result_columns().clone())),
+            _ => None,
+        };
+        Ok(Compiled {
+            markers: Description::new(markers),
+            result,
+            is_wildcard: matches!(&plan.kind, PlanKind::Select(select) if select.is_wildcard()),
+            drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
+            valid_at: Cell::new(snapshot.epoch),
+            achievable: Cell::new((snapshot.epoch, 0)),
+            needs: OnceCell::new(),
+            allowed_to: Cell::new(0),
+            source: None,
+            plan,
+        })
+    }
+
+    /// Whether it has IF.
+    #[inline]
+    pub fn is_conditional(&self) -> bool {
+        match &self.plan.kind {
+            PlanKind::Modify(plan) => plan.has_conditions(),
+            PlanKind::Batch(plan) => plan.has_conditions(),
+            _ => false,
+        }
+    }
+
+    /// Whether the plan may be executed on this snapshot.
+    #[inline]
+    pub(crate) fn is_valid_for(&self, snapshot: &ClusterSnapshot) -> bool {
+        if self.valid_at.get() == snapshot.epoch {
+            return true;
+        }
+        let valid = self.plan.is_valid_for(&snapshot.schema);
+        if valid {
+            self.valid_at.set(snapshot.epoch);
+        }
+        valid
+    }
+}
+
+/// One prepared statement.
+pub struct Prepared {
+    /// Its id.
+    pub id: PreparedId,
+    pub(crate) text: Rc<str>,
+    pub(crate) keyspace: Option<Rc<str>>,
+    /// Its names need no keyspace.
+    pub(crate) is_qualified: bool,
+    /// Replaced when the schema moved on.
+    pub compiled: RefCell<Rc<Compiled>>,
+    /// The result metadata id that PREPARE answered last.
+    pub(crate) described_as: Cell<Option<[u8; 16]>>,
+    used_at: Cell<u64>,
+    /// Estimated memory.
+    pub(crate) bytes: usize,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        id: PreparedId,
+        text: &str,
+        keyspace: Option<&str>,
+        is_qualified: bool,
+        mut compiled: Compiled,
+    ) -> Prepared {
+        let (text, keyspace): (Rc<str>, Option<Rc<str>>) = (text.into(), keyspace.map(Into::into));
+        compiled.source = Some(source_of(&text, keyspace.as_ref()));
+        let described_as = compiled.result.as_ref().map(|r| *r.id());
+        let bytes = plan_bytes(&text).saturating_add(compiled.plan.binds.len() * MARKER_BYTES);
+        Prepared {
+            id,
+            text,
+            keyspace,
+            is_qualified,
+            compiled: RefCell::new(Rc::new(compiled)),
+            described_as: Cell::new(described_as),
+            used_at: Cell::new(0),
+            bytes,
+        }
+    }
+}
+
+/// Memory of a bind marker: what it is called, of which type, how it is described to clients.
+const MARKER_BYTES: usize = 512;
+
+/// Memory of a term of a list, besides its text.
+const TERM_BYTES: usize = 256;
+
+/// Memory of the plan of a statement, estimated from its text: what stands between commas may be a term of its
+/// own, and a term takes far more than its two bytes of text.
+pub(crate) fn plan_bytes(text: &str) -> usize {
+    1024_usize.saturating_add(text.len().saturating_mul(5)).saturating_add(term_bytes(text))
+}
+
+/// The part of it that the terms take, however short they are.
+pub fn term_bytes(text: &str) -> usize {
+    let (mut terms, mut is_quoted) = (0_usize, false);
+    for byte in text.bytes() {
+        match byte {
+            b'\'' => is_quoted = !is_quoted,
+            b',' if !is_quoted => terms += 1,
+            _ => {}
+        }
+    }
+    terms.saturating_mul(TERM_BYTES)
+}
+
+/// The source of a plan that a client has prepared.
+pub(crate) fn source_of(text: &Rc<str>, keyspace: Option<&Rc<str>>) -> Source {
+    Source { text: text.clone(), keyspace: keyspace.cloned(), is_prepared: true }
+}
+
+/// All prepared statements of one shard.
+pub struct PreparedCache {
+    by_id: RefCell<FixedMap<PreparedId, Rc<Prepared>>>,
+    bytes: Cell<usize>,
+    bytes_max: usize,
+    clock: Cell<u64>,
+}
+
+impl PreparedCache {
+    pub(crate) fn new(bytes_max: usize) -> PreparedCache {
+        PreparedCache {
+            by_id: RefCell::default(),
+            bytes: Cell::new(0),
+            bytes_max,
+            clock: Cell::new(0),
+        }
+    }
+
+    /// Refuses a statement that all of the memory would not hold. Source: `QueryProcessor.storePreparedStatement`.
+    ///
+    /// # Errors
+    /// Invalid.
+    pub(crate) fn check_size(&self, text: &str, bytes: usize) -> Result<(), PlanError> {
+        if bytes <= self.bytes_max {
+            return Ok(());
+        }
+        let shown = text.get(..text.floor_char_boundary(200)).unwrap_or_default();
+        Err(PlanError::invalid(format!(
+            "Prepared statement of size {bytes} bytes is larger than allowed maximum of {} MB: {shown}...",
+            self.bytes_max >> 20,
+        )))
+    }
+
+    /// Number of statements.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        self.by_id.borrow().len()
+    }
+
+    /// The statement of that id, which thereby is the most recently used.
+    #[inline]
+    pub(crate) fn get(&self, id: &[u8]) -> Option<Rc<Prepared>> {
+        let id: &PreparedId = id.try_into().ok()?;
+        let by_id = self.by_id.borrow();
+        let found = by_id.get(id)?;
+        let now = self.clock.get() + 1;
+        self.clock.set(now);
+        found.used_at.set(now);
+        Some(found.clone())
+    }
+
+    /// Puts a statement in, and returns those that had to go for it.
+    pub(crate) fn insert(&self, prepared: Rc<Prepared>) -> Vec<PreparedId> {
+        let mut by_id = self.by_id.borrow_mut();
+        let now = self.clock.get() + 1;
+        self.clock.set(now);
+        prepared.used_at.set(now);
+        let mut bytes = self.bytes.get() + prepared.bytes;
+        if let Some(old) = by_id.insert(prepared.id, prepared) {
+            bytes -= old.bytes;
+        }
+        let mut evicted = Vec::new();
+        if bytes > self.bytes_max {
+            // A tenth at once: looking for the oldest one costs a pass over all.
+            let target = self.bytes_max - self.bytes_max / 10;
+            let mut by_age: Vec<(u64, PreparedId, usize)> =
+                by_id.values().map(|p| (p.used_at.get(), p.id, p.bytes)).collect();
+            by_age.sort_unstable();
+            by_age.pop();
+            for (_, id, size) in by_age {
+                if bytes <= target {
+                    break;
+                }
+                by_id.remove(&id);
+                bytes -= size;
+                evicted.push(id);
+            }
+        }
+        self.bytes.set(bytes);
+        evicted
+    }
+
+    /// Takes a statement out.
+    pub(crate) fn remove(&self, id: &PreparedId) {
+        if let Some(old) = self.by_id.borrow_mut().remove(id) {
+            self.bytes.set(self.bytes.get() - old.bytes);
+        }
+    }
+}
+
+/// What a statement is parsed into, with Cassandra's error.
+///
+/// # Errors
+/// A syntax error.
+pub(crate) fn parse(text: &str) -> Result<Statement, PlanError> {
+    Ok(cql_syntax::parse(text)?)
+}

@@ -1,0 +1,109 @@
+//! Statements whose data other nodes have too: orders for the coordinator, errors for the client.
+//!
+//! Owns: what level a request is carried out at, what becomes of the coordinator's errors. Never:
+//! whom to ask ([`coordinator`]), whether a statement comes here ([`crate::execute`] decides once per
+//! plan and epoch).
+//!
+//! A read of one partition at SERIAL or LOCAL_SERIAL is the coordinator's serial read. A range at
+//! these levels is read at QUORUM or LOCAL_QUORUM, as in Cassandra: it may miss a conditional write
+//! that is under way, and a read of a quorum repairs what it shows before it shows it
+//! (INV-request-6), so that no later one shows less.
+
+use crate::executor::Executor;
+use crate::failure::{Failure, Result, level};
+use crate::ticket::Ticket;
+use cluster::ClusterSnapshot;
+use coordinator::ReplicaMutation;
+use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite, ShardFilter};
+use cql_wire::{Consistency, WriteType};
+use data::command::ReadCommand;
+use std::rc::Rc;
+use std::sync::Arc;
+use stdx::{Instant, Uuid};
+use store::{ReadStats, RowSink};
+
+/// The level that a read is carried out at.
+pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
+    match asked {
+        Consistency::Serial => cluster::Consistency::Quorum,
+        Consistency::LocalSerial => cluster::Consistency::LocalQuorum,
+        asked => level(asked),
+    }
+}
+
+/// Reads from the replicas. `asked` is the level that the client named, with its scope where the
+/// read is serial.
+///
+/// # Errors
+/// What to tell the client.
+pub(crate) async fn read<S: RowSink>(
+    executor: &Executor,
+    (asked, scope): (Consistency, Option<paxos::Scope>),
+    command: &ReadCommand,
+    order: &ReplicatedRead,
+    (trace, filter, sink): (Option<&Rc<ReadTrace>>, Option<&ShardFilter>, &mut S),
+) -> Result<ReadStats> {
+    if let Some(scope) = scope {
+        let request = trace.map(|trace| trace.request().clone());
+        let read = executor.coordinator.read_serial(command, order, (scope, request), sink).await;
+        return read.map_err(|error| match error {
+            CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
+            CasError::Overloaded(message) => Failure::overloaded(message),
+            CasError::Store(error) => {
+                let id = executor.log_failure("serial read", &error);
+                Failure::read(&error, asked, id)
+            }
+            error @ (CasError::Refused(_) | CasError::Unknown { .. }) => {
+                Failure::invalid(error.to_string())
+            }
+        });
+    }
+    let read = executor.coordinator.read_traced(command, order, (trace, filter), sink).await;
+    read.map_err(|error| Failure::request(error, asked, &order.snapshot))
+}
+
+/// What a write to replicas is carried out with.
+pub(crate) struct WriteTerms<'w> {
+    pub(crate) consistency: Consistency,
+    /// `Batch` goes through the batch log.
+    pub(crate) write_type: WriteType,
+    pub(crate) snapshot: &'w Arc<ClusterSnapshot>,
+    pub(crate) deadline: Instant,
+}
+
+/// Has mutations applied by their replicas, whichever nodes these are.
+///
+/// # Errors
+/// What to tell the client.
+pub(crate) async fn write(
+    executor: &Rc<Executor>,
+    ticket: &Ticket,
+    mutations: Vec<ReplicaMutation>,
+    terms: &WriteTerms<'_>,
+) -> Result<()> {
+    let &WriteTerms { consistency, write_type, snapshot, deadline } = terms;
+    let logged = write_type == WriteType::Batch;
+    ticket.note(|| match logged {
+        true => "Determining replicas for atomic batch".to_owned(),
+        false => "Determining replicas for mutation".to_owned(),
+    });
+    let request = ReplicatedWrite {
+        snapshot: snapshot.clone(),
+        consistency: level(consistency),
+        write_type: match write_type {
+            WriteType::Batch => request::WriteType::Batch,
+            WriteType::UnloggedBatch => request::WriteType::UnloggedBatch,
+            WriteType::Counter => request::WriteType::Counter,
+            _ => request::WriteType::Simple,
+        },
+        mutations,
+        logged,
+        batch_id: Uuid::from_bytes(executor.next_time_uuid()),
+        deadline,
+    };
+    let trace = ticket.request_trace();
+    executor.coordinator.write_traced(request, ticket.connection, trace).await.map_err(|error| {
+        let log = |error: &store::StoreError| executor.log_failure("write", error);
+        Failure::replicated(error, (consistency, write_type), snapshot, log)
+    })
+}

@@ -1,0 +1,134 @@
+//! Statements about roles and permissions: planned on the newest metadata, submitted, again when
+//! another change was faster; LIST answers rows.
+
+use crate::context::{Cx, Step, finish};
+use crate::describe::described;
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::prepared::Compiled;
+use crate::schema_change::await_next_attempt;
+use crate::settings::Timeout;
+use crate::sink::{Describe, MadeRows, ResultSink};
+use cql_plan::PlanError;
+use cql_plan::auth::{Access, AuthContext, AuthOutcome, AuthPlan};
+use cql_plan::plan::PlanKind;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+/// Rounds of bcrypt as a power of two, Cassandra's default.
+const BCRYPT_COST: u32 = 10;
+
+/// Runs a statement about roles.
+///
+/// # Errors
+/// A plan of another kind.
+pub(crate) fn run<S: ResultSink>(
+    compiled: &Rc<Compiled>,
+    mode: Describe,
+    cx: &Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    let PlanKind::Auth(_) = &compiled.plan.kind else {
+        return Err(cx.executor.internal_failure("a plan of another kind"));
+    };
+    let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
+    let (ticket, compiled) = (cx.ticket.clone(), compiled.clone());
+    Ok(Step::Waits(Box::pin(async move {
+        let user = (sink.client().user(), sink.client().peer.ip());
+        let (result, outcome) = match execute(&executor, &compiled, user).await {
+            Ok(outcome) => (Ok(()), outcome),
+            Err(failure) => (Err(failure), AuthOutcome::default()),
+        };
+        finish(&executor, &sink, &ticket, result, |out| match &outcome.rows {
+            None => {
+                let warnings: Vec<&str> = outcome.warnings.iter().map(String::as_str).collect();
+                sink.void(out, &ticket, &warnings);
+                Ok(())
+            }
+            Some(listed) => {
+                let rows = listed.rows.iter();
+                let made = MadeRows {
+                    columns: &described("system_auth", listed.table, &listed.columns),
+                    describe: mode,
+                    rows: rows.map(|row| row.iter().map(|value| Some(value.as_slice()))),
+                    paging_state: None,
+                    warnings: &[],
+                };
+                sink.rows(out, &ticket, made)
+            }
+        })
+        .await
+    })))
+}
+
+/// In a task of its own: a client that goes away must not stop the metadata log in the middle of a
+/// write.
+async fn execute(
+    executor: &Rc<Executor>,
+    compiled: &Rc<Compiled>,
+    user: (Option<Rc<str>>, IpAddr),
+) -> Result<AuthOutcome> {
+    let (this, compiled) = (executor.clone(), compiled.clone());
+    let work = async move {
+        let PlanKind::Auth(plan) = &compiled.plan.kind else {
+            return Err(this.internal_failure("a plan of another kind"));
+        };
+        change(&this, plan, user.0.as_deref(), user.1).await
+    };
+    executor.to_its_end("role-change", work).await
+}
+
+async fn change(
+    executor: &Executor,
+    plan: &AuthPlan,
+    user: Option<&str>,
+    address: IpAddr,
+) -> Result<AuthOutcome> {
+    let deadline = executor.rt.now() + executor.timeouts.get(Timeout::Request);
+    let mut hash: Option<String> = None;
+    loop {
+        let snapshot = executor.membership.snapshot();
+        let outcome = {
+            let members = snapshot.members.values().map(|member| member.datacenter.as_str());
+            let own = snapshot.local.datacenter.as_str();
+            let datacenters: BTreeSet<&str> = members.chain([own]).collect();
+            let datacenters: Vec<&str> = datacenters.into_iter().collect();
+            let rules = executor.settings.access;
+            let context = AuthContext {
+                auth: &snapshot.auth,
+                schema: &snapshot.schema,
+                datacenters: &datacenters,
+                access: &Access::of(user, &snapshot.auth, rules, own, address),
+                rules,
+                hash: hash.as_deref(),
+            };
+            plan.outcome(&context)?
+        };
+        if outcome.changes.is_empty() {
+            return Ok(outcome);
+        }
+        if let (None, Some(password)) = (&hash, plan.password()) {
+            // Only for who may: it takes long. Then everything is looked at again.
+            hash = Some(hashed(executor, password).await?);
+            continue;
+        }
+        match executor.membership.submit(snapshot.epoch, outcome.changes.clone()).await {
+            Ok(_) => return Ok(outcome),
+            Err(error) => await_next_attempt(executor, error, "role change", deadline).await?,
+        }
+    }
+}
+
+/// The form that Cassandra reads.
+async fn hashed(executor: &Executor, password: &str) -> Result<String> {
+    let mut salt = [0; 16];
+    executor.rt.random_fill(&mut salt);
+    let password = password.to_owned();
+    let hash = move || bcrypt::hash_with_salt(password, BCRYPT_COST, salt);
+    match executor.rt.offload("bcrypt", hash).await {
+        Ok(hash) => Ok(hash.format_for_version(bcrypt::Version::TwoA)),
+        Err(error) => Err(Failure::from(PlanError::invalid(format!(
+            "the password cannot be hashed: {error}"
+        )))),
+    }
+}

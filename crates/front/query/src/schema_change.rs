@@ -1,0 +1,175 @@
+//! Statements that change the schema.
+
+use crate::context::{Cx, Waiting, finish};
+use crate::executor::Executor;
+use crate::failure::{Failure, Result};
+use crate::prepared::Compiled;
+use crate::settings::Timeout;
+use crate::sink::ResultSink;
+use cluster::{AuthChange, ClusterSnapshot, MemberState, Transformation};
+use cql_plan::auth::Resource;
+use cql_plan::created;
+use cql_plan::ddl::DdlContext;
+use cql_plan::guardrails::Watch;
+use cql_plan::plan::PlanKind;
+use cql_plan::{DdlPlan, SchemaEvent};
+use membership::SubmitError;
+use schema::Schema;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use stdx::{Instant, Uuid};
+
+/// What a schema change came to.
+struct Changed {
+    /// `None`: IF [NOT] EXISTS made it a no-op.
+    event: Option<SchemaEvent>,
+    warnings: Vec<String>,
+}
+
+/// Runs a statement that changes the schema.
+pub(crate) fn run<S: ResultSink>(compiled: Rc<Compiled>, cx: &Cx<'_, S>) -> Waiting<S::Answer> {
+    let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
+    let ticket = cx.ticket.clone();
+    Box::pin(async move {
+        let (watch, user) = (ticket.watch.clone(), sink.client().user());
+        let (result, changed) = match execute(&executor, &compiled, user, watch).await {
+            Ok(changed) => (Ok(()), Some(changed)),
+            Err(failure) => (Err(failure), None),
+        };
+        finish(&executor, &sink, &ticket, result, |out| {
+            let warnings: Vec<&str> =
+                changed.iter().flat_map(|c| &c.warnings).map(String::as_str).collect();
+            match changed.as_ref().and_then(|c| c.event.as_ref()) {
+                Some(event) => sink.schema_changed(out, &ticket, (event, &warnings)),
+                None => {
+                    sink.void(out, &ticket, &warnings);
+                    Ok(())
+                }
+            }
+        })
+        .await
+    })
+}
+
+/// Plans a schema change on the current snapshot and submits it, again when another was faster.
+/// Runs in a task of its own: a client that goes away must not stop the metadata log in the middle
+/// of a write.
+async fn execute(
+    executor: &Rc<Executor>,
+    compiled: &Rc<Compiled>,
+    user: Option<Rc<str>>,
+    watch: Option<Rc<Watch>>,
+) -> Result<Changed> {
+    let (this, compiled) = (executor.clone(), compiled.clone());
+    let work = async move {
+        let PlanKind::Ddl(plan) = &compiled.plan.kind else {
+            return Err(this.internal_failure("a plan of another kind"));
+        };
+        change(&this, plan, user.as_deref(), watch.as_deref()).await
+    };
+    executor.to_its_end("schema-change", work).await
+}
+
+async fn change(
+    executor: &Executor,
+    plan: &DdlPlan,
+    user: Option<&str>,
+    watch: Option<&Watch>,
+) -> Result<Changed> {
+    let warned = watch.map_or(0, Watch::count);
+    let deadline = executor.rt.now() + executor.timeouts.get(Timeout::Request);
+    loop {
+        if let Some(watch) = watch {
+            watch.forget(warned);
+        }
+        let snapshot = executor.membership.snapshot();
+        let outcome = {
+            let datacenters = datacenters(&snapshot);
+            let moving: Vec<SocketAddr> = moving(&snapshot).collect();
+            let mut new_table_id = || Uuid::from_bytes(executor.next_time_uuid());
+            let mut cx = DdlContext {
+                schema: &snapshot.schema,
+                datacenters: &datacenters,
+                moving: &moving,
+                new_table_id: &mut new_table_id,
+                now: executor.rt.wall(),
+                watch,
+                default_factor: executor.default_keyspace_rf.get(),
+                default_compaction: executor.settings.default_compaction.as_ref(),
+                drop_compact_storage: executor.settings.drop_compact_storage_enabled,
+                functions: Some(&executor.plan_limits.functions),
+            };
+            plan.outcome(&mut cx)?
+        };
+        let warnings = outcome.warnings;
+        if outcome.changes.is_empty() {
+            return Ok(Changed { event: outcome.event, warnings });
+        }
+        let changes = outcome.changes.into_iter();
+        let mut entries: Vec<Transformation> =
+            changes.map(|c| Transformation::Schema(Box::new(c))).collect();
+        entries.extend(grants(executor, plan, user, &snapshot.schema));
+        match executor.membership.submit(snapshot.epoch, entries).await {
+            Ok(_) => return Ok(Changed { event: outcome.event, warnings }),
+            Err(error) => await_next_attempt(executor, error, "schema change", deadline).await?,
+        }
+    }
+}
+
+/// The creator of a thing gets all permissions on it, in the same entry.
+fn grants(
+    executor: &Executor,
+    plan: &DdlPlan,
+    user: Option<&str>,
+    schema: &Schema,
+) -> Vec<Transformation> {
+    let Some(user) = user.filter(|_| executor.settings.access.permissions) else {
+        return Vec::new();
+    };
+    let grant = |resource: Resource| {
+        Transformation::Auth(AuthChange::Grant {
+            role: user.to_owned(),
+            permissions: resource.applicable(),
+            resource: resource.name(),
+        })
+    };
+    created(plan, schema).into_iter().map(grant).collect()
+}
+
+/// After a submission that another was faster than: waits until this shard has the other one.
+///
+/// # Errors
+/// The submission failed otherwise, or there is no time left.
+pub(crate) async fn await_next_attempt(
+    executor: &Executor,
+    error: SubmitError,
+    what: &'static str,
+    deadline: Instant,
+) -> Result<()> {
+    if let SubmitError::Conflict(epoch) = &error
+        && executor.rt.now() < deadline
+        && executor.membership.wait_for(*epoch, deadline).await
+    {
+        return Ok(());
+    }
+    let id = Uuid::from_bytes(executor.uuids.random_uuid());
+    tracing::error!(%id, %error, "{what} failed");
+    Err(Failure::submit(&error, id))
+}
+
+/// The datacenters and how many nodes each has, those that join too.
+fn datacenters(snapshot: &ClusterSnapshot) -> Vec<(&str, u32)> {
+    let mut found: BTreeMap<&str, u32> = BTreeMap::new();
+    for member in snapshot.members.values() {
+        *found.entry(&member.datacenter).or_default() += 1;
+    }
+    found.entry(&snapshot.local.datacenter).or_insert(1);
+    found.into_iter().collect()
+}
+
+/// Addresses of nodes whose data is on its way.
+pub(crate) fn moving(snapshot: &ClusterSnapshot) -> impl Iterator<Item = SocketAddr> {
+    let members = snapshot.members.values();
+    members.filter(|m| m.state != MemberState::Normal).map(|m| m.storage)
+}

@@ -1,0 +1,19 @@
+//! What the executors of one node's shards ask each other, over whatever way their owner has.
+
+use rt::MeshError;
+use std::future::Future;
+use std::pin::Pin;
+use stdx::ShardId;
+use truncation::{ShardReply, ShardRequest};
+
+/// A call to another shard.
+pub type ShardCall<T> = Pin<Box<dyn Future<Output = Result<T, MeshError>>>>;
+
+/// The way to the executors of the other shards.
+pub trait ShardCalls {
+    /// Has a shard prepare a statement, so that any connection can execute it.
+    fn prepare(&self, shard: ShardId, text: String, keyspace: Option<String>) -> ShardCall<()>;
+
+    /// Asks the truncations of a shard.
+    fn truncations(&self, shard: ShardId, request: ShardRequest) -> ShardCall<ShardReply>;
+}

@@ -1,0 +1,73 @@
+//! What a client's read may meet of tombstones.
+//!
+//! A client that asked for pages gets a page that ends behind `query_tombstone_page_limit` of them, with the rows
+//! that it has or none, and goes on from there. One that did not waits for one answer: above
+//! `tombstone_failure_threshold` it gets an error, as in Cassandra. Aggregates have one answer and are read in
+//! pages all the same: they may meet any number.
+
+use crate::settings::QuerySettings;
+use schema::Table;
+use store::ReadStats;
+
+/// Tombstones between two looks of a read that has no limit to end a page at.
+const PER_LOOK: u32 = 128;
+
+/// Of one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tombstones {
+    /// A page ends behind so many; `u32::MAX`: it does not.
+    page: u32,
+    /// A read fails above so many; `u32::MAX`: it does not.
+    refused: u32,
+    /// Those of the partitions before.
+    before: u32,
+}
+
+impl Tombstones {
+    /// Nothing was met yet. `is_one_page`: what is read is answered at once.
+    pub(crate) fn new(settings: &QuerySettings, is_one_page: bool) -> Tombstones {
+        let page = match settings.tombstone_page_limit {
+            0 => u32::MAX,
+            limit => limit,
+        };
+        let refused = if is_one_page { settings.tombstone_failure_threshold } else { u32::MAX };
+        Tombstones { page, refused, before: 0 }
+    }
+
+    /// Whether a read of one partition or range fails that has met so many.
+    pub(crate) fn refuses(&self, tombstones: u32) -> bool {
+        tombstones > self.refused
+    }
+
+    /// Whether the page ends behind so many of the partition or range that is read.
+    pub(crate) fn is_enough(&self, scanned: u32) -> bool {
+        self.before.saturating_add(scanned) >= self.page
+    }
+
+    /// A partition is read; whether the page ends.
+    pub(crate) fn pass(&mut self, tombstones: u32) -> bool {
+        self.before = self.before.saturating_add(tombstones);
+        self.is_enough(0)
+    }
+
+    /// Behind how many a read says how far it has come.
+    pub(crate) fn per_look(&self) -> u32 {
+        let left = self.page.saturating_sub(self.before).max(1);
+        if self.refused == u32::MAX { left } else { left.min(PER_LOOK) }
+    }
+}
+
+/// What the client is told of a read that met many tombstones.
+pub(crate) fn tombstone_warning(
+    settings: &QuerySettings,
+    table: &Table,
+    stats: &ReadStats,
+) -> Option<String> {
+    (stats.tombstones > settings.tombstone_warn_threshold).then(|| {
+        format!(
+            "Read {} live rows and {} tombstone cells for query on {}.{} (see \
+             tombstone_warn_threshold)",
+            stats.rows, stats.tombstones, table.keyspace, table.name
+        )
+    })
+}

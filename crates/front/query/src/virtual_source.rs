@@ -1,0 +1,31 @@
+//! Where rows of virtual tables come from that need other parts of the node.
+
+use schema::Table;
+use std::future::Future;
+use std::pin::Pin;
+
+pub use cql_plan::virtual_row::VirtualRow;
+
+/// A future of virtual rows.
+pub type VirtualRows<'a> = Pin<Box<dyn Future<Output = Vec<VirtualRow>> + 'a>>;
+
+/// Computes rows of virtual tables: settings, caches, tasks and whatever else the node knows.
+pub trait VirtualSource {
+    /// All rows of a virtual table of this node, in any order; none for tables it does not know.
+    fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a>;
+
+    /// Empties a virtual table; whether it is one that can be emptied.
+    fn truncate(&self, _table: &Table) -> bool {
+        false
+    }
+}
+
+/// A source that knows no table.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoVirtualSource;
+
+impl VirtualSource for NoVirtualSource {
+    fn rows<'a>(&'a self, _table: &'a Table) -> VirtualRows<'a> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+}
