@@ -3,7 +3,7 @@
 use stdx::invariant;
 
 use crate::checksums::{Checksums, DataCrc, decode_digest};
-use crate::component::decode_toc;
+use crate::component::{decode_toc, encode_toc};
 use crate::header::{EncodingStats, ReadColumn, ReadColumns, ReadSchema, SerializationHeader};
 use crate::index::{IndexEntry, IndexInfo, PromotedHeader, sample_entries, skip_other_keys};
 use crate::partitions::{Footer, RowsEntry, partition_payload, row_payload};
@@ -191,7 +191,9 @@ pub fn fuzz_small(data: &[u8]) {
     }
     drop(DataCrc::decode(data));
     drop(decode_digest(data));
-    drop(decode_toc(data));
+    if let Ok(list) = decode_toc(data) {
+        invariant!(decode_toc(&encode_toc(&list)).as_ref() == Ok(&list), "a list comes back");
+    }
 }
 
 #[cfg(test)]
@@ -507,8 +509,17 @@ mod tests {
         let binding = Binding { table: stdx::Uuid::nil(), id: "7".to_owned(), statistics: 1 };
         let unbound = Checksums { group, binding: None, components };
         let bound = Checksums { binding: Some(binding), ..unbound.clone() };
+        let mut attached = bound.clone();
+        let index = Component::any_from_file_name("Index+1.db").unwrap();
+        attached.components.push(BlockChecksummer::of(index, b"terms"));
         mutate(
-            &[bound.encode(), unbound.encode(), b"Data.db\nTOC.txt\n".to_vec(), b"123".to_vec()],
+            &[
+                attached.encode(),
+                bound.encode(),
+                unbound.encode(),
+                b"Data.db\nTOC.txt\n".to_vec(),
+                b"123".to_vec(),
+            ],
             fuzz_small,
         );
     }
