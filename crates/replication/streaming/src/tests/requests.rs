@@ -212,27 +212,11 @@ fn attached_components_are_named_to_those_that_take_them() {
 
 #[test]
 fn the_fuzz_target_takes_anything() {
-    let mut seed = 11_u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize
-    };
-    let requests = requests();
-    for round in 0..20_000 {
+    let mut corpus = Vec::new();
+    for request in requests() {
         let mut data = Vec::new();
-        requests[round % requests.len()].encode(&mut data);
-        for _ in 0..random() % 4 {
-            let at = random() % data.len().max(1);
-            match random() % 3 {
-                0 => data.truncate(at),
-                1 => data.insert(at.min(data.len()), random() as u8),
-                _ => {
-                    if let Some(byte) = data.get_mut(at) {
-                        *byte = random() as u8;
-                    }
-                }
-            }
-        }
-        crate::fuzz::fuzz_stream_request(&data);
+        request.encode(&mut data);
+        corpus.push(data);
     }
+    testkit::Mutations::of(corpus).rounds(20_000).run(crate::fuzz::fuzz_stream_request);
 }
