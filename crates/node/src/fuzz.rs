@@ -24,41 +24,18 @@ mod tests {
     use super::*;
     use crate::cluster::leaving::{Order, What};
     use stdx::{Epoch, HostId, Uuid};
-
-    /// xorshift64: the mutations are the same on every run.
-    fn mutations(valid: &[u8], mut check: impl FnMut(&[u8])) {
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
-        for _ in 0..10_000 {
-            let mut bytes = valid.to_vec();
-            for _ in 0..=next() % 3 {
-                let at = next() % bytes.len();
-                match next() % 3 {
-                    0 => bytes[at] = next() as u8,
-                    1 => bytes.insert(at, next() as u8),
-                    _ => bytes.truncate(at + 1),
-                }
-            }
-            check(&bytes);
-        }
-    }
+    use testkit::Mutations;
 
     #[test]
     fn no_mutation_of_an_identity_or_an_order_panics() {
         let host_id = HostId(Uuid::from_u128(0x1234));
         let identity = Identity { host_id, cluster_id: Some(Uuid::from_u128(7)) }.encode_file();
-        fuzz_identity(&identity);
-        mutations(&identity, fuzz_identity);
+        testkit::mutate([&identity], fuzz_identity);
         // With a checksum that fits, so that the lines before it are parsed, in both forms.
         let form = codec::SmallForm { kind: "identity", version: 2 };
         let body = form.decode(&identity).unwrap();
-        mutations(body, |bytes| fuzz_identity(&form.encode(bytes)));
-        mutations(body, |bytes| {
+        Mutations::of([body]).run(|bytes| fuzz_identity(&form.encode(bytes)));
+        Mutations::of([body]).run(|bytes| {
             let old = [&b"helenus identity 1\n"[..], bytes].concat();
             let check = format!("check {:08x}\n", codec::crc32(&old));
             fuzz_identity(&[&old, check.as_bytes()].concat());
@@ -69,7 +46,7 @@ mod tests {
             put_order(&order, &mut bytes);
             assert_eq!(read_order(&bytes), Ok(order));
             assert!(read_order(&bytes[1..]).is_err());
-            mutations(&bytes, fuzz_take_over);
+            testkit::mutate([&bytes], fuzz_take_over);
         }
     }
 }

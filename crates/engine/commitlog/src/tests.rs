@@ -401,29 +401,8 @@ fn fuzz_targets_take_anything() {
     corpus.push(from_hex(GOLDEN));
     corpus.push(from_hex(include_str!("golden_v2.hex")));
     corpus.push(format::encode_descriptor(&table()));
-    let mut seed = 1_u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize
-    };
-    for round in 0..10_000 {
-        let mut data = corpus.get(round % corpus.len()).cloned().unwrap_or_default();
-        for _ in 0..random() % 4 {
-            if data.is_empty() {
-                data.push(random() as u8);
-            }
-            let at = random() % data.len();
-            match random() % 3 {
-                0 => data.truncate(at),
-                1 => data.insert(at, random() as u8),
-                _ => {
-                    if let Some(b) = data.get_mut(at) {
-                        *b = random() as u8;
-                    }
-                }
-            }
-        }
-        fuzz::fuzz_segment(&data);
-        fuzz::fuzz_descriptor(&data);
-    }
+    testkit::Mutations::of(corpus).run(|data| {
+        fuzz::fuzz_segment(data);
+        fuzz::fuzz_descriptor(data);
+    });
 }

@@ -16,7 +16,7 @@
 use rt::{Fs, OpenOptions};
 use schema::Table;
 use sst_format::checksums::{BlockChecksummer, Checksums};
-use sst_format::component::{encode_toc, unknown_in_toc};
+use sst_format::component::{encode_toc, other_names_in_toc};
 use sst_format::{Component, Descriptor};
 use stdx::{FixedMap, Generation, IoErrorKind};
 
@@ -143,8 +143,8 @@ async fn has_component(fs: &Fs, directory: &str, set: Descriptor) -> Result<bool
     Ok(false)
 }
 
-/// Removes the files of one SSTable, those that only TOC.txt names (of secondary indexes) among them. A
-/// crash in between leaves a marked set. The caller syncs the directory.
+/// Removes the files of one SSTable, attached components among them. A crash in between leaves a marked
+/// set. The caller syncs the directory.
 ///
 /// # Errors
 /// `Io`.
@@ -165,14 +165,18 @@ pub async fn remove_sstable(fs: &Fs, directory: &str, set: Descriptor) -> Result
         }
         Err(e) => return Err(e.into()),
     }
-    match fs.read(&removed, TOC_BYTES_MAX).await {
-        Ok(bytes) => {
-            for name in unknown_in_toc(&bytes) {
-                remove_if_there(fs, &format!("{directory}/{}-{name}", set.prefix())).await?;
-            }
-        }
-        Err(e) if e.kind == IoErrorKind::NotFound => {}
+    let listed = match fs.read(&removed, TOC_BYTES_MAX).await {
+        Ok(listed) => listed,
+        Err(e) if e.kind == IoErrorKind::NotFound => Vec::new(),
         Err(e) => return Err(e.into()),
+    };
+    let attached = match listed.is_empty() {
+        // The write ended before TOC.txt was complete, or TOC.txt was lost.
+        true => attached_names(fs, directory, set).await?,
+        false => other_names_in_toc(&listed),
+    };
+    for name in attached {
+        remove_if_there(fs, &format!("{directory}/{}-{name}", set.prefix())).await?;
     }
     for component in Component::ALL.into_iter().rev() {
         remove_if_there(fs, &format!("{directory}/{}", set.file_name(component))).await?;
@@ -181,6 +185,22 @@ pub async fn remove_sstable(fs: &Fs, directory: &str, set: Descriptor) -> Result
     fs.sync_dir(directory).await?;
     remove_if_there(fs, &unfinished).await?;
     remove_if_there(fs, &removed).await
+}
+
+/// The names of a file set's files in its directory that are no component of a fixed kind, sorted.
+async fn attached_names(fs: &Fs, directory: &str, set: Descriptor) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs.read_dir(directory).await? {
+        if let Some((found, name)) = Descriptor::parse_any(&entry.name)
+            && found == set
+            && Component::from_file_name(name).is_none()
+            && is_custom(name)
+        {
+            names.push(name.to_owned());
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
 }
 
 async fn remove_if_there(fs: &Fs, path: &str) -> Result<()> {
@@ -213,24 +233,17 @@ pub async fn rebuild_toc(
         return Ok(());
     }
     let mut known = Vec::new();
-    let mut unknown = Vec::new();
     for entry in fs.read_dir(directory).await? {
-        match Descriptor::parse_any(&entry.name) {
-            Some((found, name)) if found == set => match Component::from_file_name(name) {
-                Some(component) => known.push(component),
-                None if is_custom(name) => unknown.push(name.to_owned()),
-                None => {}
-            },
-            _ => {}
-        }
+        let parsed = Descriptor::parse(&entry.name).filter(|(found, _)| *found == set);
+        known.extend(parsed.map(|(_, component)| component));
     }
+    let attached = attached_names(fs, directory, set).await?;
     known.push(Component::Toc);
     // The order in which our own files list them.
     known.sort_unstable_by_key(|c| Component::ALL.iter().position(|known| known == c));
     known.dedup();
-    unknown.sort_unstable();
     let mut toc = encode_toc(&known);
-    unknown.iter().for_each(|name| toc.extend_from_slice(format!("{name}\n").as_bytes()));
+    attached.iter().for_each(|name| toc.extend_from_slice(format!("{name}\n").as_bytes()));
 
     let mut loaded = Loaded::load(fs, directory, set).await?.components;
     loaded.small.retain(|(component, _)| *component != Component::Toc);

@@ -15,6 +15,7 @@
 //! Reading order: [`meta`], [`block`], [`cursor`], [`reader`], [`writer`], [`file_set`],
 //! [`repair_state`], [`unreadable`], [`offline`].
 
+mod attached;
 pub mod block;
 mod covered;
 pub mod cursor;
@@ -31,17 +32,21 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use attached::Attached;
 pub use block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 pub use cursor::{CursorBuffers, Follows, Lookahead, SstableCursor, TokenFilter};
 pub use file_set::{SetState, list_sstables, rebuild_toc, remove_sstable};
-pub use meta::{Components, SstableMeta};
+pub use meta::{BlockFile, Components, SstableMeta};
 pub use reader::SstableReader;
 pub use sequential::{ReadAhead, SEQUENTIAL_BYTES, SequentialReader};
-pub use sst_format::{Binding, Component, Descriptor, EncodingStats, StorageGroup, Version};
+pub use sst_format::{
+    AttachedKind, AttachedName, Binding, Component, Descriptor, EncodingStats, Lifecycle,
+    StorageGroup, Version,
+};
 pub use unreadable::open_unreadable;
 pub use writer::{
-    CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow,
-    SstableWriter, WHOLE_MAX, WriteCompression, WriterOptions, Written,
+    AttachedWriter, CopiedRows, CopyUntil, LARGE_MAX, LargeCell, LargeData, LargeLimits,
+    LargePartition, LargeRow, SstableWriter, WHOLE_MAX, WriteCompression, WriterOptions, Written,
 };
 
 use data::CursorError;

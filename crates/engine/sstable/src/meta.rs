@@ -16,7 +16,9 @@ use sst_format::index::sample_entries;
 use sst_format::partitions::Footer;
 use sst_format::statistics::{Partitioner, Statistics};
 use sst_format::summary::SummaryBuilder;
-use sst_format::{BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version};
+use sst_format::{
+    AttachedName, BloomFilter, Component, Descriptor, FormatError, ReadSchema, Summary, Version,
+};
 use stdx::{DeletionSeconds, FixedMap, Token, Uuid};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK};
@@ -39,6 +41,8 @@ pub struct Components {
     pub rows_length: u64,
     /// The last bytes of Partitions.db: all or [`sst_format::partitions::FOOTER_BYTES_MAX`].
     pub index_tail: Vec<u8>,
+    /// Attached components of Checksums.db that exist, with their lengths on disk.
+    pub attached: Vec<(AttachedName, u64)>,
 }
 
 impl Components {
@@ -66,6 +70,7 @@ pub struct SstableMeta {
     data_crc: Option<DataCrc>,
     digest: Option<u32>,
     components: Vec<Component>,
+    attached: Vec<(AttachedName, u64)>,
     data_file_length: u64,
     data_length: u64,
     index_length: u64,
@@ -120,11 +125,22 @@ enum IndexKind {
     Trie(Footer),
 }
 
+/// The file that a block lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockFile {
+    /// Data.db.
+    Data,
+    /// Index.db or Partitions.db.
+    Index,
+    /// Rows.db.
+    Rows,
+}
+
 /// Where the bytes of a block lie on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLocation {
-    /// Data or Index.
-    pub component: Component,
+    /// The file.
+    pub file: BlockFile,
     /// Offset in the file.
     pub offset: u64,
     /// Bytes there, checksum included.
@@ -171,10 +187,10 @@ impl SstableMeta {
             None => None,
         };
         if let Some(list) = &checksums {
-            verify_small(list, components, &file)?;
+            verify_listed(list, purpose, components, &file)?;
         }
         for c in &toc {
-            let is_wanted = !c.is_large() && purpose != Purpose::Salvage;
+            let is_wanted = c.is_small() && purpose != Purpose::Salvage;
             if is_wanted && components.get(*c).is_none() {
                 return Err(SstableError::Missing { file: file(*c) });
             }
@@ -215,9 +231,8 @@ impl SstableMeta {
         let keys = [first, last].map(|key| hash_key(key).bloom);
         let filter = filter.map(|filter| filter.settled(version, &keys));
         let compression = components.get(Component::CompressionInfo);
-        let compression =
-            compression.map(|bytes| CompressionInfo::decode(bytes, version)).transpose();
-        let compression = compression.map_err(at(Component::CompressionInfo))?;
+        let compression = compression.map(|bytes| CompressionInfo::decode(bytes, version));
+        let compression = compression.transpose().map_err(at(Component::CompressionInfo))?;
         let data_crc = components.get(Component::Crc).map(DataCrc::decode).transpose();
         let data_crc = data_crc.map_err(at(Component::Crc))?;
         let digest = components.get(Component::Digest).map(decode_digest).transpose();
@@ -241,6 +256,7 @@ impl SstableMeta {
             data_crc,
             digest,
             components: toc,
+            attached: components.attached.clone(),
             data_file_length: components.data_length,
             data_length,
             index_length: components.index_length,
@@ -286,6 +302,7 @@ impl SstableMeta {
             data_crc: None,
             digest: None,
             components: of.components,
+            attached: Vec::new(),
             data_file_length: of.data_length,
             data_length: of.data_length.max(1),
             index_length: 1,
@@ -371,9 +388,15 @@ impl SstableMeta {
         self.descriptor
     }
 
-    /// The components that TOC.txt lists.
+    /// The components that TOC.txt lists, attached ones among them. Of those some may be missing:
+    /// [`crate::Attached::lost`], and what other programs attached.
     pub fn components(&self) -> &[Component] {
         &self.components
+    }
+
+    /// As [`Components::attached`].
+    pub(crate) fn attached_lengths(&self) -> &[(AttachedName, u64)] {
+        &self.attached
     }
 
     /// Statistics.db.
@@ -514,7 +537,12 @@ impl SstableMeta {
 
     /// Bytes of all components on disk.
     pub fn disk_bytes(&self) -> u64 {
-        self.data_file_length + self.index_length + self.rows_length + self.small_bytes as u64
+        let attached: u64 = self.attached.iter().map(|(_, length)| length).sum();
+        self.data_file_length
+            + self.index_length
+            + self.rows_length
+            + self.small_bytes as u64
+            + attached
     }
 
     /// Length of Data.db on disk.
@@ -641,28 +669,28 @@ impl SstableMeta {
     pub fn locate(&self, block: u64) -> Option<BlockLocation> {
         let marked = match () {
             () if block & INDEX_BLOCK != 0 => {
-                Some((INDEX_BLOCK, index_component(self.version()), self.index_length))
+                Some((INDEX_BLOCK, BlockFile::Index, self.index_length))
             }
-            () if block & ROWS_BLOCK != 0 => Some((ROWS_BLOCK, Component::Rows, self.rows_length)),
+            () if block & ROWS_BLOCK != 0 => Some((ROWS_BLOCK, BlockFile::Rows, self.rows_length)),
             () => None,
         };
-        if let Some((mark, component, file_length)) = marked {
+        if let Some((mark, file, file_length)) = marked {
             let offset = (block & !mark).checked_mul(INDEX_PAGE_BYTES)?;
             let left = file_length.checked_sub(offset).filter(|l| *l > 0)?;
             let length = usize::try_from(left.min(INDEX_PAGE_BYTES)).ok()?;
-            return Some(BlockLocation { component, offset, length });
+            return Some(BlockLocation { file, offset, length });
         }
         if let Some(info) = &self.compression {
             let (offset, length) =
                 info.chunk(usize::try_from(block).ok()?, self.data_file_length)?;
             let length = length + CHUNK_CRC_BYTES as usize;
-            return Some(BlockLocation { component: Component::Data, offset, length });
+            return Some(BlockLocation { file: BlockFile::Data, offset, length });
         }
         let size = self.data_block_bytes();
         let offset = block.checked_mul(size)?;
         let left = self.data_length.checked_sub(offset).filter(|l| *l > 0)?;
         let length = usize::try_from(left.min(size)).ok()?;
-        Some(BlockLocation { component: Component::Data, offset, length })
+        Some(BlockLocation { file: BlockFile::Data, offset, length })
     }
 
     /// Verifies and decompresses the bytes of a block, as [`SstableMeta::locate`] found them.
@@ -679,7 +707,7 @@ impl SstableMeta {
         let Some(location) = location.filter(|l| l.length == raw.len()) else {
             return Err(corrupt("the file is shorter than its metadata says".to_owned()));
         };
-        if location.component == Component::Data
+        if location.file == BlockFile::Data
             && let Some(info) = &self.compression
         {
             return self.decompress(info, index, raw).map_err(corrupt).map(Chunk::new);
@@ -704,8 +732,13 @@ impl SstableMeta {
         index: usize,
         raw: &[u8],
     ) -> std::result::Result<(), FormatError> {
-        let is_data = location.component == Component::Data;
-        if let Some(list) = self.checksums.as_ref().and_then(|c| c.component(location.component))
+        let is_data = location.file == BlockFile::Data;
+        let component = match location.file {
+            BlockFile::Data => Component::Data,
+            BlockFile::Index => index_component(self.version()),
+            BlockFile::Rows => Component::Rows,
+        };
+        if let Some(list) = self.checksums.as_ref().and_then(|c| c.component(component))
             && (!is_data || self.data_block_bytes() == CHECKSUM_BLOCK as u64)
         {
             list.verify_block(index, raw)?;
@@ -799,8 +832,10 @@ pub(crate) fn table_of_directory(directory: &str) -> Uuid {
     id.and_then(std::result::Result::ok).unwrap_or_default()
 }
 
-fn verify_small(
+/// Compares small components, and the lengths of the others, with Checksums.db.
+fn verify_listed(
     list: &Checksums,
+    purpose: Purpose,
     components: &Components,
     file: &impl Fn(Component) -> String,
 ) -> Result<()> {
@@ -810,6 +845,15 @@ fn verify_small(
             Component::Data => Some(components.data_length),
             Component::Index | Component::Partitions => Some(components.index_length),
             Component::Rows => Some(components.rows_length),
+            Component::Attached(name) => {
+                let there = components.attached.iter().find(|(there, _)| *there == name);
+                // No row needs them.
+                let may_miss = entry.lifecycle.is_rebuilt() || purpose == Purpose::Salvage;
+                if there.is_none() && may_miss {
+                    continue;
+                }
+                there.map(|(_, length)| *length)
+            }
             _ => None,
         };
         match (large, components.get(c)) {

@@ -8,13 +8,16 @@ use data::Slices;
 use data::command::KeyRange;
 use rt::{Buf, File, Fs, OpenOptions};
 use schema::Table;
+use sst_format::checksums::{CHECKSUM_BLOCK, Checksums};
+use sst_format::component::attached_in_toc;
 use sst_format::partitions::FOOTER_BYTES_MAX;
-use sst_format::{Component, Descriptor};
+use sst_format::{AttachedName, Component, Descriptor};
 use stdx::{IoErrorKind, Token};
 
+use crate::attached::Attached;
 use crate::block::{Chunk, INDEX_BLOCK, ROWS_BLOCK};
 use crate::cursor::{CursorBuffers, SstableCursor, TokenFilter};
-use crate::meta::{Components, Purpose, SstableMeta, index_component};
+use crate::meta::{BlockFile, Components, Purpose, SstableMeta, index_component};
 use crate::sequential::{ReadAhead, SequentialReader};
 use crate::{Result, SstableError};
 
@@ -29,6 +32,8 @@ pub struct SstableReader {
     pub(crate) data: File,
     index: File,
     rows: Option<File>,
+    /// As [`Attached::existing`].
+    attached: Rc<[(AttachedName, File)]>,
 }
 
 impl SstableReader {
@@ -70,9 +75,9 @@ impl SstableReader {
         table: Option<&Table>,
     ) -> Result<SstableReader> {
         let loaded = Loaded::load(fs, directory, descriptor).await?;
-        let Loaded { components, data, index, rows } = loaded;
+        let Loaded { components, data, index, rows, attached } = loaded;
         let meta = SstableMeta::open_for(purpose, directory, descriptor, table, &components)?;
-        Ok(SstableReader { meta: Rc::new(meta), data, index, rows })
+        Ok(SstableReader { meta: Rc::new(meta), data, index, rows, attached: attached.into() })
     }
 
     /// A reader of what an offline tool has opened by itself.
@@ -82,7 +87,7 @@ impl SstableReader {
         index: File,
         rows: Option<File>,
     ) -> SstableReader {
-        SstableReader { meta: Rc::new(meta), data, index, rows }
+        SstableReader { meta: Rc::new(meta), data, index, rows, attached: Rc::default() }
     }
 
     /// The decoded components.
@@ -129,7 +134,7 @@ impl SstableReader {
     pub async fn load_block(&self, block: u64) -> Result<Rc<Chunk>> {
         self.check_readable()?;
         let location = self.meta.locate(block).ok_or_else(|| self.no_block(block))?;
-        let file = self.file_of(location.component);
+        let file = self.file_of(location.file);
         let (buf, result) = file.read_at(Buf::new(), location.offset, location.length).await;
         let read = result?;
         let chunk = self.meta.decode_block(block, buf.as_slice().get(..read).unwrap_or(&[]))?;
@@ -147,12 +152,46 @@ impl SstableReader {
         }
     }
 
-    fn file_of(&self, component: Component) -> &File {
-        match (component, &self.rows) {
-            (Component::Index | Component::Partitions, _) => &self.index,
-            (Component::Rows, Some(rows)) => rows,
+    fn file_of(&self, file: BlockFile) -> &File {
+        match (file, &self.rows) {
+            (BlockFile::Index, _) => &self.index,
+            (BlockFile::Rows, Some(rows)) => rows,
             _ => &self.data,
         }
+    }
+
+    fn file_of_component(&self, component: Component) -> &File {
+        match component {
+            Component::Index | Component::Partitions => self.file_of(BlockFile::Index),
+            Component::Rows => self.file_of(BlockFile::Rows),
+            Component::Attached(name) => {
+                let found = self.attached.iter().find(|(there, _)| *there == name);
+                found.map_or(&self.data, |(_, file)| file)
+            }
+            _ => self.file_of(BlockFile::Data),
+        }
+    }
+
+    /// Block `block` of an attached component, [`CHECKSUM_BLOCK`] bytes (fewer at its end), compared with its
+    /// checksum.
+    ///
+    /// # Errors
+    /// `Missing`: it is lost, or the file set never had it; `Corrupt` naming its file and the offset; `Io`.
+    pub async fn load_attached(&self, name: AttachedName, block: u64) -> Result<Buf> {
+        let file = self.meta.file(Component::Attached(name));
+        let there = self.attached.iter().find(|(there, _)| *there == name);
+        let (Some((_, opened)), Some(sums)) = (there, Attached::of(&self.meta).checksum(name))
+        else {
+            return Err(SstableError::Missing { file });
+        };
+        let offset = block.saturating_mul(CHECKSUM_BLOCK as u64);
+        let (mut buf, result) = opened.read_at(Buf::new(), offset, CHECKSUM_BLOCK).await;
+        let read = result?;
+        buf.resize(read);
+        let index = usize::try_from(block).unwrap_or(usize::MAX);
+        let verified = sums.verify_block(index, buf.as_slice());
+        verified.map_err(|error| SstableError::of_format(&file, 0, &error))?;
+        Ok(buf)
     }
 
     pub(crate) fn no_block(&self, block: u64) -> SstableError {
@@ -175,14 +214,14 @@ impl SstableReader {
         SequentialReader::new(self.clone(), ahead)
     }
 
-    /// Raw bytes of a large component, for verification. Short at the end of the file.
+    /// Raw bytes of a large or attached component, for verification. Short at the end of the file.
     pub(crate) async fn read_raw(
         &self,
         component: Component,
         offset: u64,
         len: usize,
     ) -> Result<Buf> {
-        let file = self.file_of(component);
+        let file = self.file_of_component(component);
         let (mut buf, result) = file.read_at(Buf::new(), offset, len).await;
         let read = result?;
         buf.resize(read);
@@ -196,6 +235,7 @@ pub(crate) struct Loaded {
     data: File,
     index: File,
     rows: Option<File>,
+    attached: Vec<(AttachedName, File)>,
 }
 
 impl Loaded {
@@ -205,7 +245,7 @@ impl Loaded {
         let path = |c: Component| format!("{directory}/{}", descriptor.file_name(c));
         let mut components = Components::default();
         for component in Component::ALL {
-            if component.is_large() {
+            if !component.is_small() {
                 continue;
             }
             match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
@@ -226,8 +266,32 @@ impl Loaded {
             rows = Some(file);
             components.index_tail = read_tail(&index, components.index_length).await?;
         }
-        Ok(Loaded { components, data, index, rows })
+        let mut attached = Vec::new();
+        for name in listed_attached(&components) {
+            let options = OpenOptions { read: true, ..OpenOptions::default() };
+            match fs.open(&path(Component::Attached(name)), options).await {
+                Ok(file) => {
+                    components.attached.push((name, file.len().await?));
+                    attached.push((name, file));
+                }
+                // The list of checksums says whether it may be missing.
+                Err(e) if e.kind == IoErrorKind::NotFound => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(Loaded { components, data, index, rows, attached })
     }
+}
+
+/// The attached components that Checksums.db lists. Those of other programs are not among them.
+fn listed_attached(components: &Components) -> Vec<AttachedName> {
+    let read = |c| components.small.iter().find(|(found, _)| *found == c).map(|(_, bytes)| bytes);
+    if read(Component::Toc).is_some_and(|toc| attached_in_toc(toc).is_empty()) {
+        // Most file sets: the list need not be decoded for it.
+        return Vec::new();
+    }
+    let list = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
+    list.as_ref().map_or(Vec::new(), |list| list.attached().collect())
 }
 
 /// The last bytes of Partitions.db, with the keys and numbers that it ends with.

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use rt::Buf;
-use sst_format::Component;
 
 use crate::Result;
 use crate::block::Chunk;
+use crate::meta::BlockFile;
 use crate::reader::SstableReader;
 
 /// Bytes per request of a sequential read.
@@ -81,7 +81,7 @@ impl SequentialReader {
         self.reader.check_readable()?;
         let meta = self.reader.meta.clone();
         let location = meta.locate(block).ok_or_else(|| self.reader.no_block(block))?;
-        if location.component != Component::Data {
+        if location.file != BlockFile::Data {
             if let Some((last, chunk)) = &self.ahead.index
                 && *last == block
             {

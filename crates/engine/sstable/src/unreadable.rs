@@ -6,10 +6,10 @@
 //! (Checksums.db), its statistics, its first and last key (Statistics since `oa`; the Summary where
 //! Checksums.db has it). Otherwise it is taken for one with all tokens and all times.
 
-use codec::KeyHash;
 use rt::{Fs, OpenOptions};
 use schema::Table;
 use sst_format::checksums::Checksums;
+use sst_format::component::attached_in_toc;
 use sst_format::statistics::{Partitioner, Statistics};
 use sst_format::stats_collector::FileFacts;
 use sst_format::{
@@ -58,7 +58,7 @@ pub async fn open_unreadable(
                 length => length.unwrap_or(0),
             };
             data = Some(file.clone());
-        } else if !component.is_large() {
+        } else if component.is_small() {
             match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
                 Ok(bytes) => small.push((component, bytes)),
                 Err(e) if is_unreadable(&e) => {}
@@ -70,6 +70,9 @@ pub async fn open_unreadable(
     let Some(some) = some else {
         return Err(SstableError::Missing { file: path(Component::Toc) });
     };
+    let listed = small.iter().find(|(c, _)| *c == Component::Toc);
+    let attached = listed.map_or(Vec::new(), |(_, bytes)| attached_in_toc(bytes));
+    components.extend(attached.into_iter().map(Component::Attached));
     let read =
         |c: Component| small.iter().find(|(found, _)| *found == c).map(|(_, b)| b.as_slice());
     let checksums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
@@ -81,19 +84,8 @@ pub async fn open_unreadable(
     });
     let own = own.and_then(|bytes| Statistics::decode(bytes, set.version).ok());
     let own = own.filter(|statistics| statistics.partitioner == Partitioner::Murmur3);
-    let keys =
-        own.as_ref().and_then(|statistics| statistics.stats.key_range.clone()).or_else(|| {
-            let bytes = read(Component::Summary)?;
-            checksums.as_ref()?.component(Component::Summary)?.verify_all(bytes).ok()?;
-            let summary = Summary::decode(bytes, Partitioner::Murmur3).ok()?;
-            Some((summary.first, summary.last))
-        });
-    let token = |key: &[u8]| -> Token {
-        let KeyHash { token, .. } = codec::hash_key(key);
-        token
-    };
-    let span = keys.map(|(first, last)| (token(&first), token(&last)));
-    let span = span.filter(|(first, last)| first <= last).unwrap_or((Token::MIN, Token::MAX));
+    let summary = read(Component::Summary);
+    let span = span_of(own.as_ref(), checksums.as_ref(), summary);
     let mut statistics = own.unwrap_or_else(|| that_say_nothing(set));
     statistics.header = SerializationHeader::for_table(table, EncodingStats::NONE);
     let of = StandIn {
@@ -108,6 +100,22 @@ pub async fn open_unreadable(
     let meta = SstableMeta::stand_in((directory, set), table, of)?;
     let data = data.unwrap_or_else(|| some.clone());
     Ok(SstableReader::of_parts(meta, data, some, None))
+}
+
+/// First and last token, by what checksums say is right; otherwise the whole ring.
+fn span_of(
+    own: Option<&Statistics>,
+    checksums: Option<&Checksums>,
+    summary: Option<&[u8]>,
+) -> (Token, Token) {
+    let keys = own.and_then(|statistics| statistics.stats.key_range.clone()).or_else(|| {
+        let bytes = summary?;
+        checksums?.component(Component::Summary)?.verify_all(bytes).ok()?;
+        let summary = Summary::decode(bytes, Partitioner::Murmur3).ok()?;
+        Some((summary.first, summary.last))
+    });
+    let span = keys.map(|(first, last)| (codec::token_of(&first), codec::token_of(&last)));
+    span.filter(|(first, last)| first <= last).unwrap_or((Token::MIN, Token::MAX))
 }
 
 /// Statistics by which nothing may be left out, and nothing be purged.

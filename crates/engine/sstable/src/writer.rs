@@ -5,12 +5,13 @@
 //! unfinished write ([`crate::file_set`]), durably. Order at the end (each step leaves either a marked
 //! file set or the whole one):
 //!
-//! 1. rest of Data and Index (format BTI: Partitions and Rows), synced;
+//! 1. rest of Data and Index (format BTI: Partitions and Rows), synced, as attached components are already;
 //! 2. CompressionInfo or CRC, Digest, Filter, Statistics, Summary (BIG), Checksums, each synced;
 //! 3. the directory synced, so that every name is durable;
 //! 4. TOC.txt written under the name of the mark, synced and renamed, so that it is never there in part;
 //! 5. the directory synced again: the file set is complete.
 
+mod attached;
 mod check;
 mod finish;
 mod large;
@@ -38,8 +39,8 @@ use sst_format::row_write::{
 };
 use sst_format::summary::SummaryBuilder;
 use sst_format::{
-    BloomFilter, Component, Descriptor, EncodingStats, FilterBuilder, FormatError, StatsCollector,
-    Version, WriteSchema,
+    AttachedKind, BloomFilter, Component, ComponentChecksum, Descriptor, EncodingStats,
+    FilterBuilder, FormatError, StatsCollector, Version, WriteSchema,
 };
 use stdx::{IoError, IoErrorKind, Token, Uuid};
 
@@ -48,6 +49,7 @@ use crate::file_set::mark_unfinished;
 use crate::meta::{index_component, table_of_directory};
 use crate::{Result, SstableError};
 
+pub use attached::AttachedWriter;
 pub use large::{LARGE_MAX, LargeCell, LargeData, LargeLimits, LargePartition, LargeRow};
 pub use options::{WriteCompression, WriterOptions};
 use output::Output;
@@ -144,6 +146,8 @@ pub struct SstableWriter {
     in_partition: bool,
     unsettled: Unsettled,
     large: LargeData,
+    /// Checksums of attached components, by order of beginning; `None` until it is finished.
+    attached: Vec<(AttachedKind, Option<ComponentChecksum>)>,
     /// Rows of more bytes are looked at for what is large.
     large_row: u64,
 }
@@ -157,7 +161,7 @@ impl SstableWriter {
         fs: &Fs,
         directory: &str,
         table: &Table,
-        options: WriterOptions,
+        mut options: WriterOptions,
     ) -> Result<SstableWriter> {
         let version = options.version;
         let descriptor = Descriptor::new(version, options.generation);
@@ -183,7 +187,6 @@ impl SstableWriter {
         let data = data.in_requests_of(options.request_bytes);
         let index = Output::create(fs, &path(index_component(version)), false).await?;
         let header = SerializationHeader::for_table(table, options.encoding_stats);
-        let mut options = options;
         if let (Some(compression), true) = (&mut options.compression, version < Version::Na) {
             // No chunk is stored plain there.
             compression.max_compressed_length = i32::MAX;
@@ -252,6 +255,7 @@ impl SstableWriter {
             in_partition: false,
             unsettled: Unsettled::default(),
             large: LargeData::default(),
+            attached: Vec::new(),
             large_row: options.large.row_least(),
             options,
         })

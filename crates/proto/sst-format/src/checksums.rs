@@ -9,6 +9,7 @@ use codec::checksum::Crc32;
 use codec::{Reader, Writer, crc32};
 use stdx::{Token, Uuid};
 
+use crate::attached::{AttachedName, Lifecycle};
 use crate::component::Component;
 use crate::{FormatError, Result};
 
@@ -22,6 +23,8 @@ const CHECKSUMS_VERSION_UNBOUND: u16 = 1;
 const CHECKSUMS_VERSION_UNBOUND_RUN: u16 = 2;
 /// Version that is written: with a [`Binding`].
 pub const CHECKSUMS_VERSION: u16 = 3;
+/// Version of lists with attached components, with the lifecycle of each; otherwise as 3.
+pub const CHECKSUMS_VERSION_ATTACHED: u16 = 4;
 /// Longest identifier of a file set, bytes.
 const ID_BYTES_MAX: usize = 64;
 
@@ -60,9 +63,17 @@ pub struct ComponentChecksum {
     pub length: u64,
     /// CRC32 of each block.
     pub blocks: Vec<u32>,
+    /// What becomes of it; [`Lifecycle::Essential`] for the fixed kinds.
+    pub lifecycle: Lifecycle,
 }
 
 impl ComponentChecksum {
+    /// Whether both are checksums of the same bytes of the same component.
+    pub fn is_same_content(&self, other: &ComponentChecksum) -> bool {
+        (self.component, self.length, &self.blocks)
+            == (other.component, other.length, &other.blocks)
+    }
+
     /// Checks a whole component.
     ///
     /// # Errors
@@ -133,7 +144,8 @@ impl BlockChecksummer {
         if self.in_block > 0 {
             self.blocks.push(self.crc.value());
         }
-        ComponentChecksum { component, length: self.length, blocks: self.blocks }
+        let lifecycle = Lifecycle::Essential;
+        ComponentChecksum { component, length: self.length, blocks: self.blocks, lifecycle }
     }
 
     /// Checksums of a component that is in memory whole.
@@ -161,6 +173,14 @@ impl Checksums {
         self.components.iter().find(|c| c.component == component)
     }
 
+    /// The attached components that it lists.
+    pub fn attached(&self) -> impl Iterator<Item = AttachedName> {
+        self.components.iter().filter_map(|listed| match listed.component {
+            Component::Attached(name) => Some(name),
+            _ => None,
+        })
+    }
+
     /// Gives a bound file set another name and table. One without a binding stays so.
     pub fn rebind(&mut self, table: Uuid, id: String) {
         if let Some(binding) = &mut self.binding {
@@ -173,7 +193,13 @@ impl Checksums {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_bytes(MAGIC);
+        let has_attached = self.components.iter().any(|c| c.component.is_attached());
+        stdx::invariant!(
+            self.binding.is_some() || !has_attached,
+            "checksum list: attached components without a binding"
+        );
         out.put_u16(match (&self.binding, self.group.run) {
+            (Some(_), _) if has_attached => CHECKSUMS_VERSION_ATTACHED,
             (Some(_), _) => CHECKSUMS_VERSION,
             (None, None) => CHECKSUMS_VERSION_UNBOUND,
             (None, Some(_)) => CHECKSUMS_VERSION_UNBOUND_RUN,
@@ -201,6 +227,9 @@ impl Checksums {
             let name = c.component.file_name().as_bytes();
             out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.put_bytes(name);
+            if c.component.is_attached() {
+                out.put_u8(c.lifecycle.code());
+            }
             out.put_u64(c.length);
             for crc in &c.blocks {
                 out.put_u32(*crc);
@@ -234,7 +263,10 @@ impl Checksums {
         let block = r.u32()?;
         let is_known = matches!(
             version,
-            CHECKSUMS_VERSION_UNBOUND | CHECKSUMS_VERSION_UNBOUND_RUN | CHECKSUMS_VERSION
+            CHECKSUMS_VERSION_UNBOUND
+                | CHECKSUMS_VERSION_UNBOUND_RUN
+                | CHECKSUMS_VERSION
+                | CHECKSUMS_VERSION_ATTACHED
         );
         if !is_known || block != CHECKSUM_BLOCK_U32 {
             return Err(FormatError::Unsupported {
@@ -247,35 +279,49 @@ impl Checksums {
         let shard_count = r.u16()?;
         let (first, last) = (Token(r.i64()?), Token(r.i64()?));
         let has_run = match version {
-            CHECKSUMS_VERSION => r.bool()?,
+            CHECKSUMS_VERSION | CHECKSUMS_VERSION_ATTACHED => r.bool()?,
             version => version == CHECKSUMS_VERSION_UNBOUND_RUN,
         };
         let run = if has_run { Some(Uuid::from_u128(r.u128()?)) } else { None };
         let binding = match version {
-            CHECKSUMS_VERSION => Some(decode_binding(&mut r)?),
+            CHECKSUMS_VERSION | CHECKSUMS_VERSION_ATTACHED => Some(decode_binding(&mut r)?),
             _ => None,
         };
         let mut components = Vec::new();
         for _ in 0..r.u8()? {
-            let at = r.position() as u64;
-            let n = usize::from(r.u8()?);
-            let name = r.utf8(n)?;
-            let component = Component::from_file_name(name)
-                .ok_or(FormatError::Invalid { what: "unknown component name", offset: at })?;
-            let length = r.u64()?;
-            let count = usize::try_from(length.div_ceil(CHECKSUM_BLOCK as u64))
-                .map_err(|_| FormatError::TooLarge { what: "component" })?;
-            let count = r.check_count(count, 4)?;
-            let mut blocks = Vec::with_capacity(count);
-            for _ in 0..count {
-                blocks.push(r.u32()?);
-            }
-            components.push(ComponentChecksum { component, length, blocks });
+            components.push(decode_component(&mut r, version)?);
         }
         r.finish()?;
         let group = StorageGroup { shard, shard_count, first, last, run };
         Ok(Checksums { group, binding, components })
     }
+}
+
+fn decode_component(r: &mut Reader<'_>, version: u16) -> Result<ComponentChecksum> {
+    let at = r.position() as u64;
+    let n = usize::from(r.u8()?);
+    let name = r.utf8(n)?;
+    let component = match version {
+        CHECKSUMS_VERSION_ATTACHED => Component::any_from_file_name(name),
+        _ => Component::from_file_name(name),
+    };
+    let component =
+        component.ok_or(FormatError::Invalid { what: "unknown component name", offset: at })?;
+    let mut lifecycle = Lifecycle::Essential;
+    if component.is_attached() {
+        let offset = r.position() as u64;
+        let invalid = FormatError::Invalid { what: "unknown lifecycle of a component", offset };
+        lifecycle = Lifecycle::from_code(r.u8()?).ok_or(invalid)?;
+    }
+    let length = r.u64()?;
+    let count = usize::try_from(length.div_ceil(CHECKSUM_BLOCK as u64))
+        .map_err(|_| FormatError::TooLarge { what: "component" })?;
+    let count = r.check_count(count, 4)?;
+    let mut blocks = Vec::with_capacity(count);
+    for _ in 0..count {
+        blocks.push(r.u32()?);
+    }
+    Ok(ComponentChecksum { component, length, blocks, lifecycle })
 }
 
 fn decode_binding(r: &mut Reader<'_>) -> Result<Binding> {
@@ -392,6 +438,40 @@ mod tests {
                 assert!(Checksums::decode(&bad).is_err(), "flip at {i}");
                 assert!(Checksums::decode(&bytes[..i]).is_err(), "cut at {i}");
             }
+        }
+    }
+
+    #[test]
+    fn attached_components_take_version_4_with_their_lifecycles() {
+        let group = StorageGroup {
+            shard: None,
+            shard_count: 1,
+            first: Token(0),
+            last: Token(1),
+            run: None,
+        };
+        let binding = Binding { table: Uuid::nil(), id: "1".to_owned(), statistics: 7 };
+        let data = BlockChecksummer::of(Component::Data, b"data");
+        let plain = Checksums { group, binding: Some(binding), components: vec![data] };
+        for lifecycle in Lifecycle::ALL {
+            let mut list = plain.clone();
+            let name = format!("Index+{}.db", lifecycle.code());
+            let attached = Component::any_from_file_name(&name).unwrap();
+            let sum = BlockChecksummer::of(attached, &[3; 70_000]);
+            list.components.push(ComponentChecksum { lifecycle, ..sum });
+            let bytes = list.encode();
+            assert_eq!(bytes[8..10], [0, 4]);
+            assert_eq!(Checksums::decode(&bytes).unwrap(), list);
+            // An earlier version cannot have them, and a list without them stays what it was.
+            let mut earlier = bytes[..bytes.len() - 4].to_vec();
+            earlier[9] = 3;
+            let crc = crc32(&earlier);
+            earlier.put_u32(crc);
+            let error = Checksums::decode(&earlier).unwrap_err();
+            assert!(error.to_string().starts_with("unknown component name"), "{error}");
+            list.components.pop();
+            assert_eq!(list.encode(), plain.encode());
+            assert_eq!(plain.encode()[8..10], [0, 3]);
         }
     }
 

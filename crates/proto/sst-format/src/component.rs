@@ -5,8 +5,9 @@ use std::fmt;
 use stdx::Generation;
 
 use crate::Version;
+use crate::attached::AttachedName;
 
-/// One file of an SSTable.
+/// One file of an SSTable: one of the fixed kinds, or one that an extension attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Component {
     /// Partitions and rows.
@@ -33,10 +34,12 @@ pub enum Component {
     Toc,
     /// Our own: CRC32 of each 64 KiB of every other component.
     Checksums,
+    /// Neither of them: of a secondary index, for example. See [`crate::attached`].
+    Attached(AttachedName),
 }
 
 impl Component {
-    /// All, in the order in which they are written.
+    /// All fixed kinds, in the order in which they are written.
     pub const ALL: [Component; 12] = [
         Component::Data,
         Component::Index,
@@ -53,8 +56,9 @@ impl Component {
     ];
 
     /// The end of its file name.
-    pub fn file_name(self) -> &'static str {
+    pub fn file_name(&self) -> &str {
         match self {
+            Component::Attached(name) => name.as_str(),
             Component::Data => "Data.db",
             Component::Index => "Index.db",
             Component::Summary => "Summary.db",
@@ -70,14 +74,32 @@ impl Component {
         }
     }
 
-    /// The component of that file-name end.
+    /// The component of a fixed kind with that file-name end.
     pub fn from_file_name(name: &str) -> Option<Component> {
         Component::ALL.into_iter().find(|c| c.file_name() == name)
     }
 
-    /// Whether it is read block by block; the others are read whole when a file set is opened.
-    pub fn is_large(self) -> bool {
+    /// The component with that file-name end, of a fixed kind or attached. `None`: no component has
+    /// such a name ([`AttachedName::parse`]).
+    pub fn any_from_file_name(name: &str) -> Option<Component> {
+        let attached = || AttachedName::parse(name).map(Component::Attached);
+        Component::from_file_name(name).or_else(attached)
+    }
+
+    /// Whether it is of a fixed kind and is read block by block.
+    pub fn is_large(&self) -> bool {
         matches!(self, Component::Data | Component::Index | Component::Partitions | Component::Rows)
+    }
+
+    /// Whether it is read whole when a file set is opened. Neither large nor small: an attached one, which its
+    /// owner reads.
+    pub fn is_small(&self) -> bool {
+        !self.is_large() && !self.is_attached()
+    }
+
+    /// Whether it is not of a fixed kind.
+    pub fn is_attached(&self) -> bool {
+        matches!(self, Component::Attached(_))
     }
 }
 
@@ -160,8 +182,9 @@ impl Descriptor {
         format!("{}-{}", self.prefix(), component.file_name())
     }
 
-    /// Parses a file name. `None`: not a component of an SSTable that can be read (another version,
-    /// a temporary or foreign file, a component that is not known: see [`Descriptor::parse_any`]).
+    /// Parses the file name of a component of a fixed kind. `None`: not one of an SSTable that can be read
+    /// (another version, a temporary or foreign file, an attached component: see
+    /// [`Descriptor::parse_any`]).
     pub fn parse(file_name: &str) -> Option<(Descriptor, Component)> {
         let (descriptor, component) = Descriptor::parse_any(file_name)?;
         Some((descriptor, Component::from_file_name(component)?))
@@ -198,14 +221,15 @@ pub fn encode_toc(components: &[Component]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The known components that a TOC.txt lists; unknown ones (secondary indexes) are passed over.
+/// The components that a TOC.txt lists, attached ones among them, in its order. Lines that cannot be
+/// components are ignored.
 ///
 /// # Errors
 /// Text that is not UTF-8, or a list without the Data file.
 pub fn decode_toc(bytes: &[u8]) -> crate::Result<Vec<Component>> {
     let text = codec::Reader::new(bytes, "table of contents").utf8(bytes.len())?;
     let components: Vec<Component> =
-        text.lines().filter_map(|l| Component::from_file_name(l.trim())).collect();
+        text.lines().filter_map(|l| Component::any_from_file_name(l.trim())).collect();
     if !components.contains(&Component::Data) {
         return Err(crate::FormatError::Invalid {
             what: "the table of contents does not list Data.db",
@@ -215,9 +239,9 @@ pub fn decode_toc(bytes: &[u8]) -> crate::Result<Vec<Component>> {
     Ok(components)
 }
 
-/// The names in a TOC.txt of components that are not known here (those of secondary indexes, say):
-/// kept and removed with the file set, otherwise passed over.
-pub fn unknown_in_toc(bytes: &[u8]) -> Vec<String> {
+/// The names in a TOC.txt of components of no fixed kind, also those that are no [`AttachedName`]: they stay
+/// listed, and are removed with the file set.
+pub fn other_names_in_toc(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let names = text.lines().map(str::trim).filter(|name| {
         // Nothing but a name in the same directory.
@@ -225,6 +249,11 @@ pub fn unknown_in_toc(bytes: &[u8]) -> Vec<String> {
         is_name && Component::from_file_name(name).is_none()
     });
     names.map(str::to_owned).collect()
+}
+
+/// The attached components that a TOC.txt lists.
+pub fn attached_in_toc(bytes: &[u8]) -> Vec<AttachedName> {
+    other_names_in_toc(bytes).iter().filter_map(|name| AttachedName::parse(name)).collect()
 }
 
 #[cfg(test)]
@@ -274,10 +303,12 @@ mod tests {
 
     #[test]
     fn a_table_of_contents_keeps_known_names_and_needs_data() {
-        let list = [Component::Data, Component::Index, Component::Toc];
+        let sai = AttachedName::parse("SAI+aa.db").unwrap();
+        let list = [Component::Data, Component::Index, Component::Toc, Component::Attached(sai)];
         assert_eq!(decode_toc(&encode_toc(&list)).unwrap(), list);
-        assert_eq!(decode_toc(b"Data.db\nSAI+aa.db\n").unwrap(), [Component::Data]);
-        assert_eq!(unknown_in_toc(b"Data.db\nSAI+aa.db\n../x\n\n"), ["SAI+aa.db"]);
+        assert_eq!(decode_toc(b"Data.db\n../x\na b.db\n").unwrap(), [Component::Data]);
+        assert_eq!(other_names_in_toc(b"Data.db\nSAI+aa.db\na b\n../x\n\n"), ["SAI+aa.db", "a b"]);
+        assert_eq!(attached_in_toc(b"Data.db\nSAI+aa.db\na b\n../x\n"), [sai]);
         assert!(decode_toc(b"Index.db\n").is_err());
         assert!(decode_toc(&[0xff]).is_err());
     }

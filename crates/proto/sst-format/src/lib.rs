@@ -9,7 +9,7 @@
 //! deletion times beyond the last one of the version (2038, since `oa` 2106), which are capped (never
 //! wrapped).
 //!
-//! Reading order: [`version`], [`component`], [`header`], [`row`], [`index`], [`statistics`],
+//! Reading order: [`version`], [`component`], [`attached`], [`header`], [`row`], [`index`], [`statistics`],
 //! [`trie`], [`partitions`], the rest.
 //! See `docs/formats/sstable.md`.
 
@@ -31,6 +31,7 @@
     )
 )]
 
+pub mod attached;
 pub mod byte_order;
 pub mod checksums;
 pub mod clustering;
@@ -55,6 +56,7 @@ pub mod trie;
 pub mod trie_write;
 pub mod version;
 
+pub use attached::{AttachedKind, AttachedName, Lifecycle};
 pub use checksums::{Binding, Checksums, ComponentChecksum, StorageGroup};
 pub use component::{Component, Descriptor};
 pub use compression_info::CompressionInfo;

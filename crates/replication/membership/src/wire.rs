@@ -544,13 +544,6 @@ mod tests {
 
     #[test]
     fn messages_come_back_and_no_mutation_of_them_panics() {
-        let mut state = 88_172_645_463_325_252_u64;
-        let mut random = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
         let corpus = messages();
         let known = corpus.iter().filter(|m| {
             decode(m, Ask::read).is_ok()
@@ -560,15 +553,7 @@ mod tests {
                 || decode(m, read_learn).is_ok()
         });
         assert_eq!(known.count(), corpus.len());
-        for _ in 0..10_000 {
-            let mut bytes = corpus[random() as usize % corpus.len()].clone();
-            for _ in 0..=random() % 3 {
-                let at = random() as usize % bytes.len();
-                bytes[at] = random() as u8;
-            }
-            bytes.truncate(random() as usize % (bytes.len() + 1) + 1);
-            fuzz_metadata_message(&bytes);
-        }
+        testkit::mutate(corpus, fuzz_metadata_message);
     }
 
     #[test]

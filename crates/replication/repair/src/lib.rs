@@ -34,6 +34,7 @@ mod details;
 mod drive;
 mod error;
 mod exchange;
+pub mod fuzz;
 pub mod history;
 mod incremental;
 mod job;

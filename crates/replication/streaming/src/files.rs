@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing, RequestFuture};
 use stdx::{HostId, ShardId};
-use store::Component;
+use store::{AttachedTaken, Component, TakenForms};
 
 use crate::hold::file_name;
 use crate::pull::{Pull, Trouble, lost_ingest, stored, trouble_of};
@@ -78,7 +78,10 @@ impl Streaming {
             operation: pull.order.operation.to_string(),
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
-            versions: inner.store.whole_versions(),
+            taken: TakenForms {
+                versions: inner.store.whole_versions(),
+                attached: AttachedTaken::Yes,
+            },
             version: OPEN_VERSION,
         };
         let to = self.to_source(source, shard, Verb::StreamOpen);

@@ -2,7 +2,7 @@
 //!
 //! `StreamFetch` asks for one page of rows; `StreamOpen` has a source hold what it has and offer the
 //! files that may go whole; `StreamChunk` asks for bytes of such a file; `StreamClose`, which nobody
-//! answers, ends the hold. A component is its place in `Component::ALL`.
+//! answers, ends the hold. A component is its place in `Component::ALL`, an attached one 255 and its name.
 //!
 //! ```text
 //! StreamFetch
@@ -14,12 +14,13 @@
 //!   or there is no such hold
 //! StreamOpen
 //! request: version u8 (2) · table 16 · plan 16 · operation (u16, bytes) · shards of the peer u16
-//! · ranges v · (start i64 · end i64)* · versions of files that are taken u8 · (2 letters)*
+//! · ranges v · (start i64 · end i64)* · forms of files that are taken u8 · (2 letters)*
+//!   a form is a version of the format, or `+a`: attached components; a build skips what it does not know
 //! answer: version u8 (2) · shards u16 · hold u64, 0 when nothing is held
-//! · files v · (generation u64 · 2 letters · components v · (component u8 · bytes v)*)*
+//! · files v · (generation u64 · 2 letters · components v · (component u8 · [name u8, bytes] · bytes v)*)*
 //!   in version 1 of both there are no versions of files: all are `nb`
 //! StreamChunk
-//! request: version u8 · hold u64 · generation u64 · component u8 · offset v · bytes v
+//! request: version u8 · hold u64 · generation u64 · component u8 · [name u8, bytes] · offset v · bytes v
 //! answer: version u8 · known u8 · bytes of the component, not more than asked for; known is 0 and
 //!   there are none when there is no such hold
 //! StreamClose
@@ -30,7 +31,9 @@ use codec::{DecodeError, Reader, Writer};
 use data::command::{KeyRange, RingBound};
 use data::replica_page::PageEnd;
 use stdx::{Generation, ShardId, TableId, Token, Uuid};
-use store::{Component, Version as SstableVersion};
+use store::{
+    ATTACHED_MAX, AttachedName, AttachedTaken, Component, TakenForms, Version as SstableVersion,
+};
 
 /// The version this build writes, but for [`OPEN_VERSION`].
 pub const VERSION: u8 = 1;
@@ -45,6 +48,10 @@ const SLICE: u8 = 1;
 const POSITION: u8 = 2;
 const INSIDE: u8 = 4;
 const HOLD: u8 = 8;
+/// The number of all attached components; the name follows.
+const ATTACHED: u8 = u8::MAX;
+/// Among the versions of files: attached components are taken.
+const ATTACHED_FORM: [u8; 2] = *b"+a";
 /// Most files of one answer to `StreamOpen`.
 const FILES_MAX: usize = 4096;
 
@@ -262,12 +269,24 @@ fn letters_of(letters: &[u8; 2]) -> Option<SstableVersion> {
 }
 
 fn put_component(out: &mut Vec<u8>, component: Component) {
+    if let Component::Attached(name) = component {
+        let name = name.as_str().as_bytes();
+        out.put_u8(ATTACHED);
+        out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
+        out.put_bytes(name);
+        return;
+    }
     let place = Component::ALL.iter().position(|c| *c == component);
     out.put_u8(place.and_then(|at| u8::try_from(at).ok()).unwrap_or(u8::MAX));
 }
 
 fn read_component(r: &mut Reader<'_>) -> Result<Component, DecodeError> {
     let place = r.u8()?;
+    if place == ATTACHED {
+        let length = usize::from(r.u8()?);
+        let name = AttachedName::parse(r.utf8(length)?);
+        return name.map(Component::Attached).ok_or_else(|| r.invalid(length as i64));
+    }
     let found = Component::ALL.get(usize::from(place)).copied();
     found.ok_or_else(|| r.invalid(i64::from(place)))
 }
@@ -285,8 +304,8 @@ pub struct OpenRequest {
     pub peer_shards: u16,
     /// As in [`FetchRequest`].
     pub ranges: Vec<(Token, Token)>,
-    /// Versions of files that are taken as they are.
-    pub versions: Vec<SstableVersion>,
+    /// Forms of files that are taken as they are.
+    pub taken: TakenForms,
     /// Version of the message, and of its answer.
     pub version: u8,
 }
@@ -301,14 +320,19 @@ impl OpenRequest {
         out.put_u16(self.peer_shards);
         put_ranges(out, &self.ranges);
         if self.version >= OPEN_VERSION {
-            out.put_u8(u8::try_from(self.versions.len()).unwrap_or(0));
-            for version in &self.versions {
+            let takes_attached = self.taken.attached == AttachedTaken::Yes;
+            let forms = self.taken.versions.len() + usize::from(takes_attached);
+            out.put_u8(u8::try_from(forms).unwrap_or(0));
+            for version in &self.taken.versions {
                 out.put_bytes(version.letters().as_bytes());
+            }
+            if takes_attached {
+                out.put_bytes(&ATTACHED_FORM);
             }
         }
     }
 
-    /// Reads one back. Versions of files that are not known here are passed over.
+    /// Reads one back. Forms of files that are not known here are skipped.
     ///
     /// # Errors
     /// Not a request of a known version.
@@ -320,15 +344,19 @@ impl OpenRequest {
         let operation = read_operation(&mut r)?;
         let peer_shards = r.u16()?;
         let ranges = read_ranges(&mut r)?;
-        let mut versions = vec![SstableVersion::Nb];
+        let mut taken =
+            TakenForms { versions: vec![SstableVersion::Nb], attached: AttachedTaken::No };
         if version >= OPEN_VERSION {
-            versions.clear();
+            taken.versions.clear();
             for _ in 0..r.u8()? {
-                versions.extend(letters_of(&r.array()?));
+                match r.array()? {
+                    ATTACHED_FORM => taken.attached = AttachedTaken::Yes,
+                    letters => taken.versions.extend(letters_of(&letters)),
+                }
             }
         }
         r.finish()?;
-        Ok(OpenRequest { table, plan, operation, peer_shards, ranges, versions, version })
+        Ok(OpenRequest { table, plan, operation, peer_shards, ranges, taken, version })
     }
 }
 
@@ -408,7 +436,7 @@ impl OpenAnswer {
                 of_file = known.ok_or_else(|| r.invalid(i64::from(u16::from_be_bytes(letters))))?;
             }
             let parts = r.vint_len()?;
-            if parts > Component::ALL.len() {
+            if parts > Component::ALL.len() + ATTACHED_MAX {
                 return Err(r.invalid(parts as i64));
             }
             let mut components = Vec::with_capacity(parts);

@@ -1,12 +1,12 @@
 //! What tools that change a table's directory ask of it and leave in it.
 
 use rt::{FileLock, Fs};
-use sst_format::component::unknown_in_toc;
-use sst_format::{Component, Descriptor};
+use sst_format::component::other_names_in_toc;
+use sst_format::{AttachedName, Component, Descriptor};
 use stdx::{Generation, IoError, IoErrorKind};
 
 use crate::reader::TOC_BYTES_MAX;
-use crate::{Result, SstableReader};
+use crate::{Attached, Result, SstableReader};
 
 /// Held by a running node in its work directory.
 const LOCK: &str = ".lock";
@@ -118,18 +118,24 @@ pub async fn next_generation(fs: &Fs, directory: &str) -> Result<Generation> {
     Ok(Generation(last.saturating_add(1)))
 }
 
-/// Components of a file that its TOC.txt lists and that are not known here, those of secondary indexes for
-/// example: nothing of them is read.
+/// Attached components of a file that other programs wrote, those of secondary indexes for example: nothing
+/// of them is read.
 ///
 /// # Errors
 /// `Io`.
 pub async fn unknown_components(fs: &Fs, reader: &SstableReader) -> Result<Vec<String>> {
     let listed = fs.read(&reader.meta().file(Component::Toc), TOC_BYTES_MAX).await?;
-    Ok(unknown_in_toc(&listed))
+    let mut names = other_names_in_toc(&listed);
+    let is_own = |name: &str| {
+        let name = AttachedName::parse(name);
+        name.is_some_and(|name| Attached::of(reader.meta()).checksum(name).is_some())
+    };
+    names.retain(|name| !is_own(name));
+    Ok(names)
 }
 
-/// Links every component of a file set into `snapshots/<tag>` below its directory, those that are
-/// not known here too; the path of it.
+/// Links every component of a file set into `snapshots/<tag>` below its directory, attached ones too; the path
+/// of it.
 ///
 /// # Errors
 /// `Io`.
@@ -140,7 +146,9 @@ pub async fn snapshot(fs: &Fs, directory: &str, set: Descriptor, tag: &str) -> R
     let toc = format!("{directory}/{}", set.file_name(Component::Toc));
     match fs.read(&toc, TOC_BYTES_MAX).await {
         Ok(listed) => {
-            names.extend(unknown_in_toc(&listed).iter().map(|n| format!("{}-{n}", set.prefix())));
+            names.extend(
+                other_names_in_toc(&listed).iter().map(|n| format!("{}-{n}", set.prefix())),
+            );
         }
         Err(e) if e.kind == IoErrorKind::NotFound => {}
         Err(e) => return Err(e.into()),

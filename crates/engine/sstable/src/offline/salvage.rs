@@ -43,7 +43,7 @@ pub(super) async fn open(
     let mut components = Components::default();
     let mut there = Vec::new();
     let mut bad = Vec::new();
-    for component in Component::ALL.into_iter().filter(|c| !c.is_large()) {
+    for component in Component::ALL.into_iter().filter(Component::is_small) {
         match fs.read(&path(component), SMALL_COMPONENT_BYTES_MAX).await {
             Ok(bytes) => {
                 there.push(component);
@@ -214,8 +214,7 @@ fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<Str
         }
     });
     let lost = checksums.iter().flat_map(|list| &list.components).any(|listed| {
-        !listed.component.is_large()
-            && !components.small.iter().any(|(c, _)| *c == listed.component)
+        listed.component.is_small() && !components.small.iter().any(|(c, _)| *c == listed.component)
     });
     if is_useless || is_needed_bad || lost {
         components.small.retain(|(c, _)| *c != Component::Checksums);

@@ -10,12 +10,13 @@ use data::command::KeyRange;
 use data::{Advance, ClusteringComparator, Cursor, Item, Slices};
 use rt::{Fs, OpenOptions};
 use sst_format::checksums::{BlockChecksummer, Checksums, StorageGroup};
-use sst_format::component::{encode_toc, unknown_in_toc};
+use sst_format::component::{encode_toc, other_names_in_toc};
 use sst_format::index::IndexEntry;
 use sst_format::partitions::{Footer, RowsEntry, Target, partition_payload, row_payload};
 use sst_format::trie::{Node, Path, Stop, follow};
 use sst_format::{Binding, Component, Statistics};
 
+use crate::attached::Attached;
 use crate::block::{FilePages, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages};
 use crate::meta::{index_component, table_of_directory};
 use crate::reader::{SMALL_COMPONENT_BYTES_MAX, TOC_BYTES_MAX};
@@ -197,8 +198,8 @@ impl Place {
     }
 }
 
-/// Reads every byte of the large components and compares it with the digest and Checksums.db; nothing
-/// of what the bytes mean.
+/// Reads every byte of the large components and of the attached ones with checksums, and compares it with the
+/// digest and Checksums.db; nothing of what the bytes mean.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
@@ -216,8 +217,9 @@ pub async fn verify_checksums_with(
     step: &mut impl AsyncFnMut(u64) -> bool,
 ) -> Result<bool> {
     let meta = reader.meta();
-    let large = meta.components().iter().filter(|c| c.is_large());
-    for component in large.copied() {
+    let large = meta.components().iter().copied().filter(Component::is_large);
+    let attached = Attached::of(meta).existing().iter().map(|(name, _)| Component::Attached(*name));
+    for component in large.chain(attached) {
         let list = meta.checksums().and_then(|c| c.component(component));
         let file = meta.file(component);
         let mut digest = Crc32::new();
@@ -518,9 +520,10 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
     verify(reader).await?;
     let mut components = Vec::new();
     for component in meta.components() {
-        // What stays the same of Statistics is in the binding.
+        // What stays the same of Statistics is in the binding; another program may change what it attached.
         let is_other =
-            matches!(component, Component::Toc | Component::Checksums | Component::Statistics);
+            matches!(component, Component::Toc | Component::Checksums | Component::Statistics)
+                || component.is_attached();
         if is_other {
             continue;
         }
@@ -541,12 +544,13 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
         components.push(checksummer.finish(*component));
     }
     let listed = meta.components().iter().copied();
-    let mut toc: Vec<Component> = listed.filter(|c| *c != Component::Toc).collect();
+    let is_kept = |c: &Component| *c != Component::Toc && !c.is_attached();
+    let mut toc: Vec<Component> = listed.filter(is_kept).collect();
     toc.extend([Component::Checksums, Component::Toc]);
     let mut toc = encode_toc(&toc);
-    // Components that are not known here stay listed.
+    // Attached components stay listed.
     let listed = fs.read(&meta.file(Component::Toc), TOC_BYTES_MAX).await?;
-    for name in unknown_in_toc(&listed) {
+    for name in other_names_in_toc(&listed) {
         toc.extend_from_slice(name.as_bytes());
         toc.push(b'\n');
     }

@@ -23,7 +23,7 @@ fn read_all(files: &[(Component, Vec<u8>)]) -> Result<(), SstableError> {
     let blocks = (0..meta.data_blocks()).chain((0..meta.index_blocks()).map(|b| b | INDEX_BLOCK));
     for block in blocks {
         let at = meta.locate(block).unwrap();
-        let file = if at.component == Component::Data { data } else { index };
+        let file = if at.file == crate::BlockFile::Data { data } else { index };
         let start = at.offset as usize;
         meta.decode_block(block, &file[start..(start + at.length).min(file.len())])?;
     }

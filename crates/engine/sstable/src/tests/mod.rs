@@ -1,5 +1,6 @@
 //! Tests over real files, on the native machine.
 
+mod attached;
 mod copying;
 mod crash;
 mod damage;

@@ -84,25 +84,7 @@ impl SstableWriter {
         checksums.extend(rows);
         // 2. The small components.
         let mut small: Vec<(Component, Vec<u8>)> = Vec::new();
-        match &self.options.compression {
-            Some(c) => {
-                let info = CompressionInfo {
-                    algorithm: Some(c.algorithm),
-                    options: c.options.clone(),
-                    chunk_length: c.chunk_length,
-                    max_compressed_length: c.max_compressed_length,
-                    data_length,
-                    offsets: std::mem::take(&mut self.offsets),
-                };
-                let bytes = info.encode(self.options.version).map_err(|e| self.unwritable(e))?;
-                small.push((Component::CompressionInfo, bytes));
-            }
-            None => {
-                let chunks = std::mem::take(&mut self.chunk_crcs);
-                let crc = DataCrc { chunk_length: CHECKSUM_BLOCK as u32, chunks };
-                small.push((Component::Crc, crc.encode()));
-            }
-        }
+        small.push(self.compression_component()?);
         small.push((Component::Digest, encode_digest(self.digest.value())));
         if !filter.is_always_present() {
             small.push((Component::Filter, filter.encode(self.options.version)));
@@ -136,12 +118,16 @@ impl SstableWriter {
         let mut toc: Vec<Component> = lengths.iter().map(|(c, _)| *c).collect();
         toc.extend(small.iter().map(|(c, _)| *c));
         toc.extend([Component::Checksums, Component::Toc]);
+        let attached = self.take_attached();
+        toc.extend(attached.iter().map(|sum| sum.component));
+        lengths.extend(attached.iter().map(|sum| (sum.component, sum.length)));
         let toc = encode_toc(&toc);
         // Statistics is rewritten alone (`repair_state`): the binding has what stays the same of it.
         for (component, bytes) in small.iter().filter(|(c, _)| *c != Component::Statistics) {
             checksums.push(BlockChecksummer::of(*component, bytes));
         }
         checksums.push(BlockChecksummer::of(Component::Toc, &toc));
+        checksums.extend(attached);
         let group = StorageGroup {
             shard: self.options.shard,
             shard_count: self.options.shard_count,
@@ -181,6 +167,25 @@ impl SstableWriter {
             large: std::mem::take(&mut self.large),
             warm: self.take_warm(),
         })
+    }
+
+    /// CompressionInfo of a compressed Data, CRC of a plain one.
+    fn compression_component(&mut self) -> Result<(Component, Vec<u8>)> {
+        let Some(c) = &self.options.compression else {
+            let chunks = std::mem::take(&mut self.chunk_crcs);
+            let crc = DataCrc { chunk_length: CHECKSUM_BLOCK as u32, chunks };
+            return Ok((Component::Crc, crc.encode()));
+        };
+        let info = CompressionInfo {
+            algorithm: Some(c.algorithm),
+            options: c.options.clone(),
+            chunk_length: c.chunk_length,
+            max_compressed_length: c.max_compressed_length,
+            data_length: self.data_length,
+            offsets: std::mem::take(&mut self.offsets),
+        };
+        let bytes = info.encode(self.options.version).map_err(|e| self.unwritable(e))?;
+        Ok((Component::CompressionInfo, bytes))
     }
 
     async fn write_small(&self, component: Component, bytes: &[u8]) -> Result<()> {

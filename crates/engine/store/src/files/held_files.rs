@@ -3,12 +3,40 @@
 use std::rc::Rc;
 
 use rt::{Buf, File};
-use sstable::{Component, Version};
+use sst_format::Checksums;
+use sstable::{Component, SstableMeta, Version};
 use stdx::{Generation, TableId};
 
 use crate::error::StoreError;
 use crate::tables::table::TableView;
 use crate::tables::table_file::TableFile;
+
+/// Forms of files that a receiver takes as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenForms {
+    /// Versions of the format.
+    pub versions: Vec<Version>,
+    /// What it makes of attached components.
+    pub attached: AttachedTaken,
+}
+
+/// What a receiver makes of files whose Checksums.db lists attached components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachedTaken {
+    /// It takes them.
+    Yes,
+    /// It knows only the fixed kinds of components: their rows are sent.
+    No,
+}
+
+impl TakenForms {
+    /// Whether a file is of such a form.
+    pub(crate) fn has(&self, meta: &SstableMeta) -> bool {
+        let mut attached = meta.checksums().into_iter().flat_map(Checksums::attached);
+        let takes_attached = self.attached == AttachedTaken::Yes || attached.next().is_none();
+        self.versions.contains(&meta.version()) && takes_attached
+    }
+}
 
 /// What a shard has of ranges of a table, as of one moment.
 pub struct Held {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rt::Fs;
+use sstable::{Component, SstableMeta};
 use stdx::{IoErrorKind, ShardId, TableId, Uuid, WallMicros};
 
 use crate::env::failure::StoreFailure;
@@ -158,9 +159,8 @@ impl Store {
                 targets.push(target.clone());
             }
             for component in meta.components() {
-                let name = meta.descriptor().file_name(*component);
                 self.await_link(false).await;
-                link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
+                link_component(&fs, meta, *component, &target).await?;
             }
         }
         drop(linking);
@@ -202,25 +202,19 @@ impl Store {
         }
         let directory = file.reader.meta().directory();
         let target = format!("{directory}/backups");
-        if let Err(error) = self.link_into(directory, &target, file).await {
+        if let Err(error) = self.link_into(&target, file).await {
             let name = file.reader.meta().descriptor().prefix();
             let what = format!("{target} lacks {name}: {error}");
             self.tell_failure(StoreFailure::Backup(what));
         }
     }
 
-    async fn link_into(
-        &self,
-        directory: &str,
-        target: &str,
-        file: &TableFile,
-    ) -> Result<(), StoreError> {
+    async fn link_into(&self, target: &str, file: &TableFile) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
         fs.create_dir_durably(target).await?;
         let meta = file.reader.meta();
         for component in meta.components() {
-            let name = meta.descriptor().file_name(*component);
-            link(&fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
+            link_component(&fs, meta, *component, target).await?;
         }
         Ok(fs.sync_dir(target).await?)
     }
@@ -399,6 +393,25 @@ struct TableDirectory {
     keyspace: String,
     name: String,
     path: String,
+}
+
+/// Links one component of a file set. Attached ones that are missing are skipped: what an open file set has
+/// lost is rebuilt, and those of other programs are theirs.
+async fn link_component(
+    fs: &Fs,
+    meta: &SstableMeta,
+    component: Component,
+    target: &str,
+) -> Result<(), StoreError> {
+    let to = format!("{target}/{}", meta.descriptor().file_name(component));
+    match link(fs, &meta.file(component), &to).await {
+        Err(StoreError::Io(error))
+            if component.is_attached() && error.kind == IoErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        linked => linked,
+    }
 }
 
 pub(crate) async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {

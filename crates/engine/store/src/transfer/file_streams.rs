@@ -13,7 +13,7 @@
 //! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
 //! it lies in the ranges and the slice that were asked for.
 
-use crate::files::held_files::{Held, HeldFile};
+use crate::files::held_files::{Held, HeldFile, TakenForms};
 use crate::tables::table_file::lies_in;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -22,10 +22,13 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use rt::{Buf, File, Fs, OpenOptions};
+use sst_format::attached::ATTACHED_MAX;
 use sst_format::checksums::{BlockChecksummer, Checksums, ComponentChecksum};
 use sst_format::partitions::FOOTER_BYTES_MAX;
 use sstable::file_set::{mark_unfinished, unfinished_path};
-use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOptions};
+use sstable::{
+    Attached, AttachedName, Component, Components, Descriptor, SstableMeta, Version, WriterOptions,
+};
 use stdx::{IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
@@ -56,7 +59,7 @@ impl Store {
 
     /// Holds what this shard has of ranges `(start, end]` of a table, ascending and apart from each
     /// other (one that begins with the smallest token holds it), when some file of at least
-    /// `bytes_min` bytes of Data, of one of the versions, lies in them as a whole. `None`: there is no
+    /// `bytes_min` bytes of Data, of a form that is taken, lies in them as a whole. `None`: there is no
     /// such file.
     ///
     /// # Errors
@@ -66,12 +69,10 @@ impl Store {
         id: TableId,
         ranges: &[(Token, Token)],
         bytes_min: u64,
-        versions: &[Version],
+        taken: &TakenForms,
     ) -> Result<Option<Held>, StoreError> {
         let table = self.opened_table(id).await?;
-        let goes = |file: &Rc<TableFile>| {
-            versions.contains(&file.reader.meta().version()) && can_go(file, bytes_min)
-        };
+        let goes = |file: &Rc<TableFile>| taken.has(file.reader.meta()) && can_go(file, bytes_min);
         // Without one there is no need of a flush.
         if !table.view().files.iter().any(goes) {
             return Ok(None);
@@ -101,10 +102,7 @@ impl Store {
     async fn open_components(&self, file: &Rc<TableFile>) -> Result<Option<HeldFile>, StoreError> {
         let (fs, meta) = (self.inner.rt.fs(), file.reader.meta());
         let mut components = Vec::new();
-        for component in Component::ALL {
-            if !meta.components().contains(&component) && component != Component::Toc {
-                continue;
-            }
+        for component in streamed_components(meta) {
             let direct = component.is_large();
             let options = OpenOptions { read: true, direct, ..OpenOptions::default() };
             let opened = match fs.open(&meta.file(component), options).await {
@@ -118,6 +116,22 @@ impl Store {
         let version = meta.version();
         Ok(Some(HeldFile { generation: file.generation, version, components, _file: file.clone() }))
     }
+}
+
+/// The components of a file that go with it, TOC last: all of a fixed kind, and attached ones as their
+/// lifecycle says.
+fn streamed_components(meta: &SstableMeta) -> Vec<Component> {
+    let is_listed = |c: &Component| *c != Component::Toc && meta.components().contains(c);
+    let mut components: Vec<Component> = Component::ALL.into_iter().filter(is_listed).collect();
+    let attached = Attached::of(meta);
+    for (name, _) in attached.existing() {
+        let sum = attached.checksum(*name);
+        if sum.is_some_and(|sum| sum.lifecycle.is_streamed()) {
+            components.push(Component::Attached(*name));
+        }
+    }
+    components.push(Component::Toc);
+    components
 }
 
 /// Whether a file is one that another node could use as it is.
@@ -262,6 +276,14 @@ impl Coming {
         Ok(bytes.clone())
     }
 
+    fn attached(&self) -> Vec<(AttachedName, u64)> {
+        let attached = self.components.iter().filter_map(|(component, length)| match component {
+            Component::Attached(name) => Some((*name, *length)),
+            _ => None,
+        });
+        attached.collect()
+    }
+
     fn length_of(&self, component: Component) -> u64 {
         let found = self.components.iter().find(|(c, _)| *c == component);
         found.map_or(0, |(_, length)| *length)
@@ -291,6 +313,9 @@ impl Ingest {
         if named.last() != Some(&Component::Toc) {
             return invalid("a file whose last component is not its TOC.txt");
         }
+        if named.len() > Component::ALL.len() + ATTACHED_MAX {
+            return invalid("a file with too many components");
+        }
         named.sort_unstable();
         named.dedup();
         let large: &[Component] = match version.is_bti() {
@@ -302,7 +327,7 @@ impl Ingest {
         if named.len() != components.len() || !is_complete {
             return invalid("a file without all of its components, or with others");
         }
-        if components.iter().any(|(c, n)| !c.is_large() && *n > SMALL_BYTES_MAX) {
+        if components.iter().any(|(c, n)| c.is_small() && *n > SMALL_BYTES_MAX) {
             return invalid("a component that is too large");
         }
         let bytes = components.iter().fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
@@ -394,7 +419,7 @@ impl Ingest {
             coming.index_tail.extend_from_slice(bytes.get(skip..).unwrap_or(&[]));
         }
         coming.written += bytes.len() as u64;
-        if !component.is_large() {
+        if component.is_small() {
             match coming.small.last_mut().filter(|(c, _)| *c == component) {
                 Some((_, all)) => all.extend_from_slice(bytes),
                 None => coming.small.push((component, bytes.to_vec())),
@@ -475,12 +500,14 @@ impl Ingest {
             if listed.is_none() && sum.component == Component::Statistics {
                 continue;
             }
-            if listed != Some(sum) {
+            if !listed.is_some_and(|listed| listed.is_same_content(sum)) {
                 return Err(invalid(format!("{} has another checksum", sum.component)));
             }
         }
         let came = |c| coming.sums.iter().any(|sum| sum.component == c);
-        if !list.components.iter().all(|listed| came(listed.component)) {
+        let may_miss =
+            |c: &ComponentChecksum| c.component.is_attached() && c.lifecycle.is_rebuilt();
+        if !list.components.iter().all(|listed| came(listed.component) || may_miss(listed)) {
             return Err(invalid("components are missing".to_owned()));
         }
         let (shard, shards) = self.store.shard();
@@ -497,6 +524,7 @@ impl Ingest {
             }),
             rows_length: coming.length_of(Component::Rows),
             index_tail: coming.index_tail.clone(),
+            attached: coming.attached(),
         };
         let descriptor = coming.descriptor();
         let table = Some(&*self.version.table);

@@ -26,7 +26,8 @@ use sstable::file_set::{mark_unfinished, marked_set, unfinished_path};
 use sstable::offline::{Detail, PartitionScan, ScanClock, verify};
 use sstable::repair_state::restated;
 use sstable::{
-    Component, Descriptor, SetState, SstableMeta, SstableReader, list_sstables, rebuild_toc,
+    Attached, Component, Descriptor, SetState, SstableMeta, SstableReader, list_sstables,
+    rebuild_toc,
 };
 use stdx::{DeletionSeconds, IoErrorKind, TableId, Token, Uuid};
 
@@ -87,6 +88,14 @@ struct FileSet {
 impl FileSet {
     fn path(&self, component: Component) -> String {
         format!("{}/{}", self.directory, self.descriptor.file_name(component))
+    }
+
+    /// The attached components that have checksums are taken too. Those of other programs are not.
+    fn add_attached(&mut self, meta: &SstableMeta) {
+        let at = self.components.len().saturating_sub(1);
+        let attached = Attached::of(meta).existing().iter();
+        let attached = attached.map(|(name, length)| (Component::Attached(*name), *length));
+        self.components.splice(at..at, attached);
     }
 }
 
@@ -336,8 +345,8 @@ impl Store {
         sets: Result<Vec<FileSet>, StoreError>,
         options: &ImportOptions,
     ) -> Result<Vec<FileSet>, StoreError> {
-        let sets = sets?;
-        for set in &sets {
+        let mut sets = sets?;
+        for set in &mut sets {
             if self.inner.stopping.get() || self.inner.drained.get() {
                 return Err(StoreError::Stopping);
             }
@@ -345,6 +354,7 @@ impl Store {
             let reader =
                 SstableReader::open(fs, &set.directory, set.descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
+            set.add_attached(reader.meta());
             self.check_times(reader.meta())?;
             let header = &reader.meta().statistics().header;
             if let Err(error) = header.check_types(&version.table) {
@@ -724,7 +734,7 @@ async fn write_with(
     Ok(file.sync_data().await?)
 }
 
-/// Step 6 for one file set. Components that were not taken (of secondary indexes) stay.
+/// Step 6 for one file set. Components that were not taken (attached by other programs) stay.
 async fn remove_source(fs: &Fs, set: &FileSet, left: &mut Vec<String>) {
     for (component, _) in set.components.iter().rev() {
         let path = set.path(*component);

@@ -152,27 +152,10 @@ fn records_of_another_file_or_place_are_none() {
 fn fuzz_functions_take_anything() {
     let progress = Progress { sequence: 7, offset: 64, damaged: false };
     let corpus = [vec![], file_of(5).0, file_of(1).0, progress.encode()];
-    let mut seed = 1_u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize
-    };
-    for round in 0..10_000 {
-        let mut data = corpus[round % corpus.len()].clone();
-        for _ in 0..random() % 4 {
-            if data.is_empty() {
-                data.push(random() as u8);
-            }
-            let at = random() % data.len();
-            match random() % 3 {
-                0 => data.truncate(at),
-                1 => data.insert(at, random() as u8),
-                _ => data[at] = random() as u8,
-            }
-        }
-        fuzz::fuzz_hint_file(&data);
-        fuzz::fuzz_hint_progress(&data);
-    }
+    testkit::Mutations::of(corpus).run(|data| {
+        fuzz::fuzz_hint_file(data);
+        fuzz::fuzz_hint_progress(data);
+    });
 }
 
 #[test]

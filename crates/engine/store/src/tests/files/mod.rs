@@ -1,5 +1,6 @@
 //! Tests of `files`.
 
+pub(super) mod attached;
 pub(super) mod compressed;
 pub(super) mod directories;
 pub(super) mod failed_directories;

@@ -239,7 +239,11 @@ fn files_that_come_whole_are_looked_through() {
         fill(&from).await;
         let full = (Token::MIN, Token::MAX);
         let versions = sstable::WriterOptions::VERSIONS;
-        let held = from.hold(TABLE, &[full], 0, &versions).await.unwrap().unwrap();
+        let held = from
+            .hold(TABLE, &[full], 0, &crate::tests::transfer::file_streams::taken(&versions))
+            .await
+            .unwrap()
+            .unwrap();
         let mut ingest = to.ingest(TABLE).await.unwrap();
         let [file] = held.files() else { panic!("{} files", held.files().len()) };
         crate::tests::transfer::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();

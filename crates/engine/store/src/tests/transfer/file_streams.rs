@@ -9,13 +9,18 @@ use crate::tests::everywhere::{Barrier, Crash, Rows, crash_everywhere, rows_afte
 use crate::tests::read::replica_pages::{fill, mutation, open_at, open_nb_at, open_version_at};
 use crate::tests::transfer::row_ingest::{assert_equal, whole};
 use crate::tests::*;
-use crate::{Component, Held, HeldFile, Ingest, Version};
+use crate::{AttachedTaken, Component, Held, HeldFile, Ingest, TakenForms, Version};
 
 const VERSIONS: [Version; 4] = WriterOptions::VERSIONS;
 const FULL: (Token, Token) = (Token::MIN, Token::MAX);
 
-async fn hold(store: &Store) -> Held {
-    store.hold(TABLE, &[FULL], 0, &VERSIONS).await.unwrap().unwrap()
+/// A receiver that takes files of these versions, attached components too.
+pub(crate) fn taken(versions: &[Version]) -> TakenForms {
+    TakenForms { versions: versions.to_vec(), attached: AttachedTaken::Yes }
+}
+
+pub(crate) async fn hold(store: &Store) -> Held {
+    store.hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await.unwrap().unwrap()
 }
 
 /// Gives a file piece by piece; `change` may change the bytes of a component.
@@ -116,18 +121,18 @@ fn only_files_that_lie_in_the_ranges_go_whole() {
             .filter(|(n, _)| n % 3 == 0)
             .map(|(_, (t, _))| (Token(t.0 - 1), *t))
             .collect();
-        let held = from.hold(TABLE, &own, 0, &VERSIONS).await.unwrap().unwrap();
+        let held = from.hold(TABLE, &own, 0, &taken(&VERSIONS)).await.unwrap().unwrap();
         assert_eq!(held.files().len(), 1, "the gaps hold no partition of it");
-        assert!(from.hold(TABLE, &own[1..], 0, &VERSIONS).await.unwrap().is_none());
-        assert!(from.hold(TABLE, &own[..19], 0, &VERSIONS).await.unwrap().is_none());
+        assert!(from.hold(TABLE, &own[1..], 0, &taken(&VERSIONS)).await.unwrap().is_none());
+        assert!(from.hold(TABLE, &own[..19], 0, &taken(&VERSIONS)).await.unwrap().is_none());
         let mut less = own.clone();
         less.remove(10);
         assert!(
-            from.hold(TABLE, &less, 0, &VERSIONS).await.unwrap().is_none(),
+            from.hold(TABLE, &less, 0, &taken(&VERSIONS)).await.unwrap().is_none(),
             "a partition is in a gap"
         );
         assert!(
-            from.hold(TABLE, &[FULL], u64::MAX, &VERSIONS).await.unwrap().is_none(),
+            from.hold(TABLE, &[FULL], u64::MAX, &taken(&VERSIONS)).await.unwrap().is_none(),
             "too small"
         );
     });
@@ -162,7 +167,7 @@ async fn files_of_every_version(rt: Rt) {
             let target = open_version_at(&rt, &name, to, schema()).await;
             let takes = target.whole_versions();
             assert_eq!(takes.contains(&from), to.has_uint_times() || !from.has_uint_times());
-            let held = source.hold(TABLE, &[FULL], 0, &takes).await.unwrap();
+            let held = source.hold(TABLE, &[FULL], 0, &taken(&takes)).await.unwrap();
             assert_eq!(held.is_some(), takes.contains(&from), "{name}");
             let Some(held) = held else {
                 let all = hold(&source).await;
@@ -339,7 +344,9 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
                 let from = Store::open(rt.clone(), of_from, schema()).await;
                 let to = Store::open(rt.clone(), options(&rt), schema()).await;
                 let (Ok((from, _)), Ok((to, _))) = (from, to) else { return };
-                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0, &VERSIONS).await else { return };
+                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await else {
+                    return;
+                };
                 let given = give_all(&held, &from, &to).await;
                 *said.lock().unwrap() = Some(given.is_ok());
                 rt.sleep(Duration::from_secs(3)).await;
