@@ -16,7 +16,7 @@ use crate::member::Member;
 
 /// Most changes that are kept with the members before them. Movements run side by side, so a sender
 /// may lack a step of each without lacking two of any range; numbers of older changes are rounded up.
-pub(crate) const STEPS_KEPT: usize = crate::topology::MOVEMENTS_MAX;
+pub(crate) const STEPS_KEPT: usize = 4;
 
 /// The epochs of the last two changes of a range's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

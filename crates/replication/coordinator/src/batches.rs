@@ -268,7 +268,7 @@ impl Coordinator {
     fn local_id(&self, table: TableId, next_id: &mut dyn FnMut() -> [u8; 16]) -> [u8; 16] {
         let mut id = next_id();
         for _ in 0..LOCAL_ID_ATTEMPTS {
-            if self.is_local(table, codec::token_of(&id)) {
+            if self.shard_map().shard_of(table, codec::token_of(&id)) == self.inner.rt.shard() {
                 break;
             }
             id = next_id();

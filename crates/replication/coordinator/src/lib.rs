@@ -52,7 +52,7 @@ use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{FoldState, MutationRef, RowFilter};
 use replica::Replica;
 use rt::{Mesh, MeshError, Reply, Rt};
-use stdx::{ShardId, ShardMap, TableId, Token};
+use stdx::{ShardId, ShardMap};
 use store::{ReadStats, RowSink, Store, StoreError};
 
 pub use batches::{BatchReplay, LoggedBatch};
@@ -265,13 +265,6 @@ impl Coordinator {
     pub fn owns<B: AsRef<[u8]>>(&self, mutation: &ReplicaMutation<B>) -> bool {
         self.inner.rt.shard_count() == 1
             || mutation.owner(self.shard_map()) == self.inner.rt.shard()
-    }
-
-    /// Whether this shard owns a token of a table.
-    #[inline]
-    pub(crate) fn is_local(&self, table: TableId, token: Token) -> bool {
-        self.inner.rt.shard_count() == 1
-            || self.shard_map().shard_of(table, token) == self.inner.rt.shard()
     }
 
     /// The door to this shard's data for writes.

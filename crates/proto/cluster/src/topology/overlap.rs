@@ -11,11 +11,14 @@ use stdx::HostId;
 use super::MembershipError;
 use crate::Members;
 use crate::member::{Member, MemberState};
+use crate::place_history::STEPS_KEPT;
 use crate::replication::Replication;
 use crate::strategy::{NodeIndex, Ring, Walk};
 
 /// Most movements at the same time: every subset of them is looked at.
 pub const MOVEMENTS_MAX: usize = 4;
+// A sender may lack a step of each without lacking two of any range.
+const _: () = assert!(STEPS_KEPT >= MOVEMENTS_MAX, "too few changes of places are kept");
 
 /// Refuses when ranges depend on two movements. `newest` is named in the error.
 pub(super) fn check<'a>(

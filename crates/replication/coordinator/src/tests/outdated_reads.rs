@@ -14,7 +14,7 @@ use request::RequestError;
 use stdx::Epoch;
 
 use super::nodes::{Nodes, Options, millis};
-use super::table::{Collect, TABLE, read_all};
+use super::table::{Collect, TABLE, read_all, simple};
 use crate::{ReplicatedRead, SelectLimits};
 
 type Read = Rc<RefCell<Option<Result<BTreeMap<Vec<u8>, String>, RequestError>>>>;
@@ -143,5 +143,46 @@ fn a_coordinator_that_has_not_heard_that_a_range_moves_learns_of_it_first() {
     learn(&nodes, 1, &joining);
     nodes.run(500);
     assert_eq!(answered(&reads), 40);
+    assert!(reads.iter().all(|r| r.borrow().as_ref().is_some_and(Result::is_ok)));
+}
+
+#[test]
+fn a_coordinator_that_missed_steps_elsewhere_reads_what_did_not_move() {
+    let nodes = Nodes::start(&Options {
+        nodes: vec![(1, "dc1"), (2, "dc1"), (2, "dc1"), (3, "dc1")],
+        replication: simple("1"),
+        joining: Some(3),
+        ..Options::new(14)
+    });
+    let mut now = (*nodes.shard(1, 0).snapshot()).clone();
+    let placements = now.placements_of_table(TABLE).unwrap();
+    let mut old = now.clone();
+    old.epoch = Epoch(4);
+    old.members.remove(&host(3));
+    learn(&nodes, 1, &old);
+    for (epoch, state) in [(6, MemberState::JoinHandover), (7, MemberState::Normal)] {
+        now.epoch = Epoch(epoch);
+        Arc::make_mut(now.members.get_mut(&host(3)).unwrap()).state = state;
+        (2..=4).for_each(|n| learn(&nodes, n, &now));
+    }
+    let moves = |pk: &i32| placements.replicas(codec::token_of(&pk.to_be_bytes())).is_moving();
+    let (moved, stayed): (Vec<i32>, Vec<i32>) = (0..60).partition(moves);
+    assert!(moved.len() > 5 && stayed.len() > 20, "{moved:?}");
+    let refused =
+        || (2..=4).map(|n| nodes.count_of(n, "replica_reads_outdated_total")).sum::<i64>();
+    let start = |keys: &[i32]| keys.iter().map(|pk| read(&nodes, *pk)).collect::<Vec<Read>>();
+    let answered = |reads: &[Read]| reads.iter().filter(|r| r.borrow().is_some()).count();
+    // It lacks three steps, none of them of these ranges.
+    let reads = start(&stayed);
+    nodes.run(50);
+    assert_eq!((answered(&reads), refused()), (stayed.len(), 0));
+    assert!(reads.iter().all(|r| r.borrow().as_ref().is_some_and(Result::is_ok)));
+    // Of the others it learns first.
+    let reads = start(&moved);
+    nodes.run(50);
+    assert_eq!(answered(&reads), 0);
+    assert!(refused() > 0);
+    learn(&nodes, 1, &now);
+    nodes.run(500);
     assert!(reads.iter().all(|r| r.borrow().as_ref().is_some_and(Result::is_ok)));
 }
