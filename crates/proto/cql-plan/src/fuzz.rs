@@ -2,7 +2,7 @@
 
 /// Any bytes as a paging state of DESCRIBE.
 pub fn fuzz_describe_paging(data: &[u8]) {
-    crate::describe::fuzz_describe_paging(data);
+    crate::system::describe::fuzz_describe_paging(data);
 }
 
 /// Any bytes are a paging state that encodes to themselves, or refused.

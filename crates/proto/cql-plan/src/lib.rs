@@ -1,13 +1,13 @@
 //! From syntax and schema to typed plans: names resolved, types checked, bind markers typed.
 //!
-//! Owns: validation with Cassandra's words, DDL as schema changes ([`ddl`]), selects and
-//! modifications as plans that bind values into read commands and mutations ([`select`],
-//! [`modify`], [`batch`]), conditions ([`cas`]), native functions, result selection, paging state, the built-in
-//! keyspaces ([`system`]), roles and permissions ([`auth`]). Never: IO,
-//! clocks, execution; nothing here waits.
+//! Owns: validation with Cassandra's words, DDL as schema changes ([`ddl`]), selects and modifications as plans that
+//! bind values into read commands and mutations ([`select`], [`modify`], [`batch`]), the conditions of IF ([`cas`]),
+//! paging state, the built-in keyspaces with their rows and DESCRIBE ([`system`]), roles and permissions ([`auth`],
+//! [`requirements`](fn@requirements)). Never: IO, clocks; execution over rows (`cql-exec`), functions
+//! (`cql-functions`); nothing here waits.
 //!
-//! Reading order: [`error`], [`plan`], [`term`], [`functions`], [`modify`], [`batch`], [`cas`], [`select`],
-//! [`raw_type`], [`ddl`], [`auth`], [`guardrails`].
+//! Reading order: [`context`], [`values`], [`term`], [`column_source`], [`modify`], [`batch`], [`conditions`], [`cas`],
+//! [`select`], [`plan`](mod@plan), [`raw_type`], [`ddl`], [`auth`], [`guardrails`], [`system`].
 
 pub mod auth;
 pub mod batch;
@@ -17,7 +17,6 @@ pub mod column_source;
 pub mod conditions;
 pub mod context;
 pub mod ddl;
-pub mod describe;
 mod expansion;
 pub mod fuzz;
 pub mod guardrails;
@@ -31,25 +30,24 @@ mod requirements;
 pub mod select;
 mod slices;
 pub mod system;
-pub mod system_rows;
 mod tables;
 pub mod term;
 #[cfg(test)]
 mod tests;
 pub mod values;
 pub mod virtual_row;
-pub mod virtual_schema;
 
 pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found, check_conditional_batch};
 pub use cas::BoundCas;
 pub use cql_functions::{self as functions, error};
 pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 pub use error::{PlanError, PlanErrorCode};
-
-use cql_functions::java_hash;
 pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};
 pub use plan::{
     BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
 };
 pub use requirements::{created, requirements};
 pub use select::{BoundSelect, ResultColumn, SelectPlan};
+pub use system::{describe, rows as system_rows, virtual_schema};
+
+use cql_functions::java_hash;

@@ -754,7 +754,7 @@ mod tests {
         // ALTER leaves what it does not name.
         let before = options("tombstone_gc = {'mode': 'disabled'}").unwrap();
         assert_eq!(TableProperties::read(&[], None).unwrap().on_top_of(&before).unwrap(), before);
-        let shown = crate::describe::text::option_lines(&before);
+        let shown = crate::system::describe::text::option_lines(&before);
         let last = "tombstone_gc = {'mode': 'disabled', 'propagation_delay_in_seconds': '3600'}";
         assert_eq!(shown.last().map(String::as_str), Some(last));
         assert!(shown.contains(&"extensions = {}".to_owned()));

@@ -2,7 +2,7 @@ use schema::Schema;
 use stdx::{Uuid, WallMicros};
 
 use crate::ddl::{DdlContext, DdlPlan};
-use crate::describe::schema_text;
+use crate::system::describe::schema_text;
 
 struct World {
     schema: Schema,

@@ -5,7 +5,7 @@ use stdx::Uuid;
 
 use super::*;
 use crate::ddl::{DdlContext, DdlPlan};
-use crate::describe::schema_text;
+use crate::system::describe::schema_text;
 
 struct World {
     schema: Schema,

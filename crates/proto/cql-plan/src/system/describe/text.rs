@@ -13,7 +13,7 @@ use types::name::quote_identifier as quoted;
 use types::{CqlType, UdtType};
 
 use crate::java_hash;
-use crate::system_rows::bloom_filter_fp_chance;
+use crate::system::rows::bloom_filter_fp_chance;
 
 const LOCATOR: &str = "org.apache.cassandra.locator.";
 

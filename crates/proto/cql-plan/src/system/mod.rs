@@ -1,8 +1,14 @@
-//! The built-in keyspaces, with Cassandra 5.0's tables, columns, options and ids.
+//! The built-in keyspaces, with Cassandra 5.0's tables, columns, options and ids; their rows, and what DESCRIBE shows.
+//!
+//! Reading order: this file, [`rows`], [`virtual_schema`], [`describe`].
 //!
 //! Their definitions are CQL text beside this file, so that they can be read and compared. A table
 //! id is the version-3 UUID of keyspace and table name, as Cassandra derives it
 //! (`TableId.forSystemTable`); a node whose data Cassandra opens depends on that.
+
+pub mod describe;
+pub mod rows;
+pub mod virtual_schema;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +23,16 @@ use crate::error::PlanError;
 pub use crate::tables::is_log_table;
 
 const STORED: &[(&str, &str)] = &[
-    ("system", include_str!("system/system.cql")),
-    ("system_auth", include_str!("system/system_auth.cql")),
-    ("system_distributed", include_str!("system/system_distributed.cql")),
-    ("system_schema", include_str!("system/system_schema.cql")),
-    ("system_traces", include_str!("system/system_traces.cql")),
+    ("system", include_str!("system.cql")),
+    ("system_auth", include_str!("system_auth.cql")),
+    ("system_distributed", include_str!("system_distributed.cql")),
+    ("system_schema", include_str!("system_schema.cql")),
+    ("system_traces", include_str!("system_traces.cql")),
 ];
 
 const VIRTUAL: &[(&str, &str)] = &[
-    ("system_views", include_str!("system/system_views.cql")),
-    ("system_virtual_schema", include_str!("system/system_virtual_schema.cql")),
+    ("system_views", include_str!("system_views.cql")),
+    ("system_virtual_schema", include_str!("system_virtual_schema.cql")),
 ];
 
 /// The id of a built-in table.

@@ -18,7 +18,7 @@ use types::name::quote_identifier;
 use types::{CqlType, UdtType, wire};
 
 use crate::error::PlanError;
-use crate::system_rows::RELEASE_VERSION;
+use crate::system::rows::RELEASE_VERSION;
 
 /// Keyspace that result metadata of DESCRIBE names.
 pub const DESCRIBE_KEYSPACE: &str = "system";

@@ -7,7 +7,7 @@
 use data::ClusteringComparator;
 use schema::{Keyspace, Schema, Table};
 
-use crate::system_rows::{by_name, column_values};
+use crate::system::rows::{by_name, column_values};
 use crate::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
 
 /// All rows of one table of `system_virtual_schema`, by token, key and clustering; none for a

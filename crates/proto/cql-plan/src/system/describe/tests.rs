@@ -7,11 +7,11 @@ use data::{ColumnRef, MutationRef};
 use schema::Table;
 use stdx::{DeletionSeconds, HostId, TimestampMicros, WallMicros};
 
-const SCHEMA: &str = include_str!("../../testdata/schema.cql");
-const DESCRIBED: &str = include_str!("../../testdata/describe.txt");
-const SYSTEM_SCHEMA: &str = include_str!("../../testdata/system_schema.txt");
-const VIRTUAL_SCHEMA: &str = include_str!("../../testdata/virtual_schema.txt");
-const LOCAL: &str = include_str!("../../testdata/local.txt");
+const SCHEMA: &str = include_str!("../../../testdata/schema.cql");
+const DESCRIBED: &str = include_str!("../../../testdata/describe.txt");
+const SYSTEM_SCHEMA: &str = include_str!("../../../testdata/system_schema.txt");
+const VIRTUAL_SCHEMA: &str = include_str!("../../../testdata/virtual_schema.txt");
+const LOCAL: &str = include_str!("../../../testdata/local.txt");
 
 const AT: TimestampMicros = TimestampMicros(1_700_000_000_000_000);
 
@@ -239,7 +239,7 @@ fn system_schema_rows_are_those_cassandra_writes() {
     for keyspace in ["desc_h", "Desc_H2", "system_auth"] {
         let keyspace = schema.keyspace(keyspace).unwrap();
         let mutations =
-            crate::system_rows::keyspace_mutations(&schema, keyspace, AT, DeletionSeconds(9));
+            crate::system::rows::keyspace_mutations(&schema, keyspace, AT, DeletionSeconds(9));
         assert_eq!(mutations.len(), 11);
         for mutation in mutations {
             let table = schema.table_by_id(mutation.table).unwrap();
@@ -294,7 +294,7 @@ fn functions_and_aggregates_are_rows_of_system_schema_in_order() {
     schema = schema.apply(&schema::SchemaChange::PutAggregate(aggregate)).unwrap();
     let keyspace = schema.keyspace("desc_h").unwrap();
     let mutations =
-        crate::system_rows::keyspace_mutations(&schema, keyspace, AT, DeletionSeconds(9));
+        crate::system::rows::keyspace_mutations(&schema, keyspace, AT, DeletionSeconds(9));
     let rows_of = |name: &str| {
         let table = schema.table("system_schema", name).unwrap();
         let mutation = mutations.iter().find(|m| m.table == table.id).unwrap();
@@ -321,7 +321,7 @@ fn functions_and_aggregates_are_rows_of_system_schema_in_order() {
 fn a_dropped_keyspace_is_deleted_from_every_table_of_system_schema() {
     let schema = schema();
     let all =
-        crate::system_rows::drop_keyspace_mutations(&schema, "desc_h", AT, DeletionSeconds(9));
+        crate::system::rows::drop_keyspace_mutations(&schema, "desc_h", AT, DeletionSeconds(9));
     assert_eq!(all.len(), schema.keyspace("system_schema").unwrap().tables.len());
     for mutation in all {
         let parsed = MutationRef::parse(&mutation.bytes, 3).unwrap();
@@ -351,7 +351,7 @@ fn system_local_has_every_column_that_cassandra_fills() {
         .unwrap()
         .map(|t| Token(std::str::from_utf8(t.unwrap().unwrap()).unwrap().parse().unwrap()))
         .collect();
-    let row = crate::system_rows::LocalRow {
+    let row = crate::system::rows::LocalRow {
         host_id: HostId(uuid("host_id")),
         cluster_name: &text("cluster_name"),
         datacenter: &text("data_center"),
@@ -365,7 +365,7 @@ fn system_local_has_every_column_that_cassandra_fills() {
         native_transport_port: u16::try_from(int("rpc_port")).unwrap(),
         gossip_generation: int("gossip_generation"),
     };
-    let mutation = crate::system_rows::local_mutation(&schema, &row, AT);
+    let mutation = crate::system::rows::local_mutation(&schema, &row, AT);
     let table = schema.table_by_id(mutation.table).unwrap();
     let parsed = MutationRef::parse(&mutation.bytes, 0).unwrap();
     let rows: Vec<_> = parsed.rows().collect();
@@ -381,7 +381,7 @@ fn virtual_schema_rows_are_those_cassandra_computes() {
     let schema = schema();
     let mut lines = Vec::new();
     for table in schema.keyspace("system_virtual_schema").unwrap().tables.values() {
-        let rows = crate::virtual_schema::rows(&schema, table).unwrap();
+        let rows = crate::system::virtual_schema::rows(&schema, table).unwrap();
         assert!(rows.is_sorted_by_key(|r| codec::token_of(&r.key)));
         for row in rows {
             let packed = data::RowRef::parse(&row.row).unwrap();
