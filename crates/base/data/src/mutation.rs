@@ -104,7 +104,10 @@ impl<'o> MutationBuilder<'o> {
             self.out.extend_from_slice(row.bytes());
             written += 1;
         }
-        stdx::invariant!(written == announced, "mutation: {written} of {announced} rows written");
+        stdx::debug_invariant!(
+            written == announced,
+            "mutation: {written} of {announced} rows written"
+        );
     }
 
     /// Range tombstones, in any order.

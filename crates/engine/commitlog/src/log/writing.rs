@@ -7,8 +7,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rt::{Buf, File, Group, IoError, OpenOptions};
-
-#[cfg(test)]
 use stdx::Instant;
 
 use super::{BUFFER_BYTES, CommitLog, SegmentFile, State};
@@ -38,6 +36,69 @@ impl<'a> Waiter<'a> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.borrow_mut().waiting -= 1;
+    }
+}
+
+impl State {
+    /// The kernel has `len` more bytes at `at`, which take `stored` bytes of the file.
+    fn note_written(&mut self, at: LogPosition, len: u64, stored: u64) {
+        self.disk_full = None;
+        self.written += len;
+        let Some(file) = self.files.get_mut(&at.segment) else {
+            stdx::invariant::broken(format_args!(
+                "INV-log-1: no account of {at:?}, which was written"
+            ))
+        };
+        stdx::invariant!(
+            file.written == at.offset && !file.is_released,
+            "INV-log-1: {len} bytes written at {at:?} of a segment that has {}",
+            file.written
+        );
+        file.written = at.offset + len;
+        file.stored += stored;
+        stdx::invariant!(
+            self.written <= self.appended,
+            "INV-log-1: {} bytes written of {} appended",
+            self.written,
+            self.appended
+        );
+    }
+
+    /// These files are synced, and with them all of the first `goal` bytes.
+    fn note_synced(&mut self, files: &[Syncing], goal: u64) {
+        self.synced = self.synced.max(goal);
+        for (id, _, written, stored) in files {
+            let Some(file) = self.files.get_mut(id) else { continue };
+            stdx::invariant!(
+                file.synced <= *written && *written <= file.written,
+                "INV-log-3: {written} bytes of {id:?} synced after {}, {} are written",
+                file.synced,
+                file.written
+            );
+            file.synced = *written;
+            file.synced_stored = *stored;
+        }
+        for file in self.files.values_mut() {
+            file.entry_synced |= file.synced > 0;
+        }
+        // The next record begins a segment.
+        if stdx::chaos!("commitlog-segment-sealed-early")
+            && self.queue.is_empty()
+            && let Some(mut last) = self.files.last_entry()
+        {
+            last.get_mut().sealed = true;
+        }
+    }
+
+    /// When the next sync may begin after one that took so long. Where many wait for a slow disk each sync is
+    /// shared by more when it does not follow the one before at once; what a sync costs is the same for one and
+    /// for a hundred.
+    fn gather(&mut self, ended: Instant, took: Duration) {
+        let gathers = self.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
+        if gathers {
+            stdx::reached!("commitlog-sync-gathers");
+        }
+        self.gathers_until = if gathers { ended + took.min(GATHERS_MAX) } else { ended };
     }
 }
 
@@ -163,26 +224,7 @@ impl CommitLog {
             self.inner.bytes_total.add(stored);
             buf.clear();
             let mut state = self.inner.state.borrow_mut();
-            state.disk_full = None;
-            state.written += len;
-            let Some(file) = state.files.get_mut(&segment) else {
-                stdx::invariant::broken(format_args!(
-                    "INV-log-1: no account of segment {segment:?}, which was written"
-                ))
-            };
-            stdx::invariant!(
-                file.written == offset && !file.is_released,
-                "INV-log-1: {len} bytes written at {offset} of {segment:?}, which has {}",
-                file.written
-            );
-            file.written = offset + len;
-            file.stored += stored;
-            stdx::invariant!(
-                state.written <= state.appended,
-                "INV-log-1: {} bytes written of {} appended",
-                state.written,
-                state.appended
-            );
+            state.note_written(LogPosition { segment, offset }, len, stored);
             state.keep_spare(buf);
         }
         self.inner.signal.notify();
@@ -345,15 +387,8 @@ impl CommitLog {
         {
             let mut state = self.inner.state.borrow_mut();
             state.syncing = false;
-            // Where many wait for a slow disk each sync is shared by more when it does not follow the one
-            // before at once; what a sync costs is the same for one and for a hundred.
             let ended = self.inner.rt.now();
-            let took = ended.since(began);
-            let gathers = state.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
-            if gathers {
-                stdx::reached!("commitlog-sync-gathers");
-            }
-            state.gathers_until = if gathers { ended + took.min(GATHERS_MAX) } else { ended };
+            state.gather(ended, ended.since(began));
             match result {
                 Err(error) => {
                     // After a failed fsync nobody knows what is on the disk: no later one can be
@@ -362,28 +397,7 @@ impl CommitLog {
                 }
                 Ok(()) => {
                     state.last_sync = began;
-                    state.synced = state.synced.max(goal);
-                    for (id, _, written, stored) in &files {
-                        if let Some(file) = state.files.get_mut(id) {
-                            stdx::invariant!(
-                                file.synced <= *written && *written <= file.written,
-                                "INV-log-3: {written} bytes of {id:?} synced after {}, {} are written",
-                                file.synced,
-                                file.written
-                            );
-                            file.synced = *written;
-                            file.synced_stored = *stored;
-                        }
-                    }
-                    for file in state.files.values_mut() {
-                        file.entry_synced |= file.synced > 0;
-                    }
-                    if stdx::chaos!("commitlog-segment-sealed-early")
-                        && state.queue.is_empty()
-                        && let Some(mut last) = state.files.last_entry()
-                    {
-                        last.get_mut().sealed = true;
-                    }
+                    state.note_synced(&files, goal);
                     if let Some((segment, _, offset, _)) = files.last() {
                         let synced = LogPosition { segment: *segment, offset: *offset };
                         self.append_marker(&mut state, synced);
