@@ -10,6 +10,7 @@
 //!
 //! INV-connection-1: the answer of a write is in the output only after a commit that followed it.
 //! INV-connection-2: whatever bytes arrive, only this connection is affected.
+//! INV-trace-1: a tracing id in an answer has its session.
 
 use crate::auth;
 use crate::frame_sink::FrameSink;

@@ -4,8 +4,7 @@
 //! as frames ([`query::ResultSink`]), failures as ERROR frames, events, virtual tables about connections. Never:
 //! parses frames (that is `cql-wire`), executes statements (`query`).
 //!
-//! Invariants: INV-connection-1: the answer of a write is in the output only after a commit that
-//! followed it. INV-connection-2: whatever bytes arrive, only this connection is affected.
+//! Invariants: see `connection`.
 //!
 //! Reading order: `settings`, `server`, `accept`, `connection`, `frame_sink`, `running`, `driver`, `session`,
 //! `error_frame`, `forwarded`, `schema_events`, `topology_events`, `connection_tables`.
