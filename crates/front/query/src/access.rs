@@ -12,7 +12,7 @@ use crate::failure::Result;
 use crate::prepared::Compiled;
 use crate::users::{Numbered, USERS_MAX};
 use cluster::Permission;
-use cql_plan::auth::{Access, Resource};
+use cql_plan::auth::{Access, AccessRules, Resource};
 use cql_plan::plan::PlanKind;
 use cql_plan::requirements;
 use schema::Table;
@@ -93,6 +93,15 @@ pub(crate) fn unmasks(executor: &Executor, client: &ClientState, table: &Table) 
         || numbered(executor, client).access.has(Permission::Unmask, &resource())
 }
 
+/// The node's own access, which no rule limits.
+fn access_of_node(executor: &Executor, number: u64) -> Numbered {
+    let snapshot = executor.snapshot();
+    let (rules, datacenter) = (AccessRules::default(), &snapshot.local.datacenter);
+    let address = executor.settings.storage_address.ip();
+    let access = Access::of(None, &snapshot.auth, rules, datacenter, address);
+    Numbered { number, access, cidr_counters: Vec::new() }
+}
+
 fn find_out(executor: &Executor, user: Option<&str>, address: IpAddr, number: u64) -> Numbered {
     let snapshot = executor.snapshot();
     let rules = executor.settings.access;
@@ -131,6 +140,12 @@ fn numbered(executor: &Executor, client: &ClientState) -> Rc<Numbered> {
         return known.clone();
     }
     let users = &executor.accesses;
+    if client.is_node {
+        users.last.set(users.last.get() + 1);
+        let own = Rc::new(access_of_node(executor, users.last.get()));
+        *client.access.borrow_mut() = Some(own.clone());
+        return own;
+    }
     let mut by_user = users.by_user.borrow_mut();
     if users.as_of.replace(auth.changed_at) != auth.changed_at || by_user.len() >= USERS_MAX {
         by_user.clear();

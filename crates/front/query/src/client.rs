@@ -2,7 +2,7 @@
 
 use crate::account::AnswerSizes;
 use crate::users::Numbered;
-use cql_wire::Negotiated;
+use cql_wire::{Negotiated, ProtocolVersion};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -25,6 +25,8 @@ pub struct ClientState {
     pub answers: AnswerSizes,
     /// The advice about USE was given.
     pub(crate) warned_use: Cell<bool>,
+    /// It is the node itself: nothing is refused for who asks.
+    pub(crate) is_node: bool,
     /// Another node sent a statement to be executed here.
     pub(crate) forwarded: Option<Forwarded>,
 }
@@ -49,8 +51,15 @@ impl ClientState {
             access: RefCell::new(None),
             answers: AnswerSizes::default(),
             warned_use: Cell::new(false),
+            is_node: false,
             forwarded: None,
         }
+    }
+
+    /// The node itself, at its own address.
+    pub fn of_node(node: SocketAddr) -> ClientState {
+        let negotiated = Negotiated::plain(ProtocolVersion::CURRENT);
+        ClientState { is_node: true, ..ClientState::new(node, negotiated) }
     }
 
     /// The client of a statement that another node forwarded.

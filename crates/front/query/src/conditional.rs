@@ -103,11 +103,11 @@ fn run_evaluated<S: ResultSink>(
         timeout_nanos.map_or(executor.timeouts.get(Timeout::CasContention), Duration::from_nanos);
     let forwarded = cx.sink.client().forwarded_deadline();
     let route = match forwarded {
-        None => {
+        None if S::TAKES_FORWARDED => {
             executor.coordinator.serial_route(&snapshot, bound.table().id, bound.token(), scope)
         }
         // Where it arrives it is carried out.
-        Some(_) => None,
+        _ => None,
     };
     let terms = Terms {
         kind: match request.batch {

@@ -117,6 +117,11 @@ impl Description {
         &self.columns
     }
 
+    /// The columns, to be kept.
+    pub(crate) fn shared_columns(&self) -> &Arc<Vec<Described>> {
+        &self.columns
+    }
+
     /// Cassandra's result metadata id: MD5 over names and types.
     pub fn id(&self) -> &[u8; 16] {
         self.id.get_or_init(|| {

@@ -138,7 +138,7 @@ fn outbound<S: ResultSink>(
     (describe, bound, scope): (Describe, &BoundSelect, paxos::Scope),
     cx: &Cx<'_, S>,
 ) -> Option<Box<Outbound>> {
-    if cx.sink.client().forwarded.is_some() {
+    if !S::TAKES_FORWARDED || cx.sink.client().forwarded.is_some() {
         return None;
     }
     let command = bound.reads().first()?;

@@ -29,6 +29,10 @@ pub trait ResultSink: Clone + 'static {
     /// A page of rows under construction.
     type Page<'a>: ResultPage;
 
+    /// Whether it takes answers of other nodes ([`ResultSink::forwarded`]); where it does not, statements are
+    /// executed here.
+    const TAKES_FORWARDED: bool = true;
+
     /// On whose behalf the request is executed.
     fn client(&self) -> &ClientState;
 

@@ -12,6 +12,7 @@ mod functions;
 mod guardrails;
 mod handshake;
 mod hostile;
+mod in_memory;
 mod log_table;
 mod masks;
 mod memory;
