@@ -73,7 +73,8 @@ cargo xtask COMMAND
   structure [--accept]
                     writes docs/dev/structure.md: cycles, methods, long functions of each crate;
                     --accept: what is above a limit becomes what tidy allows
-  reference         writes docs/user/configuration.md from the table of settings
+  reference         writes docs/user/configuration.md from the table of settings, and what docs/user/api.md and
+                    docs/user/nodetool.md have from the tables of administration
 ";
 
 fn main() -> ExitCode {
@@ -129,7 +130,7 @@ fn run(arguments: &[String]) -> Result<bool> {
             let path = root.join(tidy::REFERENCE);
             std::fs::write(&path, conf::reference_markdown())
                 .with_context(|| format!("cannot write {}", path.display()))?;
-            Ok(true)
+            api_reference(&root)
         }
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -137,6 +138,14 @@ fn run(arguments: &[String]) -> Result<bool> {
         }
         _ => bail!("unknown command \"{}\"; see cargo xtask help", words.join(" ")),
     }
+}
+
+/// Has the tests of the tables of administration write their pages, which they compare otherwise.
+fn api_reference(root: &Path) -> Result<bool> {
+    let mut test = std::process::Command::new("cargo");
+    test.args(["test", "--quiet", "-p", "admin", "--lib", "catalog"]).current_dir(root);
+    test.env("UPDATE_EXPECT", "1");
+    Ok(test.status().context("cannot run cargo")?.success())
 }
 
 /// The directory of the workspace.

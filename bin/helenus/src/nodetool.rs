@@ -8,7 +8,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use admin::verbs::{self, Api, ApiRequest, Failure, HttpError, Terminal};
+use admin::verbs::{self, ApiRequest, Failure, HttpError, NodeApi, Terminal};
 use blocking_client::Endpoint;
 use blocking_client::http::{self, HttpFault, JSON};
 use http_client::Request;
@@ -90,7 +90,7 @@ pub fn main(arguments: Vec<String>) -> u8 {
 }
 
 /// Prints a failure; the exit code.
-fn report(failure: &Failure, api: Option<&Api>) -> u8 {
+fn report(failure: &Failure, api: Option<&NodeApi>) -> u8 {
     match failure {
         // Cassandra's tool looks for the table itself.
         Failure::BadUse(message) if message.starts_with("ColumnFamilyStore for ") => {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::NodeFacts;
-use cluster::shard_of_token;
 use conf::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitLogCompression,
     CommitLogSync, DataSize, DiskFailurePolicy, FlushCompression, NetworkAuthorizer, Options,
@@ -18,7 +17,7 @@ use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
 use cql_server::{Authentication, ServerSettings};
 use query::{Guardrails, TimestampGuardrails};
-use stdx::{DeletionSeconds, HostId};
+use stdx::{DeletionSeconds, HostId, ShardMap};
 use store::{StoreOptions, SyncMode, Version};
 
 use crate::StartError;
@@ -56,7 +55,8 @@ fn counter_cache_bytes(options: &Options) -> u64 {
 pub fn store_options(options: &Options, host: HostId, run: u64, shards: u16) -> StoreOptions {
     let log = options.commitlog_directory();
     let schema_text = cql_plan::describe::schema_text;
-    let mut store = StoreOptions::new(String::new(), log, host, run, shard_of_token, schema_text);
+    let map = ShardMap::ByTokenHash { shards };
+    let mut store = StoreOptions::new(String::new(), log, host, run, map, schema_text);
     let trimmed = |path: String| path.trim_end_matches('/').to_owned();
     store.data_directories = options.data_directories().into_iter().map(trimmed).collect();
     store.keeps_truncations = true;

@@ -81,11 +81,10 @@ pub(crate) fn unless_gone<T: Default>(result: Result<T, StoreError>) -> Result<T
 
 /// What the node stores of a table, or is about to; `None`: everything.
 fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
-    let replication = snapshot.replication_of_table(table)?;
-    if replication == Replication::Local {
+    let placements = snapshot.placements_of_table(table)?;
+    if *placements.replication() == Replication::Local {
         return None;
     }
-    let placements = snapshot.placements(&replication);
     let ranges = merge(placements.ranges_written_to(snapshot.local.host_id));
     let mut ranges: Vec<(Token, Token)> =
         ranges.into_iter().flat_map(|range| range.unwrapped()).map(|r| (r.start, r.end)).collect();

@@ -5,8 +5,9 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use cql_exec::SelectExec;
 use cql_plan::plan::{ExecuteOptions, PlanContext, PlanKind, PlanLimits, UuidSource};
-use cql_plan::select::{BoundSelect, SelectExec, SelectPlan};
+use cql_plan::select::{BoundSelect, SelectPlan};
 use data::command::KeyRange;
 use data::{Advance, Cursor, Item, MergeCursor, MergeMode, RowRef, Slices, TableShape};
 use rt::Rt;

@@ -19,7 +19,7 @@ use cql_plan::plan::{BoundValue, ExecuteOptions, PlanContext, PlanKind, PlanLimi
 use data::MutationRef;
 use rt::Rt;
 use schema::{Schema, Table};
-use stdx::{DeletionSeconds, HostId, TimestampMicros, Uuid};
+use stdx::{DeletionSeconds, HostId, ShardMap, TimestampMicros, Uuid};
 use store::{FlushCompression, Store, StoreOptions, Version};
 
 use lines::{Input, document};
@@ -183,7 +183,7 @@ async fn write_with_log(
         log.to_owned(),
         HostId(Uuid::nil()),
         run,
-        cluster::shard_of_token,
+        ShardMap::ByTokenHash { shards: rt.shard_count() },
         cql_plan::describe::schema_text,
     );
     of_store.sstable_version = version;

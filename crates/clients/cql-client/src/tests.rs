@@ -250,6 +250,7 @@ fn options() -> ConnectOptions {
     ConnectOptions { login: login("secret"), ..ConnectOptions::default() }
 }
 
+/// INV-cql-client-2: the server sends an event before an answer.
 #[test]
 fn a_client_in_a_simulated_world_reads_pages_and_events() {
     in_world(|rt, address| async move {

@@ -590,7 +590,8 @@ pub(crate) fn endpoints(
         return Err(argument(format!("Unknown table '{table}' in keyspace '{keyspace}'")));
     };
     let token = token_of(&key_bytes(table, key)?);
-    let placements = snapshot.placements(&snapshot.replication_of(found));
+    let placements = snapshot.placements_of_table(table.id);
+    let placements = placements.ok_or_else(|| failed("the table was dropped"))?;
     Ok((token, placements.replicas(token).natural().map(|m| m.host_id).collect()))
 }
 

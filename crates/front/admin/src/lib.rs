@@ -11,6 +11,7 @@
 //!
 //! Reading order: [`model`], [`histogram`], [`shard`], [`commands`], [`server`], [`prometheus`], [`nodetool`].
 
+pub mod catalog;
 mod commander;
 pub mod commands;
 pub mod histogram;

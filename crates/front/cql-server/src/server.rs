@@ -397,7 +397,7 @@ impl Server {
         let sharding = scylla::ShardingInfo {
             shard: self.rt.shard().0,
             shard_count: self.rt.shard_count(),
-            ignore_msb: u8::try_from(cluster::IGNORE_MSB).unwrap_or(0),
+            ignore_msb: u8::try_from(stdx::shard_map::IGNORE_MSB).unwrap_or(0),
             shard_aware_port: self.settings.shard_aware_port,
             shard_aware_port_ssl: None,
         };

@@ -2,7 +2,7 @@
 //! rows of the answer.
 //!
 //! Owns: levels and timeout of such a request, its errors in the client's words. What is read,
-//! decided, written and shown is the planner's business ([`cql_plan::cas`]); rounds of Paxos are the
+//! decided, written and shown is the planner's business ([`cql_plan::cas`] and [`cql_exec::cas`]); rounds of Paxos are the
 //! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
 use crate::consistency::scope_of;
@@ -22,7 +22,8 @@ use crate::ticket::Ticket;
 use crate::tombstones::tombstone_warning;
 use cluster::ClusterSnapshot;
 use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
-use cql_plan::cas::{CasExec, CasFlow, CasResult, CasStatement};
+use cql_exec::{CasExec, CasFlow, CasResult};
+use cql_plan::cas::CasStatement;
 use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 use cql_plan::{BoundCas, ModifyPlan, PlanError, check_conditional_batch};
 use cql_syntax::ast::BatchKind;

@@ -4,7 +4,7 @@ use crate::context::{Cx, Step};
 use crate::description::{Described, Description};
 use crate::failure::Result;
 use crate::sink::{Describe, MadeRows, ResultSink};
-use cluster::{ClusterSnapshot, Replicas};
+use cluster::{ClusterSnapshot, PlacementKey, Replicas};
 use cql_plan::describe::{
     DESCRIBE_KEYSPACE, DESCRIBE_TABLE, DescribeContext, DescribePlan, RangeOwners,
 };
@@ -70,7 +70,7 @@ fn owners(snapshot: &ClusterSnapshot, keyspace: &str, own: SocketAddr) -> RangeO
         let owner = format!("/{own}");
         return snapshot.local.tokens.iter().map(|t| (*t, vec![owner.clone()])).collect();
     };
-    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let placements = PlacementKey::of_keyspace(snapshot, keyspace).placements(snapshot);
     let of_range = |replicas: Replicas<'_>| -> Vec<String> {
         replicas.natural().map(|member| format!("/{}", member.storage)).collect()
     };

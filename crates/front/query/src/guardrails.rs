@@ -14,7 +14,7 @@
 
 use std::rc::Rc;
 
-use cluster::Replication;
+use cluster::{PlacementKey, Replication};
 use cql_plan::guardrails::Watch;
 use cql_plan::plan::PlanKind;
 use cql_plan::select::{BoundSelect, SelectPlan};
@@ -69,8 +69,9 @@ pub(crate) fn check_bound_select(
     // One replica's answer needs nobody else's.
     let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
     if plan.intersects() && table.kind != TableKind::Virtual && !is_of_one {
-        let replicas = match executor.snapshot().replication_of_table(table.id) {
-            Some(Replication::Simple(factor)) => factor,
+        let key = PlacementKey::of_table(&executor.snapshot(), table.id);
+        let replicas = match key.as_ref().map(PlacementKey::replication) {
+            Some(Replication::Simple(factor)) => *factor,
             Some(Replication::Network(factors)) => factors.values().sum(),
             Some(Replication::Local) | None => 1,
         };

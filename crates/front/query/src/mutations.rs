@@ -179,19 +179,19 @@ async fn apply_all(
     let mut elsewhere: SmallVec<[(ShardId, Vec<ReplicaMutation>); 1]> = SmallVec::new();
     let replica = coordinator.replica();
     let mut admitted = None;
-    if writes.iter().any(|w| coordinator.is_local(w.token)) {
+    if writes.iter().any(|w| coordinator.owns(w)) {
         admitted = Some(match replica.admit(Origin::Client, None) {
             Err(StoreError::Overloaded { .. }) => replica.wait_for_room().await?,
             admitted => admitted?,
         });
     }
     for write in writes {
-        if let (true, Some(admitted)) = (coordinator.is_local(write.token), admitted) {
+        if let (true, Some(admitted)) = (coordinator.owns(&write), admitted) {
             ticket.note(|| "Appending to commitlog".to_owned());
             replica.apply(&write, admitted)?;
             ticket.note(|| format!("Adding to {} memtable", table_of(executor, &write.bytes)));
         } else {
-            let owner = coordinator.owner(write.token);
+            let owner = write.owner(coordinator.shard_map());
             ticket.note(|| format!("Sending mutation to shard {}", owner.0));
             match elsewhere.iter_mut().find(|(shard, _)| *shard == owner) {
                 Some((_, mutations)) => mutations.push(write),

@@ -114,7 +114,8 @@ impl Outbound {
         deadline: Instant,
     ) -> Result<Sent> {
         let is_write = self.message.kind != Kind::Select;
-        let terms = ForwardTerms { deadline, is_write, trace: ticket.trace_session() };
+        let table = self.route.table;
+        let terms = ForwardTerms { table, deadline, is_write, trace: ticket.trace_session() };
         for host in &self.route.hosts {
             ticket.note(|| {
                 format!("Sending the statement to {host}, which proposes for its partition")

@@ -1,14 +1,15 @@
 //! What shards do with rows for a SELECT that another node coordinates: filters and aggregations.
 //!
 //! Owns: saying it ([`ship`]), and planning with this node's schema what others say ([`install`]). Never: who does
-//! it, pages ([`coordinator`]); the bytes are the planner's ([`cql_plan::select::Shipped`]). Whether a client may read
+//! it, pages ([`coordinator`]); the bytes are the planner's ([`cql_exec::Shipped`]). Whether a client may read
 //! the table, and what masks hide from it, the node has decided that the client is connected to.
 
 use crate::executor::Executor;
 use crate::prepare::compile;
 use crate::prepared::Source;
 use coordinator::ShardWork;
-use cql_plan::select::{BoundSelect, SelectPlan, Shipped, ShippedText};
+use cql_exec::{SelectFold, Shipped, ShippedText};
+use cql_plan::select::{BoundSelect, SelectPlan};
 use schema::Table;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Owns: the deadline of a read, and the choice between stored and computed rows. What is around a page
 //! (description, row count, paging state, warnings) is the sink's. What a row becomes is the planner's business
-//! ([`cql_plan::SelectExec`]); it writes straight into the answer.
+//! ([`cql_exec::SelectExec`]); it writes straight into the answer.
 
 use crate::access;
 use crate::account::{Charge, Refusal};
@@ -28,11 +28,10 @@ use cluster::ClusterSnapshot;
 use coordinator::{
     FoldError, FoldOrder, FoldSink, ReadTrace, ReplicatedRead, SelectLimits, ShardFilter,
 };
+use cql_exec::{Dropped, SelectDone, SelectExec, SelectFold, select};
 use cql_plan::auth::is_computed;
 use cql_plan::plan::BoundValue;
-use cql_plan::select::{
-    self, BoundSelect, CANNOT_PAGE, Dropped, SelectDone, SelectExec, SelectPlan,
-};
+use cql_plan::select::{BoundSelect, CANNOT_PAGE, SelectPlan};
 use cql_wire::{Consistency, QueryParameters};
 use data::RowRef;
 use data::command::{Partitions, ReadCommand};
@@ -566,7 +565,9 @@ impl<S: ResultSink> Read<S> {
                 return None;
             }
             Partitions::Key(key) => {
-                let is_here = || executor.coordinator.is_local(codec::token_of(key));
+                let owner =
+                    || executor.coordinator.shard_map().shard_of(table.id, codec::token_of(key));
+                let is_here = || owner() == executor.rt.shard();
                 if bound.reads().len() == 1 && self.snapshot.is_none() && is_here() {
                     return None;
                 }

@@ -119,7 +119,7 @@ fn write<S: ResultSink>(
     let at_once = order.write_type != WriteType::Batch
         && order.snapshot.is_none()
         && cx.ticket.trace.is_none()
-        && writes.iter().all(|w| coordinator.is_local(w.token));
+        && writes.iter().all(|w| coordinator.owns(w));
     if at_once {
         let failed = |error: &StoreError| {
             let id = cx.executor.log_failure("write", error);

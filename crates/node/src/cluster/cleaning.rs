@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use admin::ActionError;
 use cluster::ranges::merge;
-use cluster::{ClusterSnapshot, MemberState, Replication};
+use cluster::{ClusterSnapshot, MemberState, PlacementKey, Replication};
 use rt::{Fs, Group, OpenOptions, Rt};
 use stdx::{TableId, Token};
 use store::{OwnedRanges, StoreError};
@@ -28,11 +28,10 @@ fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<OwnedRanges> {
     if !is_settled(snapshot) {
         return None;
     }
-    let replication = snapshot.replication_of_table(table)?;
-    if replication == Replication::Local {
+    let placements = snapshot.placements_of_table(table)?;
+    if *placements.replication() == Replication::Local {
         return None;
     }
-    let placements = snapshot.placements(&replication);
     // A keyspace that nobody has is not understood: it is left alone.
     if !placements.ranges().any(|(_, replicas)| replicas.natural().next().is_some()) {
         return None;
@@ -79,7 +78,10 @@ fn is_replicated_otherwise(before: &ClusterSnapshot, after: &ClusterSnapshot) ->
     }
     after.schema.keyspaces.iter().any(|(name, keyspace)| {
         let was = before.schema.keyspaces.get(name);
-        was.is_some_and(|was| before.replication_of(was) != after.replication_of(keyspace))
+        let is_other = |was| {
+            PlacementKey::of_keyspace(before, was) != PlacementKey::of_keyspace(after, keyspace)
+        };
+        was.is_some_and(|was| is_other(was))
     })
 }
 

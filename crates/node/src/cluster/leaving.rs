@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use cluster::ranges::Movement;
 use cluster::{
-    ClusterSnapshot, MemberState, Replication, Transformation, choose_voters, movements,
+    ClusterSnapshot, MemberState, PlacementKey, Transformation, choose_voters, movements,
 };
 use codec::{DecodeError, Reader, Writer};
 use hints::PendingHints;
@@ -61,15 +61,10 @@ fn is_handing_over(state: MemberState) -> bool {
 }
 
 /// What moves when `mover` goes.
-fn movements_of(
-    snapshot: &ClusterSnapshot,
-    mover: HostId,
-    replication: &Replication,
-) -> Vec<Movement> {
-    let (mut before, mut after) = (snapshot.clone(), snapshot.clone());
-    before.members = cluster::topology::unmoved(snapshot);
-    after.members = cluster::topology::finished(snapshot, mover);
-    movements(&before.placements(replication), &after.placements(replication))
+fn movements_of(snapshot: &ClusterSnapshot, mover: HostId, key: &PlacementKey) -> Vec<Movement> {
+    let before = key.placements_among(&cluster::topology::unmoved(snapshot));
+    let after = key.placements_among(&cluster::topology::finished(snapshot, mover));
+    movements(&before, &after)
 }
 
 /// What a decommission may lose.
@@ -389,10 +384,11 @@ impl ClusterShard {
 
     /// Who will own more once `mover` is gone.
     fn receivers(snapshot: &ClusterSnapshot, mover: HostId) -> BTreeSet<HostId> {
-        let replications: BTreeSet<Replication> =
-            snapshot.schema.keyspaces.values().map(|k| snapshot.replication_of(k)).collect();
-        let replicated = replications.iter().filter(|r| **r != Replication::Local);
-        let all = replicated.flat_map(|r| movements_of(snapshot, mover, r));
+        let keyspaces = snapshot.schema.keyspaces.values();
+        let keys: BTreeSet<PlacementKey> =
+            keyspaces.map(|keyspace| PlacementKey::of_keyspace(snapshot, keyspace)).collect();
+        let replicated = keys.iter().filter(|key| !key.is_local());
+        let all = replicated.flat_map(|key| movements_of(snapshot, mover, key));
         all.map(|movement| movement.to).collect()
     }
 

@@ -1,16 +1,14 @@
 //! The cluster as a value: ring, placement arithmetic, the metadata log and its fold.
 //!
 //! Owns: [`ClusterSnapshot`] (what every shard of a node sees between two tasks), [`Transformation`]
-//! (one entry of the metadata log) and its encoding, shard and replica arithmetic. Never: IO; the
+//! (one entry of the metadata log) and its encoding, replica arithmetic by table. Never: IO; the
 //! log's file is written by its driver in `node`.
 //!
 //! Invariants: INV-cluster-1: a snapshot at epoch e is the fold of entries 1..=e, nothing else.
-//! INV-cluster-2: [`shard_of_token`] is what drivers compute from the SUPPORTED keys.
-//!
 //! INV-cluster-3: nothing but `local` depends on which node holds the snapshot.
 //!
 //! Reading order: [`ring`], [`snapshot`], [`metalog`], [`member`], [`topology`] (what may follow
-//! what), [`placement`] (who has a token), [`levels`] (how many are needed), [`ranges`] (what moves),
+//! what), [`placement`] (who has a token of a table, since when), [`levels`] (how many are needed), [`ranges`] (what moves),
 //! [`allocate`] (which tokens a new node gets),
 //! [`auth`] (roles and permissions), [`cidr`] (names for ranges of addresses), [`features`] (what an older build could not read).
 
@@ -28,6 +26,7 @@ pub mod handover;
 pub mod levels;
 pub mod member;
 pub mod metalog;
+pub mod place_history;
 pub mod placement;
 pub mod ranges;
 pub mod replication;
@@ -46,10 +45,11 @@ pub use handover::{Handover, HandoverStep, Inheritance, Stage};
 pub use levels::{Levels, Shortage};
 pub use member::{ADDRESS_UNKNOWN, Member, MemberState};
 pub use metalog::{MetaLogError, Transformation};
-pub use placement::{Placements, Replicas};
+pub use place_history::{Moved, PlaceHistory};
+pub use placement::{PlacementKey, Placements, Replicas};
 pub use ranges::{Movement, TokenRange, movements};
 pub use replication::{Consistency, Replication, ReplicationError, Unavailable};
-pub use ring::{IGNORE_MSB, shard_of_token, tokens_for_single_node};
+pub use ring::tokens_for_single_node;
 pub use snapshot::{ClusterSnapshot, LocalNode, Truncation};
 pub use topology::{Address, MembershipError, choose_voters};
 

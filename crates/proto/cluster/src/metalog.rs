@@ -21,6 +21,7 @@ use crate::member::{
     ADDRESS_UNKNOWN, Member, MemberState, put_address, put_state, put_tokens, read_address,
     read_host, read_state, read_tokens,
 };
+use crate::place_history::PlaceHistory;
 use crate::replication::replication_of_params;
 use crate::snapshot::{ClusterSnapshot, LocalNode, Truncation};
 use crate::topology::{Address, MembershipError};
@@ -609,6 +610,7 @@ pub fn bootstrap(entry: &Transformation, base: &Schema) -> Result<ClusterSnapsho
         cluster_id: cluster_id(&encoded),
         local: local.clone(),
         members: BTreeMap::from([(local.host_id, Arc::new(founder))]),
+        places: PlaceHistory::since(Epoch(1)),
         voters: vec![local.host_id],
         features: 0,
         schema: Arc::new(base.clone()),
@@ -647,6 +649,7 @@ impl ClusterSnapshot {
         for host in self.members.keys().filter(|host| !next.members.contains_key(*host)) {
             Arc::make_mut(&mut next.departed).insert(*host);
         }
+        next.places.follow(next.epoch, &self.members, &next.members);
         next.refresh_local();
         Ok(next)
     }

@@ -1,8 +1,9 @@
 //! Which nodes hold a token's data: natural replicas to read from, pending ones to write to too.
 //!
-//! Owns: [`Placements`], a table of ranges for one replication, and [`Replicas`], one row of it.
-//! A table is a pure function of members and replication; the caller keeps it per snapshot. Rows
-//! are ranges with lists of nodes, however they came about: tablets will fill the same table.
+//! Owns: [`Placements`], a table of ranges, [`Replicas`], one row of it, [`PlacementKey`], which tables
+//! of users share one, and when each range moved last ([`dating`]). A table is a pure function of members
+//! and replication; the caller keeps it per snapshot. Rows are ranges with lists of nodes, however they
+//! came about: tablets will fill the same table.
 //!
 //! INV-placement-1: ranges cover the ring without gap or overlap. INV-placement-2: no node stands
 //! twice in a row. INV-placement-3: natural and pending together contain every node that is a
@@ -14,13 +15,60 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schema::Keyspace;
-use stdx::{HostId, TableId, Token};
+use stdx::{Epoch, HostId, TableId, Token};
 
 use crate::member::Member;
+use crate::place_history::Moved;
 use crate::ranges::TokenRange;
 use crate::replication::{Replication, replication_of};
 use crate::snapshot::ClusterSnapshot;
 use crate::strategy::{NodeIndex, Ring, Walk};
+
+mod dating;
+
+/// What a table's placement is made from. Tables with equal keys have the same ranges, replicas and
+/// movements; a range is known by its key and its tokens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PlacementKey {
+    /// The ring, by this replication.
+    Replication(Replication),
+}
+
+impl PlacementKey {
+    /// That of a table; `None` when there is no such table.
+    pub fn of_table(snapshot: &ClusterSnapshot, table: TableId) -> Option<PlacementKey> {
+        let table = snapshot.schema.table_by_id(table)?;
+        let keyspace = snapshot.schema.keyspace(&table.keyspace)?;
+        Some(PlacementKey::of_keyspace(snapshot, keyspace))
+    }
+
+    /// That which all tables of a keyspace share.
+    pub fn of_keyspace(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> PlacementKey {
+        PlacementKey::Replication(snapshot.replication_of(keyspace))
+    }
+
+    /// How many replicas there are to be, and where.
+    pub fn replication(&self) -> &Replication {
+        match self {
+            PlacementKey::Replication(replication) => replication,
+        }
+    }
+
+    /// Whether each node has everything for itself.
+    pub fn is_local(&self) -> bool {
+        *self.replication() == Replication::Local
+    }
+
+    /// The ranges and their replicas at a snapshot's epoch.
+    pub fn placements(&self, snapshot: &ClusterSnapshot) -> Placements {
+        snapshot.placements(self.replication())
+    }
+
+    /// The same with other members than a snapshot's: those before or after a movement.
+    pub fn placements_among(&self, members: &BTreeMap<HostId, Arc<Member>>) -> Placements {
+        Placements::build(members, self.replication())
+    }
+}
 
 /// The replicas of every range for one replication.
 #[derive(Clone, Debug)]
@@ -32,6 +80,10 @@ pub struct Placements {
     ends: Vec<Token>,
     rows: Vec<Row>,
     flat: Vec<NodeIndex>,
+    /// When each range moved; empty when the table is not dated.
+    moved: Vec<Moved>,
+    /// The last change of members' places that is in `moved`.
+    dated: Option<Epoch>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +107,8 @@ impl Placements {
             ends: Vec::new(),
             rows: Vec::new(),
             flat: Vec::new(),
+            moved: Vec::new(),
+            dated: None,
             nodes,
         };
         if *replication == Replication::Local {
@@ -109,6 +163,8 @@ impl Placements {
             ends: first.ends.iter().chain(&second.ends).copied().collect(),
             rows: Vec::new(),
             flat: Vec::new(),
+            moved: Vec::new(),
+            dated: None,
         };
         table.ends.sort_unstable();
         table.ends.dedup();
@@ -143,6 +199,8 @@ impl Placements {
             ends: vec![Token::MIN],
             rows: vec![Row { start: 0, natural: 1, pending: 0, moving: 0 }],
             flat: vec![0],
+            moved: Vec::new(),
+            dated: None,
         }
     }
 
@@ -269,9 +327,10 @@ impl<'a> Replicas<'a> {
         self.all.is_empty()
     }
 
-    /// Whether both have the same nodes in the same order and the same of them natural.
+    /// Whether both have the same nodes in the same order and the same of them natural and moving.
     pub fn same_as(self, other: Replicas<'_>) -> bool {
         self.natural == other.natural
+            && self.moving == other.moving
             && self.len() == other.len()
             && self.members().map(|m| m.host_id).eq(other.members().map(|m| m.host_id))
     }
@@ -286,12 +345,9 @@ impl ClusterSnapshot {
         }
     }
 
-    /// What a table's placement depends on: today its keyspace's replication, with tablets a map of
-    /// the table's own. `None` when there is no such table.
-    pub fn replication_of_table(&self, table: TableId) -> Option<Replication> {
-        let table = self.schema.table_by_id(table)?;
-        let keyspace = self.schema.keyspace(&table.keyspace)?;
-        Some(self.replication_of(keyspace))
+    /// The ranges of a table and their replicas at this epoch. `None` when there is no such table.
+    pub fn placements_of_table(&self, table: TableId) -> Option<Placements> {
+        Some(PlacementKey::of_table(self, table)?.placements(self))
     }
 
     /// A keyspace's replication; virtual ones are local.

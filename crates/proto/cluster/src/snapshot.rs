@@ -6,6 +6,7 @@ use std::sync::Arc;
 use schema::Schema;
 use stdx::{Epoch, Generation, HostId, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
+use crate::place_history::PlaceHistory;
 use crate::{Auth, Handover, Members};
 
 /// Who this node is.
@@ -52,6 +53,8 @@ pub struct ClusterSnapshot {
     pub local: LocalNode,
     /// Who is in, by host id.
     pub members: Members,
+    /// When members changed their places in the ring.
+    pub places: PlaceHistory,
     /// Who was in once and is out: left, removed, or not let come to an end. A host id does not come back.
     pub departed: Arc<BTreeSet<HostId>>,
     /// Who decides the next entry, ascending; never empty.

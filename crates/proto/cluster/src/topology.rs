@@ -395,6 +395,8 @@ pub fn unmoved(snapshot: &ClusterSnapshot) -> crate::Members {
 }
 
 #[cfg(test)]
+mod moved_tests;
+#[cfg(test)]
 mod quorum_tests;
 #[cfg(test)]
 mod tests;

@@ -33,6 +33,8 @@ pub mod simulated;
 pub mod size_tiered;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod text_cases;
 pub mod time_window;
 pub mod unified;
 mod validate;

@@ -60,9 +60,25 @@ fn token(
     let mut key = Vec::new();
     for arg in args {
         let Some(bytes) = arg else { return Ok(None) };
-        push_key_component(&mut key, bytes, f.args.len() > 1)?;
+        push_key_component(&mut key, bytes, KeyForm::of(f.args.len()))?;
     }
     Ok(Some(token_of(&key).0.to_be_bytes().to_vec()))
+}
+
+/// How a partition key is serialised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyForm {
+    /// As the value of its only column.
+    OneColumn,
+    /// Each component with its length and an end byte.
+    Composite,
+}
+
+impl KeyForm {
+    /// That of a key of so many columns.
+    pub fn of(columns: usize) -> KeyForm {
+        if columns > 1 { KeyForm::Composite } else { KeyForm::OneColumn }
+    }
 }
 
 /// Appends one component of a serialised partition key: as it is for a key of one column, else with
@@ -70,12 +86,8 @@ fn token(
 ///
 /// # Errors
 /// More than 65,535 bytes.
-pub fn push_key_component(
-    key: &mut Vec<u8>,
-    bytes: &[u8],
-    composite: bool,
-) -> Result<(), PlanError> {
-    if !composite {
+pub fn push_key_component(key: &mut Vec<u8>, bytes: &[u8], form: KeyForm) -> Result<(), PlanError> {
+    if form == KeyForm::OneColumn {
         key.extend_from_slice(bytes);
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use types::custom::CustomKind;
 use types::number::java_f64;
 use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
-use types::{Comparator, CqlType};
+use types::{Comparator, CqlType, UdtType};
 
 use crate::call::{Call, one_type, wrong_argument, wrong_count};
 use crate::env::EvalEnv;
@@ -298,16 +298,6 @@ fn unexpected<T>(what: &str, json: &Json) -> Result<T, PlanError> {
 /// The JSON is not a value of the type, in Cassandra's words.
 pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, PlanError> {
     let text = |source: &str| ty.from_string_at(source, now_millis).map_err(PlanError::from);
-    if let (CqlType::Varint | CqlType::Decimal, Json::Text(source) | Json::Integer(source)) =
-        (ty, json)
-        && let Some(error) = types::number::too_many_digits(source)
-    {
-        return Err(PlanError::from(error));
-    }
-    let check = |bytes: Vec<u8>| match ty.validate(&bytes) {
-        Ok(()) => Ok(bytes),
-        Err(error) => Err(PlanError::from(error)),
-    };
     let only_text = |what: &str| match json {
         Json::Text(source) => text(source),
         _ => unexpected(what, json),
@@ -321,6 +311,50 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
         CqlType::Date => only_text("a string representation of a date value"),
         CqlType::Time => only_text("a string representation of a time value"),
         CqlType::Duration => only_text("a string representation of a duration"),
+        CqlType::Tinyint
+        | CqlType::Smallint
+        | CqlType::Int
+        | CqlType::Bigint
+        | CqlType::Counter
+        | CqlType::Varint
+        | CqlType::Decimal
+        | CqlType::Float
+        | CqlType::Double => number(ty, json, &text),
+        CqlType::Boolean => match json {
+            Json::Text(source) => text(source),
+            Json::Bool(value) => Ok(vec![u8::from(*value)]),
+            _ => unexpected("a boolean value", json),
+        },
+        CqlType::Timestamp => match (json, json.class()) {
+            (Json::Integer(source), "Long") => text(source),
+            (Json::Text(source), _) => text(source),
+            _ => unexpected("a long or a datestring representation of a timestamp value", json),
+        },
+        CqlType::Empty => match json {
+            Json::Text(source) => text(source),
+            _ => refused(format!("Expected an empty string, but got: {json}")),
+        },
+        CqlType::Custom(custom) if matches!(custom.kind(), CustomKind::LexicalUuid) => {
+            only_text("a string representation of a uuid")
+        }
+        CqlType::Blob | CqlType::Custom(_) => blob(ty, json),
+        _ => composite(ty, json, now_millis),
+    }
+}
+
+/// A number; `text` gives the bytes of its text.
+fn number(
+    ty: &CqlType,
+    json: &Json,
+    text: &dyn Fn(&str) -> Result<Vec<u8>, PlanError>,
+) -> Result<Vec<u8>, PlanError> {
+    if let (CqlType::Varint | CqlType::Decimal, Json::Text(source) | Json::Integer(source)) =
+        (ty, json)
+        && let Some(error) = types::number::too_many_digits(source)
+    {
+        return Err(PlanError::from(error));
+    }
+    match ty {
         CqlType::Int => match (json, json.class()) {
             (Json::Text(source), _) => text(source),
             (Json::Integer(source), "Integer") => text(source),
@@ -355,41 +389,27 @@ pub fn from_json(ty: &CqlType, json: &Json, now_millis: i64) -> Result<Vec<u8>, 
             _ if *ty == CqlType::Double => unexpected("a double value", json),
             _ => unexpected("a float value", json),
         },
-        CqlType::Boolean => match json {
-            Json::Text(source) => text(source),
-            Json::Bool(value) => Ok(vec![u8::from(*value)]),
-            _ => unexpected("a boolean value", json),
+        _ => unexpected("a number", json),
+    }
+}
+
+/// A blob, or a value of a class: its bytes in hex.
+fn blob(ty: &CqlType, json: &Json) -> Result<Vec<u8>, PlanError> {
+    let check = |bytes: Vec<u8>| match ty.validate(&bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(PlanError::from(error)),
+    };
+    let wrong =
+        |why: String| refused(format!("Value '{json}' is not a valid blob representation: {why}"));
+    match json {
+        Json::Text(source) => match source.strip_prefix("0x") {
+            None => wrong(format!("String representation of blob is missing 0x prefix: {source}")),
+            Some(digits) => match CqlType::Blob.from_string(digits) {
+                Ok(bytes) => check(bytes),
+                Err(error) => wrong(error.to_string()),
+            },
         },
-        CqlType::Timestamp => match (json, json.class()) {
-            (Json::Integer(source), "Long") => text(source),
-            (Json::Text(source), _) => text(source),
-            _ => unexpected("a long or a datestring representation of a timestamp value", json),
-        },
-        CqlType::Empty => match json {
-            Json::Text(source) => text(source),
-            _ => refused(format!("Expected an empty string, but got: {json}")),
-        },
-        CqlType::Custom(custom) if matches!(custom.kind(), CustomKind::LexicalUuid) => {
-            only_text("a string representation of a uuid")
-        }
-        CqlType::Blob | CqlType::Custom(_) => {
-            let wrong = |why: String| {
-                refused(format!("Value '{json}' is not a valid blob representation: {why}"))
-            };
-            match json {
-                Json::Text(source) => match source.strip_prefix("0x") {
-                    None => wrong(format!(
-                        "String representation of blob is missing 0x prefix: {source}"
-                    )),
-                    Some(digits) => match CqlType::Blob.from_string(digits) {
-                        Ok(bytes) => check(bytes),
-                        Err(error) => wrong(error.to_string()),
-                    },
-                },
-                _ => wrong(format!("a {} is not a string", json.class())),
-            }
-        }
-        _ => composite(ty, json, now_millis),
+        _ => wrong(format!("a {} is not a string", json.class())),
     }
 }
 
@@ -428,16 +448,8 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
         }
         (CqlType::Set { .. }, _) => return unexpected("a list (representing a set)", json),
         (CqlType::Map { key, value, .. }, Json::Map(items)) => {
-            let order = Comparator::for_type(key);
-            let mut entries = Vec::new();
-            for (k, v) in items {
-                if *v == Json::Null {
-                    return refused("Invalid null value in map".to_owned());
-                }
-                let k = from_json(key, &Json::Text(k.clone()), now)?;
-                entries.push((k, from_json(value, v, now)?));
-            }
-            crate::collections::sort_entries(&mut entries, &order);
+            let mut entries = map_entries(key, value, items, now)?;
+            crate::collections::sort_entries(&mut entries, &Comparator::for_type(key));
             encode_map(entries)
         }
         (CqlType::Map { .. }, _) => return unexpected("a map", json),
@@ -450,35 +462,11 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
                 };
                 return refused(format!("Tuple {what} (expected {}): {json}", types.len()));
             }
-            let mut fields = Vec::new();
-            for (ty, item) in types.iter().zip(items) {
-                fields.push(match item {
-                    Json::Null => None,
-                    item => Some(from_json(ty, item, now)?),
-                });
-            }
-            encode_tuple(fields)
+            let fields = types.iter().zip(items).map(|(ty, item)| field(ty, Some(item), now));
+            encode_tuple(fields.collect::<Result<Vec<_>, _>>()?)
         }
         (CqlType::Tuple(_), _) => return unexpected("a list representation of a tuple", json),
-        (CqlType::Udt(udt), Json::Map(items)) => {
-            let items = fold_keys(items);
-            let mut fields = Vec::new();
-            for (name, ty) in &udt.fields {
-                fields.push(match items.iter().rfind(|(key, _)| key == name) {
-                    None | Some((_, Json::Null)) => None,
-                    Some((_, item)) => Some(from_json(ty, item, now)?),
-                });
-            }
-            if let Some((unknown, _)) =
-                items.iter().find(|(key, _)| udt.field_position(key).is_none())
-            {
-                return refused(format!(
-                    "Unknown field '{unknown}' in value of user defined type {}",
-                    udt.name
-                ));
-            }
-            encode_tuple(fields)
-        }
+        (CqlType::Udt(udt), Json::Map(items)) => encode_tuple(udt_fields(udt, items, now)?),
         (CqlType::Udt(_), _) => return unexpected("a map", json),
         (CqlType::Vector { element, dimension }, Json::List(items)) => {
             if u32::try_from(items.len()) != Ok(*dimension) {
@@ -492,6 +480,53 @@ fn composite(ty: &CqlType, json: &Json, now: i64) -> Result<Vec<u8>, PlanError> 
         _ => return unexpected("a list", json),
     };
     bytes.map_err(PlanError::from)
+}
+
+/// Keys and values of a map.
+type MapEntries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn map_entries(
+    key: &CqlType,
+    value: &CqlType,
+    items: &[(String, Json)],
+    now: i64,
+) -> Result<MapEntries, PlanError> {
+    let mut entries = Vec::with_capacity(items.len());
+    for (k, v) in items {
+        if *v == Json::Null {
+            return refused("Invalid null value in map".to_owned());
+        }
+        let k = from_json(key, &Json::Text(k.clone()), now)?;
+        entries.push((k, from_json(value, v, now)?));
+    }
+    Ok(entries)
+}
+
+/// A field of a tuple or user type; what is missing is null.
+fn field(ty: &CqlType, item: Option<&Json>, now: i64) -> Result<Option<Vec<u8>>, PlanError> {
+    match item {
+        None | Some(Json::Null) => Ok(None),
+        Some(item) => from_json(ty, item, now).map(Some),
+    }
+}
+
+fn udt_fields(
+    udt: &UdtType,
+    items: &[(String, Json)],
+    now: i64,
+) -> Result<Vec<Option<Vec<u8>>>, PlanError> {
+    let items = fold_keys(items);
+    let mut fields = Vec::with_capacity(udt.fields.len());
+    for (name, ty) in &udt.fields {
+        let item = items.iter().rfind(|(key, _)| key == name).map(|(_, item)| *item);
+        fields.push(field(ty, item, now)?);
+    }
+    match items.iter().find(|(key, _)| udt.field_position(key).is_none()) {
+        None => Ok(fields),
+        Some((unknown, _)) => {
+            refused(format!("Unknown field '{unknown}' in value of user defined type {}", udt.name))
+        }
+    }
 }
 
 /// What an INSERT JSON document says of one column.

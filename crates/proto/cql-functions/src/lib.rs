@@ -31,7 +31,7 @@ pub mod user;
 mod vector;
 
 pub use collections::sort_entries;
-pub use convert::push_key_component;
+pub use convert::{KeyForm, push_key_component};
 pub use env::{EvalEnv, UuidSource};
 pub use error::{PlanError, PlanErrorCode, PlanErrorKind};
 pub use masking::{can_mask, check_mask};

@@ -184,9 +184,6 @@ fn pick(
     }
     let operator = name.strip_prefix("system.").and_then(operator_of);
     let text = |i: usize| args.get(i).map_or_else(String::new, |a| a.text());
-    let list = |functions: &[NativeFunction]| {
-        functions.iter().map(NativeFunction::signature).collect::<Vec<_>>().join(", ")
-    };
     let mut compatible: Vec<NativeFunction> = Vec::new();
     for function in &candidates {
         let returns_fit =
@@ -201,24 +198,7 @@ fn pick(
         }
     }
     if compatible.is_empty() {
-        let message = match operator {
-            Some(op) => format!(
-                "the '{}' operation is not supported between {} and {}",
-                op.symbol(),
-                text(0),
-                text(1)
-            ),
-            None => format!(
-                "Invalid call to function {name}, none of its type signatures match (known type \
-                 signatures: {})",
-                list(&candidates)
-            ),
-        };
-        // Which casts exist is known without the functions: Cassandra checks them later.
-        return Err(match name.starts_with("system.cast_as_") {
-            true => PlanError::invalid(message),
-            false => PlanError::function_call(message),
-        });
+        return Err(no_signature_fits(name, &candidates, args));
     }
     if compatible.len() == 1 {
         return Ok(compatible.pop());
@@ -243,8 +223,39 @@ fn pick(
     Err(PlanError::function_call(format!(
         "Ambiguous call to function {name} (can be matched by following signatures: {}): use type \
          casts to disambiguate",
-        list(&compatible)
+        signatures(&compatible)
     )))
+}
+
+fn signatures(functions: &[NativeFunction]) -> String {
+    functions.iter().map(NativeFunction::signature).collect::<Vec<_>>().join(", ")
+}
+
+/// The error of a call that none of several signatures takes.
+fn no_signature_fits(
+    name: &str,
+    candidates: &[NativeFunction],
+    args: &[&dyn Argument],
+) -> PlanError {
+    let text = |i: usize| args.get(i).map_or_else(String::new, |a| a.text());
+    let message = match name.strip_prefix("system.").and_then(operator_of) {
+        Some(op) => format!(
+            "the '{}' operation is not supported between {} and {}",
+            op.symbol(),
+            text(0),
+            text(1)
+        ),
+        None => format!(
+            "Invalid call to function {name}, none of its type signatures match (known type \
+             signatures: {})",
+            signatures(candidates)
+        ),
+    };
+    // Which casts exist is known without the functions: Cassandra checks them later.
+    match name.starts_with("system.cast_as_") {
+        true => PlanError::invalid(message),
+        false => PlanError::function_call(message),
+    }
 }
 
 /// Source: `FunctionResolver.validateTypes`.

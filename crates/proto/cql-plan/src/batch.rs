@@ -306,17 +306,18 @@ pub fn bind_batch_found(
     let stamp = Stamp::Default(options.default_timestamp);
     // Of one partition: more is no mutation. Of several: more is refused below, when it is known how much it is.
     let bytes_max = limits.mutation_bytes_max.max(limits.batch_bytes_fail);
-    let result = bind_into(statements, (options, stamp, bytes_max), lists, &mut scratch, out)
-        .and_then(|(mutations, partitions)| {
-            let counts = statements.first().is_some_and(|(plan, _)| plan.is_counter());
-            let sizes = mutations.iter().filter(|_| partitions > 1).map(|mutation| {
-                let bytes = out.get(mutation.range.clone()).unwrap_or_default();
-                data_size(bytes, counts)
+    let result =
+        bind_into(statements, &BatchWrite { options, stamp, bytes_max }, lists, &mut scratch, out)
+            .and_then(|(mutations, partitions)| {
+                let counts = statements.first().is_some_and(|(plan, _)| plan.is_counter());
+                let sizes = mutations.iter().filter(|_| partitions > 1).map(|mutation| {
+                    let bytes = out.get(mutation.range.clone()).unwrap_or_default();
+                    data_size(bytes, counts)
+                });
+                let bytes = sizes.sum();
+                let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
+                Ok(BoundBatch { mutations, warnings })
             });
-            let bytes = sizes.sum();
-            let warnings = check_limits(kind, statements, partitions, bytes, limits)?;
-            Ok(BoundBatch { mutations, warnings })
-        });
     options.uuids.give_scratch(scratch);
     if result.is_err() {
         out.truncate(start);
@@ -339,14 +340,23 @@ fn wrong_key<'p>(
 
 type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 
+/// How statements are written.
+pub(crate) struct BatchWrite<'a> {
+    pub(crate) options: &'a ExecuteOptions<'a>,
+    pub(crate) stamp: Stamp,
+    /// Most bytes of all of them.
+    pub(crate) bytes_max: usize,
+}
+
 /// The mutations, and how many partitions (of a keyspace) they are about.
 pub(crate) fn bind_into(
     statements: &[(&ModifyPlan, &[BoundValue<'_>])],
-    (options, stamp, bytes_max): (&ExecuteOptions<'_>, Stamp, usize),
+    write: &BatchWrite<'_>,
     lists: &FoundLists,
     scratch: &mut Vec<u8>,
     out: &mut Vec<u8>,
 ) -> Result<(SmallVec<[BoundMutation; 1]>, usize), PlanError> {
+    let BatchWrite { options, stamp, bytes_max } = *write;
     let env = options.env();
     let mut pending: Vec<Pending<'_>> = Vec::with_capacity(statements.len());
     let mut size = WriteSize::new(bytes_max);

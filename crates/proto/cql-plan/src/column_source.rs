@@ -7,7 +7,7 @@ use types::CqlType;
 
 /// How a column of a row is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// One cell.
     Simple,
     /// One cell whose value is a counter context.
@@ -24,7 +24,7 @@ pub(crate) enum Shape {
 
 /// Where a column's value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
     /// Component of the partition key.
     Key(u16),
     /// Component of the clustering.
@@ -37,12 +37,12 @@ pub(crate) enum Source {
 
 impl Source {
     /// Whether it is a counter: then the stored bytes are not the value ([`data::counter`]).
-    pub(crate) fn is_counter(self) -> bool {
+    pub fn is_counter(self) -> bool {
         matches!(self, Source::Static(_, Shape::Counter) | Source::Regular(_, Shape::Counter))
     }
 
     /// That of a column.
-    pub(crate) fn of(column: &Column) -> Source {
+    pub fn of(column: &Column) -> Source {
         let shape = match &column.ty {
             CqlType::Counter => Shape::Counter,
             ty if !ty.is_multi_cell() => Shape::Simple,
@@ -63,7 +63,7 @@ impl Source {
 
 impl Source {
     /// A component of the partition key, which has so many, or of the clustering.
-    pub(crate) fn primary<'a>(
+    pub fn primary<'a>(
         self,
         key: &'a [u8],
         key_columns: usize,
@@ -79,7 +79,7 @@ impl Source {
     }
 
     /// A regular or static column.
-    pub(crate) fn column<'a>(
+    pub fn column<'a>(
         self,
         row: Option<RowRef<'a>>,
         static_row: Option<RowRef<'a>>,
@@ -93,7 +93,7 @@ impl Source {
 }
 
 /// Component of a serialised partition key with `count` components; `None` when it is not there.
-pub(crate) fn key_component(key: &[u8], count: usize, index: u16) -> Option<&[u8]> {
+pub fn key_component(key: &[u8], count: usize, index: u16) -> Option<&[u8]> {
     if count == 1 {
         return (index == 0).then_some(key);
     }

@@ -68,19 +68,24 @@ enum Right {
 
 /// A condition with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BoundCondition {
-    pub(crate) id: ColumnId,
-    pub(crate) ty: CqlType,
-    pub(crate) is_complex: bool,
-    pub(crate) target: BoundTarget,
-    pub(crate) op: Operator,
+pub struct BoundCondition {
+    /// The column.
+    pub id: ColumnId,
+    /// Its type.
+    pub ty: CqlType,
+    /// Of many cells.
+    pub is_complex: bool,
+    /// What of it is compared.
+    pub target: BoundTarget,
+    /// The operator; of IN `=`.
+    pub op: Operator,
     /// One satisfied value is enough; several only of IN. `None` is null.
-    pub(crate) values: Vec<Option<Vec<u8>>>,
+    pub values: Vec<Option<Vec<u8>>>,
 }
 
 /// What of the column is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum BoundTarget {
+pub enum BoundTarget {
     /// The whole value.
     Whole,
     /// A list's index or a map's key; null is refused when it is looked at.

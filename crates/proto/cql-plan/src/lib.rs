@@ -13,8 +13,8 @@ pub mod auth;
 pub mod batch;
 mod batch_size;
 pub mod cas;
-mod column_source;
-mod conditions;
+pub mod column_source;
+pub mod conditions;
 pub mod context;
 pub mod ddl;
 pub mod describe;
@@ -34,12 +34,14 @@ pub mod system;
 pub mod system_rows;
 mod tables;
 pub mod term;
+#[cfg(test)]
+mod tests;
 pub mod values;
 pub mod virtual_row;
 pub mod virtual_schema;
 
 pub use batch::{BatchPlan, BoundBatch, bind_batch, bind_batch_found, check_conditional_batch};
-pub use cas::{BoundCas, CasExec, CasResult};
+pub use cas::BoundCas;
 pub use cql_functions::{self as functions, error};
 pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarget};
 pub use error::{PlanError, PlanErrorCode};
@@ -50,4 +52,4 @@ pub use plan::{
     BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
 };
 pub use requirements::{created, requirements};
-pub use select::{BoundSelect, Flow, ResultColumn, SelectDone, SelectExec, SelectPlan};
+pub use select::{BoundSelect, ResultColumn, SelectPlan};

@@ -63,7 +63,7 @@ impl Coordinator {
         mutation: ReplicaMutation<&[u8]>,
         who: Acknowledge,
     ) -> Option<(Acknowledge, Result<(), StoreError>)> {
-        if !self.is_local(mutation.token) {
+        if !self.owns(&mutation) {
             self.apply_elsewhere(mutation.to_owned(), who);
             return None;
         }
@@ -160,7 +160,7 @@ impl Coordinator {
     }
 
     fn apply_elsewhere(&self, mutation: ReplicaMutation, who: Acknowledge) {
-        let (this, owner) = (self.clone(), self.owner(mutation.token));
+        let (this, owner) = (self.clone(), mutation.owner(self.shard_map()));
         let (began, bytes) = (self.inner.rt.now(), mutation.bytes.len());
         let backlog = match (&who, self.inner.cluster.get()) {
             (Acknowledge::Write { .. }, Some(cluster)) => {

@@ -13,7 +13,7 @@ use messaging::Outgoing;
 use stdx::{HostId, Uuid};
 
 use crate::Coordinator;
-use crate::batch_log::{BatchTable, Entries, Entry, Fate};
+use crate::batch_log::{self, BatchTable, Entries, Entry, Fate};
 use crate::batch_wire;
 use crate::cluster_state::Cluster;
 
@@ -85,11 +85,12 @@ impl Coordinator {
         if kept.is_empty() {
             return Ok(false);
         }
+        let table = || batch_log::table_id(&snapshot.schema);
         let mut refusal = "nobody else is there".to_owned();
         for host in takers {
             let outgoing = Outgoing {
                 host: *host,
-                shard: cluster.shard_of(*host, codec::token_of(&id)),
+                shard: cluster.shard_map_of(*host).shard_of_lazy(codec::token_of(&id), table),
                 verb: Verb::BatchStore,
                 deadline: self.inner.rt.now() + self.write_timeout(),
                 trace: None,

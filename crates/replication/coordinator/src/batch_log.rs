@@ -15,7 +15,7 @@ use data::{
     CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, MutationRef, RowBuilder, RowRef,
 };
 use schema::{Schema, Table};
-use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros, Token, WallMicros};
+use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros, Token, Uuid, WallMicros};
 use store::{Flow, RowSink};
 
 /// `version` of the entries: the version of the mutation encoding that is written.
@@ -59,6 +59,11 @@ pub(crate) enum Fate {
     Unreadable,
 }
 
+/// The id of `system.batches`, which every schema of a node has.
+pub(crate) fn table_id(schema: &Schema) -> TableId {
+    schema.table("system", "batches").map_or(TableId(Uuid::nil()), |table| table.id)
+}
+
 impl BatchTable {
     /// Of a schema that has it.
     pub(crate) fn of(schema: &Schema) -> Option<BatchTable> {
@@ -69,6 +74,11 @@ impl BatchTable {
             mutations: table.column("mutations")?.id,
             version: table.column("version")?.id,
         })
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> TableId {
+        self.table
     }
 
     /// The mutation that logs a batch. `next_id` makes ascending time UUIDs.

@@ -25,13 +25,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Consistency, Replication};
+use cluster::{ClusterSnapshot, Consistency, PlacementKey};
 use data::MutationRef;
 use request::WriteType;
 use rt::Group;
 use rt::sync::{Notify, Semaphore};
 use schema::Schema;
-use stdx::{Instant, TimestampMicros, Uuid, WallMicros};
+use stdx::{Instant, TableId, TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 
 use crate::batch_handover::keeps_batches;
@@ -240,7 +240,7 @@ impl Coordinator {
         let Some(table) = BatchTable::of(schema) else {
             return Err(StoreError::Invalid("there is no table system.batches".to_owned()));
         };
-        let id = self.local_id(next_id);
+        let id = self.local_id(table.id(), next_id);
         let written_at = TimestampMicros(self.inner.rt.wall().0);
         let entry = table.entry(&id, written_at, mutations.iter().copied(), next_id);
         let mut batch =
@@ -265,10 +265,10 @@ impl Coordinator {
     }
 
     /// An id whose entry lies on this shard, if one is found soon.
-    fn local_id(&self, next_id: &mut dyn FnMut() -> [u8; 16]) -> [u8; 16] {
+    fn local_id(&self, table: TableId, next_id: &mut dyn FnMut() -> [u8; 16]) -> [u8; 16] {
         let mut id = next_id();
         for _ in 0..LOCAL_ID_ATTEMPTS {
-            if self.is_local(codec::token_of(&id)) {
+            if self.is_local(table, codec::token_of(&id)) {
                 break;
             }
             id = next_id();
@@ -292,14 +292,14 @@ impl Coordinator {
     pub(crate) fn remove_entry(&self, table: BatchTable, id: &[u8], written_at: TimestampMicros) {
         let at = TimestampMicros(self.inner.rt.wall().0.max(written_at.0));
         let deletion = table.deletion(id, at);
-        let token = codec::token_of(id);
-        let deletion = ReplicaMutation::durable(token, deletion);
-        if self.is_local(token) {
+        let deletion = ReplicaMutation::durable(codec::token_of(id), deletion);
+        if self.owns(&deletion) {
             // An error (the node stops, the log failed) leaves the entry to the next start.
             let _ = self.inner.replica.admit_and_apply(&deletion, Origin::BatchDone);
         } else {
+            let owner = deletion.owner(self.shard_map());
             let request = ShardRequest::Apply(deletion, Origin::BatchDone);
-            drop(self.inner.mesh.call(&self.inner.rt, self.owner(token), request));
+            drop(self.inner.mesh.call(&self.inner.rt, owner, request));
         }
     }
 
@@ -644,5 +644,5 @@ impl Coordinator {
 fn is_of_several_nodes(snapshot: &ClusterSnapshot, mutation: &[u8]) -> bool {
     let Some(opened) = MutationRef::open(mutation) else { return false };
     snapshot.members.len() > 1
-        && snapshot.replication_of_table(opened.table).is_some_and(|r| r != Replication::Local)
+        && PlacementKey::of_table(snapshot, opened.table).is_some_and(|key| !key.is_local())
 }

@@ -1,16 +1,15 @@
 //! What one shard's coordinator keeps for a cluster: parts, topologies, latencies, writes.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Member, Members, Replication, Truncation};
+use cluster::{ClusterSnapshot, Replication, Truncation};
 use messaging::{Client, Completion, Completions};
 use request::ReplicaInfo;
 use rt::Rt;
-use stdx::{Epoch, HostId, Instant, ShardId, TableId, Token};
+use stdx::{Epoch, HostId, Instant, ShardMap, TableId, Token};
 
 use crate::cluster_parts::{ClusterParts, ReplicationSettings};
 use crate::counters::Counters;
@@ -35,62 +34,32 @@ pub(crate) struct Cluster {
     /// Sends what `writes` and `forwards` send.
     pub(crate) client: Client,
     topologies: RefCell<TopologyCache>,
-    places: RefCell<Places>,
+    truncations: RefCell<Truncations>,
 }
 
-/// Since when things are as they are that requests of older metadata get wrong, as far as this run
-/// knows.
-struct Places {
-    members: Members,
-    truncations: BTreeMap<TableId, Truncation>,
+/// Which truncations requests of older metadata do not know of, as far as this run can tell.
+struct Truncations {
+    known: BTreeMap<TableId, Truncation>,
     /// The epoch that was looked at last.
     seen: Epoch,
-    /// The members have their places in the ring.
-    since: Epoch,
-    /// Of senders that were there, no more than one change of places is unknown to them.
-    before: Epoch,
-    /// No table was truncated.
-    emptied: Epoch,
+    /// Since then no table was truncated.
+    last: Epoch,
 }
 
-impl Places {
-    fn of(snapshot: &ClusterSnapshot) -> Places {
-        let (members, seen) = (snapshot.members.clone(), snapshot.epoch);
-        let truncations = snapshot.truncations.clone();
-        // One entry is at most one change.
-        let before = Epoch(seen.0.saturating_sub(1));
-        Places { members, truncations, seen, since: seen, before, emptied: seen }
+impl Truncations {
+    fn of(snapshot: &ClusterSnapshot) -> Truncations {
+        let (known, seen) = (snapshot.truncations.clone(), snapshot.epoch);
+        Truncations { known, seen, last: seen }
     }
 
     fn follow(&mut self, snapshot: &ClusterSnapshot) {
-        let has_moved = !are_in_place(&self.members, &snapshot.members);
-        // Between two looks it may have been earlier: too late an epoch does no harm.
-        let since = if has_moved { snapshot.epoch } else { self.since };
-        let entry_before = Epoch(snapshot.epoch.0.saturating_sub(1));
-        let before = match has_moved {
-            // Nothing but this one happened since the last look.
-            true if self.seen == entry_before => self.since,
-            true => entry_before,
-            false => self.before,
-        };
-        let has_lost = self.truncations != snapshot.truncations;
-        let emptied = if has_lost { snapshot.epoch } else { self.emptied };
-        *self = Places { since, before, emptied, ..Places::of(snapshot) };
+        self.seen = snapshot.epoch;
+        if self.known != snapshot.truncations {
+            self.known = snapshot.truncations.clone();
+            // Between two looks it may have been earlier: too late an epoch does no harm.
+            self.last = snapshot.epoch;
+        }
     }
-}
-
-/// Whether placements are the same with both.
-fn are_in_place(before: &Members, after: &Members) -> bool {
-    let is_same = |(a, b): (&Arc<Member>, &Arc<Member>)| {
-        Arc::ptr_eq(a, b)
-            || a.host_id == b.host_id
-                && a.state == b.state
-                && a.tokens == b.tokens
-                && a.moving_to == b.moving_to
-                && a.datacenter == b.datacenter
-                && a.rack == b.rack
-    };
-    before.len() == after.len() && before.values().zip(after.values()).all(is_same)
 }
 
 impl Cluster {
@@ -132,30 +101,14 @@ impl Cluster {
         self.topologies.borrow_mut().of_table_serial(snapshot, table)
     }
 
-    /// Since which epoch the members have their places in the ring: the requests of a coordinator
-    /// that is not so far may go to others than those that have a range now.
-    pub(crate) fn moved_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
-        self.places(snapshot).since
-    }
-
-    /// From which epoch on a coordinator lacks at most one change of the members' places: the quorums
-    /// before and after one step of a movement meet, those of two steps need not.
-    pub(crate) fn moved_before(&self, snapshot: &ClusterSnapshot) -> Epoch {
-        self.places(snapshot).before
-    }
-
     /// Since which epoch no table was truncated: what a coordinator that is not so far has read may
     /// be gone.
     pub(crate) fn emptied_at(&self, snapshot: &ClusterSnapshot) -> Epoch {
-        self.places(snapshot).emptied
-    }
-
-    fn places(&self, snapshot: &ClusterSnapshot) -> RefMut<'_, Places> {
-        let mut places = self.places.borrow_mut();
-        if places.seen < snapshot.epoch {
-            places.follow(snapshot);
+        let mut truncations = self.truncations.borrow_mut();
+        if truncations.seen < snapshot.epoch {
+            truncations.follow(snapshot);
         }
-        places
+        truncations.last
     }
 
     /// Appends the replicas of a token, natural ones first.
@@ -202,10 +155,10 @@ impl Cluster {
         self.backlogs.of(place, is_known)
     }
 
-    /// The shard of a peer that owns a token, as far as is known.
-    pub(crate) fn shard_of(&self, host: HostId, token: Token) -> ShardId {
+    /// Which shard of a peer owns a token of a table, as far as is known.
+    pub(crate) fn shard_map_of(&self, host: HostId) -> ShardMap {
         let shards = self.parts.messaging.peer(host).map_or(1, |p| p.shard_count);
-        cluster::shard_of_token(token, shards.max(1))
+        ShardMap::ByTokenHash { shards: shards.max(1) }
     }
 }
 
@@ -248,7 +201,7 @@ impl Coordinator {
             forwards: Forwards::default(),
             client,
             topologies: RefCell::default(),
-            places: RefCell::new(Places::of(&(parts.snapshot)())),
+            truncations: RefCell::new(Truncations::of(&(parts.snapshot)())),
             parts: Rc::new(parts),
         };
         if self.inner.cluster.set(Rc::new(cluster)).is_ok() {

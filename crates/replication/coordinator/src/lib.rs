@@ -48,12 +48,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::shard_of_token;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{FoldState, MutationRef, RowFilter};
 use replica::Replica;
 use rt::{Mesh, MeshError, Reply, Rt};
-use stdx::{ShardId, Token};
+use stdx::{ShardId, ShardMap, TableId, Token};
 use store::{ReadStats, RowSink, Store, StoreError};
 
 pub use batches::{BatchReplay, LoggedBatch};
@@ -255,16 +254,24 @@ impl Coordinator {
         &self.inner.store
     }
 
-    /// The shard that owns a token.
+    /// Which shard of this node owns a token of a table.
     #[inline]
-    pub fn owner(&self, token: Token) -> ShardId {
-        shard_of_token(token, self.inner.rt.shard_count())
+    pub fn shard_map(&self) -> ShardMap {
+        ShardMap::ByTokenHash { shards: self.inner.rt.shard_count() }
     }
 
-    /// Whether this shard owns a token.
+    /// Whether this shard owns the partition of a mutation.
     #[inline]
-    pub fn is_local(&self, token: Token) -> bool {
-        self.inner.rt.shard_count() == 1 || self.owner(token) == self.inner.rt.shard()
+    pub fn owns<B: AsRef<[u8]>>(&self, mutation: &ReplicaMutation<B>) -> bool {
+        self.inner.rt.shard_count() == 1
+            || mutation.owner(self.shard_map()) == self.inner.rt.shard()
+    }
+
+    /// Whether this shard owns a token of a table.
+    #[inline]
+    pub(crate) fn is_local(&self, table: TableId, token: Token) -> bool {
+        self.inner.rt.shard_count() == 1
+            || self.shard_map().shard_of(table, token) == self.inner.rt.shard()
     }
 
     /// The door to this shard's data for writes.
@@ -286,11 +293,11 @@ impl Coordinator {
     /// # Errors
     /// As [`Store::apply`] and [`Store::commit`]; `Overloaded` when the owner's queue is full.
     pub async fn apply(&self, mutation: ReplicaMutation, origin: Origin) -> Result<(), StoreError> {
-        if self.is_local(mutation.token) {
+        if self.owns(&mutation) {
             self.inner.replica.admit_and_apply(&mutation, origin)?;
             return self.inner.store.commit().await;
         }
-        let owner = self.owner(mutation.token);
+        let owner = mutation.owner(self.shard_map());
         let request = ShardRequest::Apply(mutation, origin);
         match self.inner.mesh.call(&self.inner.rt, owner, request).await {
             Ok(ShardReply::Applied(result)) => result,

@@ -206,7 +206,7 @@ impl Coordinator {
         let readers = match &command.partitions {
             _ if shards == 1 => return self.inner.store.read(command, sink).await,
             Partitions::Key(key) => {
-                let owner = self.owner(codec::token_of(key));
+                let owner = self.shard_map().shard_of(command.table, codec::token_of(key));
                 if owner == self.inner.rt.shard() {
                     return self.inner.store.read(command, sink).await;
                 }
@@ -234,7 +234,7 @@ impl Coordinator {
         let readers = match &command.partitions {
             _ if shards == 1 => own.0..own.0 + 1,
             Partitions::Key(key) => {
-                let owner = self.owner(codec::token_of(key)).0;
+                let owner = self.shard_map().shard_of(command.table, codec::token_of(key)).0;
                 owner..owner + 1
             }
             Partitions::Range(_) => 0..shards,

@@ -11,7 +11,7 @@
 //! INV-replica-1: nothing is applied whose bytes do not open as a mutation.
 
 use data::MutationRef;
-use stdx::{TableId, Token};
+use stdx::{ShardId, ShardMap, TableId, Token};
 use store::{Store, StoreError};
 
 /// One mutation for one replica.
@@ -44,6 +44,17 @@ impl<B: AsRef<[u8]>> ReplicaMutation<B> {
     /// The same with bytes of its own.
     pub fn to_owned(&self) -> ReplicaMutation {
         self.with_bytes(self.bytes.as_ref().to_vec())
+    }
+
+    /// The shard that owns its partition on a node with such a map.
+    #[inline]
+    pub fn owner(&self, map: ShardMap) -> ShardId {
+        map.shard_of_lazy(self.token, || match self.table() {
+            Some(table) => table,
+            None => stdx::invariant::broken(format_args!(
+                "INV-replica-1: a mutation made by this node does not open"
+            )),
+        })
     }
 
     /// The table that it is of; `None`: the bytes are no mutation.

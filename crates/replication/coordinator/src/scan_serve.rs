@@ -19,7 +19,7 @@ use stdx::{Epoch, FixedMap, HostId, Instant, TableId};
 use crate::page::PackedPage;
 use crate::pages::{PageError, PageRequest, Place};
 use crate::read::ShardWork;
-use crate::reading::serve::is_outdated;
+use crate::reading::outdated::is_outdated;
 use crate::{Coordinator, PageLimit, failing, scan_page};
 
 /// Most bytes of rows after which a page ends, whatever a peer asks for: half of what a message may have.

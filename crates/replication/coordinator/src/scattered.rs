@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 
+use cluster::ClusterSnapshot;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use internode::{ErrorReply, ReadLimits, ScanRequest, Verb};
 use messaging::{MessagingError, Outgoing};
@@ -24,6 +25,7 @@ use crate::failing::{of_store, replica_error};
 use crate::page::PackedPage;
 use crate::pages::{Asked, PageError, PageRequest, Pages, Place, Rest, Step};
 use crate::read::ShardWork;
+use crate::reading::outdated::has_moved;
 use crate::reading::plan::Plan;
 use crate::reading::ring_walk::{RingWalk, part_of};
 use crate::reading::{failed, tokens_of};
@@ -322,7 +324,7 @@ impl Scatter<'_> {
         let Some(place) = pages.place(source) else { return Ok(()) };
         let answer = asked.await;
         let now = (self.plan.cluster.parts.snapshot)();
-        if now.epoch > place.epoch && self.plan.cluster.moved_at(&now) > place.epoch {
+        if now.places.last() > place.epoch && self.has_moved(pages, source, &now) {
             // Who was asked may have given ranges away since; messages tell this node's epoch, not the plan's.
             return self.go_elsewhere(pages, source, None).await;
         }
@@ -333,6 +335,17 @@ impl Scatter<'_> {
             }
             Err(error) => self.trouble(pages, source, (place, error)).await,
         }
+    }
+
+    /// Whether what is left of a source has other replicas than when its place was chosen.
+    fn has_moved(&self, pages: &mut Pages, source: usize, now: &ClusterSnapshot) -> bool {
+        let Some(rest) = pages.rest_of(source, None) else { return true };
+        let Some(topology) = self.plan.cluster.topology(now, self.plan.table.table.id) else {
+            return true;
+        };
+        let since = rest.place.epoch;
+        let mut ranges = rest.ranges.into_iter().map(Partitions::Range);
+        ranges.any(|partitions| has_moved(&topology, since, &partitions))
     }
 
     fn take(&self, pages: &mut Pages, source: usize, (place, mut page): (Place, PackedPage)) {

@@ -218,7 +218,7 @@ impl Coordinator {
                     let needed = snapshot.epoch;
                     return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
                 }
-                if is_outdated(cluster, snapshot, message.epoch, table) {
+                if is_outdated(cluster, snapshot, message.epoch, &checked) {
                     return Ok(Work::SendOn(checked, Errand::Outdated { targets: None }));
                 }
                 Ok(Work::Apply(checked))
@@ -230,7 +230,7 @@ impl Coordinator {
                     let needed = snapshot.epoch;
                     return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
                 }
-                if is_outdated(cluster, snapshot, message.epoch, table) {
+                if is_outdated(cluster, snapshot, message.epoch, &checked) {
                     let targets = u8::try_from(forward.targets.len()).ok();
                     return Ok(Work::SendOn(checked, Errand::Outdated { targets }));
                 }
@@ -453,14 +453,22 @@ fn check<'s, 'a>(
     Ok((table, ReplicaMutation { token, bytes: Cow::Borrowed(bytes), durable }))
 }
 
-/// Whether the sender of a mutation knew other places in the ring than this node does: whom it
+/// Whether the sender of a mutation knew other replicas of its partition than this node does: whom it
 /// writes to need not be who is read from now.
-fn is_outdated(cluster: &Cluster, snapshot: &ClusterSnapshot, epoch: Epoch, table: &Table) -> bool {
-    if epoch >= cluster.moved_at(snapshot) {
+fn is_outdated(
+    cluster: &Cluster,
+    snapshot: &ClusterSnapshot,
+    epoch: Epoch,
+    mutation: &Checked<'_>,
+) -> bool {
+    if epoch >= snapshot.places.last() {
         return false;
     }
-    let topology = cluster.topology(snapshot, table.id);
-    topology.is_some_and(|t| *t.placements.replication() != Replication::Local)
+    let topology = mutation.table().and_then(|table| cluster.topology(snapshot, table));
+    topology.is_some_and(|t| {
+        *t.placements.replication() != Replication::Local
+            && epoch < t.placements.moved(mutation.token).at
+    })
 }
 
 /// A hint that could bring back what was deleted: older than the tombstones that are kept, or than

@@ -1,13 +1,13 @@
 //! Who holds what, as one coordinator sees it: placements with small numbers for datacenters.
 //!
-//! Owns: [`Topology`], one per replication and membership, and their cache. Never: liveness or
+//! Owns: [`Topology`], one per placement and membership, and their cache. Never: liveness or
 //! latencies (arguments), consistency levels (that is `request::Need`).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, Member, Members, Placements, Replication};
+use cluster::{ClusterSnapshot, Member, Members, PlacementKey, Placements, Replication};
 use request::{Factors, ReplicaInfo};
 use smallvec::SmallVec;
 use stdx::{Epoch, FixedMap, HostId, TableId, Token};
@@ -31,9 +31,9 @@ pub(crate) struct Site {
     pub(crate) is_self: bool,
 }
 
-/// The replicas of every token for one replication.
+/// The replicas of every token of the tables that share one placement.
 pub(crate) struct Topology {
-    /// Ranges and their replicas.
+    /// Ranges and their replicas, with the epochs at which they moved.
     pub(crate) placements: Placements,
     /// Replication factors.
     pub(crate) factors: Factors,
@@ -41,9 +41,15 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// `None`: more datacenters than can be numbered.
-    fn new(snapshot: &ClusterSnapshot, replication: &Replication) -> Option<Topology> {
-        Topology::with(snapshot, replication, snapshot.placements(replication))
+    /// `None`: more datacenters than can be numbered. `known` is the same one of an earlier time.
+    fn new(
+        snapshot: &ClusterSnapshot,
+        key: &PlacementKey,
+        known: Option<&Topology>,
+    ) -> Option<Topology> {
+        let placements = key.placements(snapshot);
+        let placements = placements.dated(&snapshot.places, known.map(|known| &known.placements));
+        Topology::with(snapshot, key.replication(), placements)
     }
 
     /// `replication` is that of the natural replicas.
@@ -140,7 +146,9 @@ impl Topology {
 pub(crate) struct TopologyCache {
     epoch: Option<Epoch>,
     members: Members,
-    by_replication: BTreeMap<Replication, Rc<Topology>>,
+    by_key: BTreeMap<PlacementKey, Rc<Topology>>,
+    /// Those of the members before.
+    earlier: BTreeMap<PlacementKey, Rc<Topology>>,
     /// `None`: the table is not replicated, or there is no such table.
     by_table: FixedMap<TableId, Option<Rc<Topology>>>,
     /// Of the tables whose lightweight transactions are handed over, for these.
@@ -165,7 +173,8 @@ impl TopologyCache {
         if let Some(known) = self.by_table.get(&table) {
             return known.clone();
         }
-        let topology = snapshot.replication_of_table(table).and_then(|r| self.of(snapshot, r));
+        let topology =
+            PlacementKey::of_table(snapshot, table).and_then(|key| self.of(snapshot, key));
         self.by_table.insert(table, topology.clone());
         topology
     }
@@ -185,20 +194,22 @@ impl TopologyCache {
         if let Some(known) = self.by_table_serial.get(&table) {
             return known.clone();
         }
-        let topology = snapshot.replication_of_table(table).and_then(|to| {
-            let (placements, natural) = snapshot.voting_placements(handover, &to);
+        let topology = PlacementKey::of_table(snapshot, table).and_then(|to| {
+            let to = to.replication();
+            let (placements, natural) = snapshot.voting_placements(handover, to);
             Some(Rc::new(Topology::with(snapshot, natural, placements)?))
         });
         self.by_table_serial.insert(table, topology.clone());
         topology
     }
 
-    fn of(&mut self, snapshot: &ClusterSnapshot, replication: Replication) -> Option<Rc<Topology>> {
-        if let Some(known) = self.by_replication.get(&replication) {
+    fn of(&mut self, snapshot: &ClusterSnapshot, key: PlacementKey) -> Option<Rc<Topology>> {
+        if let Some(known) = self.by_key.get(&key) {
             return Some(known.clone());
         }
-        let made = Rc::new(Topology::new(snapshot, &replication)?);
-        self.by_replication.insert(replication, made.clone());
+        let known = self.earlier.get(&key).map(|known| &**known);
+        let made = Rc::new(Topology::new(snapshot, &key, known)?);
+        self.by_key.insert(key, made.clone());
         Some(made)
     }
 
@@ -209,7 +220,7 @@ impl TopologyCache {
         self.by_table_serial.clear();
         if self.members != snapshot.members {
             self.members = snapshot.members.clone();
-            self.by_replication.clear();
+            self.earlier = std::mem::take(&mut self.by_key);
         }
     }
 }

@@ -212,7 +212,8 @@ impl State {
         let mut bytes = 0;
         let Some(host) = self.hosts.get_mut(&target) else { return portion };
         while let Some(kept) = host.waiting.pop_front() {
-            if !portion.is_empty() && bytes + kept.bytes() > most {
+            let ends = bytes + kept.bytes() > most || stdx::chaos!("hints-portion-small");
+            if !portion.is_empty() && ends {
                 host.waiting.push_front(kept);
                 break;
             }
@@ -229,6 +230,11 @@ impl State {
         let bytes: u64 = portion.iter().map(Kept::bytes).sum();
         if let Some(host) = self.hosts.get_mut(&target) {
             host.writing = None;
+            stdx::invariant!(
+                host.waiting_bytes >= bytes,
+                "INV-hints-3: {bytes} bytes of hints leave memory, {} were counted",
+                host.waiting_bytes
+            );
             host.waiting_bytes = host.waiting_bytes.saturating_sub(bytes);
         }
     }
@@ -249,6 +255,11 @@ impl State {
         let Some(host) = self.hosts.get_mut(&target) else { return 0 };
         let waiting = std::mem::take(&mut host.waiting);
         let bytes: u64 = waiting.iter().map(Kept::bytes).sum();
+        stdx::invariant!(
+            host.waiting_bytes >= bytes,
+            "INV-hints-3: {bytes} bytes of hints are dropped, {} were counted",
+            host.waiting_bytes
+        );
         host.waiting_bytes = host.waiting_bytes.saturating_sub(bytes);
         waiting.len() as u64
     }

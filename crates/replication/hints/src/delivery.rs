@@ -11,7 +11,7 @@ use codec::murmur::token_of;
 use data::MutationRef;
 use internode::{Hint, Verb};
 use messaging::Outgoing;
-use stdx::{HostId, IoError, IoErrorKind, Token};
+use stdx::{HostId, IoError, IoErrorKind, ShardMap, TableId, Token};
 
 use crate::catalog::PendingHints;
 use crate::files::Window;
@@ -102,6 +102,7 @@ impl Inner {
                 }
             }
             if self.rt.now() >= until || self.is_closed() {
+                stdx::reached!("hints-take-over-too-late");
                 return false;
             }
             self.rt.sleep(TAKE_OVER_PAUSE).await;
@@ -167,6 +168,7 @@ impl Inner {
         if !std::mem::replace(&mut file.opened, true)
             && let Some(progress) = begin.progress
         {
+            stdx::reached!("hints-delivery-resumed");
             file.offset = progress.offset.max(HEADER_BYTES as u64);
             file.saved = file.offset;
             file.damaged |= progress.damaged;
@@ -228,7 +230,15 @@ impl Inner {
         match failed {
             Some(error) => Err(error),
             None if gone || !complete || flight.has_failed() => Ok(Ended::Later),
-            None => Ok(self.finish(id).await),
+            None => {
+                let delivered = self.state.borrow().file(id).map(|file| file.offset);
+                stdx::invariant!(
+                    flight.is_empty() && delivered.is_none_or(|offset| offset >= cursor),
+                    "INV-hints-1: hint file {} would go, delivered to {delivered:?} of {cursor}",
+                    id.file_name()
+                );
+                Ok(self.finish(id).await)
+            }
         }
     }
 
@@ -263,7 +273,7 @@ impl Inner {
         if self.state.borrow().file(id).is_some_and(|f| f.acked.contains(&found.at)) {
             return true;
         }
-        let Some(token) = self.token_if_deliverable(id, found) else { return true };
+        let Some((table, token)) = self.place_if_deliverable(id, found) else { return true };
         let (count_max, bytes_max) = {
             let settings = &self.state.borrow().settings;
             (settings.in_flight_max, settings.in_flight_bytes_max)
@@ -286,9 +296,10 @@ impl Inner {
         let bytes = hint.mutation.len();
         pace.spend(now, bytes as u64, self.rate(route));
         let timeout = self.state.borrow().settings.answer_timeout;
+        let map = ShardMap::ByTokenHash { shards: peer.shard_count.max(1) };
         let to = Outgoing {
             host: route.via,
-            shard: cluster::shard_of_token(token, peer.shard_count.max(1)),
+            shard: map.shard_of(table, token),
             verb: Verb::Hint,
             deadline: now + timeout,
             trace: None,
@@ -317,8 +328,12 @@ impl Inner {
         policy::rate(&self.state.borrow().settings, members, self.rt.shard_count())
     }
 
-    /// The token of a hint that is worth delivering; else counts why not.
-    pub(crate) fn token_if_deliverable(&self, id: FileId, found: &Found<'_>) -> Option<Token> {
+    /// The table and token of a hint that is worth delivering; else counts why not.
+    pub(crate) fn place_if_deliverable(
+        &self,
+        id: FileId,
+        found: &Found<'_>,
+    ) -> Option<(TableId, Token)> {
         let HintRef { mutation, .. } = found.hint;
         let Some(mutation) = MutationRef::open(mutation) else {
             self.dropped(Dropped::Unreadable, 1);
@@ -331,7 +346,7 @@ impl Inner {
         };
         let table = self.table(mutation.table);
         match policy::deliverable(&found.hint, table, self.rt.wall()) {
-            Ok(()) => Some(token_of(mutation.key)),
+            Ok(()) => Some((mutation.table, token_of(mutation.key))),
             Err(why) => {
                 self.dropped(why, 1);
                 None
@@ -355,6 +370,7 @@ impl Inner {
                     "a hint will never be taken by its replica and is dropped");
             }
             Err(error) => {
+                stdx::reached!("hints-delivery-stopped");
                 self.counters.failed.inc();
                 if !flight.has_failed() {
                     tracing::info!(host = %id.target.0, file = id.file_name(), %error,
@@ -380,6 +396,7 @@ impl Inner {
             }
             let (name, offset, bytes) = (id.file_name(), gap.from, gap.to - gap.from);
             if gap.was_synced {
+                stdx::reached!("hints-damaged-range");
                 self.counters.damaged_ranges.inc();
                 tracing::error!(
                     file = name,
@@ -391,6 +408,7 @@ impl Inner {
                      host for the ranges that it shares with this node"
                 );
             } else {
+                stdx::reached!("hints-crash-tail");
                 self.counters.crash_tails.inc();
                 tracing::info!(
                     file = name,
@@ -460,6 +478,7 @@ impl Inner {
             None => return Ended::Later,
         };
         if failures >= READ_FAILURES_MAX {
+            stdx::reached!("hints-unreadable-file-set-aside");
             self.set_aside(id, "it cannot be read").await;
             return Ended::Through;
         }
@@ -480,6 +499,12 @@ impl Inner {
         match self.directory.save_progress(id, &progress).await {
             Ok(()) => {
                 if let Some(file) = self.state.borrow_mut().file_mut(id) {
+                    stdx::invariant!(
+                        progress.offset <= file.offset,
+                        "INV-hints-1: progress {} noted, delivered to {}",
+                        progress.offset,
+                        file.offset
+                    );
                     file.saved = progress.offset;
                 }
             }

@@ -42,6 +42,11 @@ impl Flight {
     }
 
     pub(crate) fn push(&mut self, sent: Sent) {
+        stdx::debug_invariant!(
+            self.sent.iter().all(|s| s.token != sent.token),
+            "INV-hints-2: hint {} is sent before the answer to one of its partition",
+            sent.at
+        );
         self.bytes += sent.bytes;
         self.sent.push(sent);
     }

@@ -168,6 +168,13 @@ pub fn encode_record(out: &mut Vec<u8>, place: Place, hint: &HintRef<'_>) {
         "hint: mutation of {} bytes",
         hint.mutation.len()
     );
+    stdx::invariant!(
+        !hint.mutation.is_empty() && u64::from(place.synced) <= place.offset,
+        "hint: {} bytes at {}, behind {} synced ones",
+        hint.mutation.len(),
+        place.offset,
+        place.synced
+    );
     let length = u32::try_from(hint.mutation.len()).unwrap_or(u32::MAX);
     let start = out.len();
     out.extend_from_slice(&length.to_le_bytes());

@@ -77,7 +77,7 @@ impl Inner {
     }
 
     fn missed(&self, id: FileId, found: &Found<'_>) -> Option<Missed> {
-        self.token_if_deliverable(id, found)?;
+        self.place_if_deliverable(id, found)?;
         let mutation = MutationRef::open(found.hint.mutation)?;
         self.counters.handed_on.inc();
         Some(Missed {

@@ -85,14 +85,29 @@ impl Inner {
         let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0) + HEADER_BYTES);
         if synced == 0 {
             self.header(id).encode(&mut out);
+            stdx::invariant!(
+                out.len() == HEADER_BYTES,
+                "hints: a header of {} bytes, its reader takes {HEADER_BYTES}",
+                out.len()
+            );
         }
+        let header = out.len() as u64;
         for kept in portion {
             let offset = synced + out.len() as u64;
             let synced = u32::try_from(synced).unwrap_or(u32::MAX);
+            stdx::invariant!(
+                synced != u32::MAX,
+                "hints: a file of 4 GiB, records have no room for what was synced before them"
+            );
             let place = Place { sequence: id.sequence, offset, synced };
             format::encode_record(&mut out, place, &kept.hint());
         }
         let length = out.len() as u64;
+        stdx::invariant!(
+            length == header + bytes,
+            "hints: {} hints took {length} bytes, {bytes} were counted for them",
+            portion.len()
+        );
         let (_, written) = active.file.write_at(Buf::from(out), synced).await;
         let result = match written {
             Ok(()) => self.sync(&active).await,
@@ -110,6 +125,12 @@ impl Inner {
         let entry = state.hosts.entry(host).or_default();
         entry.active = Some(Active { entry_synced: true, ..active });
         let file = entry.files.entry(id).or_insert_with(|| HintFile::new(created, 0));
+        stdx::invariant!(
+            file.bytes == synced && file.offset <= synced.max(HEADER_BYTES as u64),
+            "INV-hints-1: {length} bytes written at {synced} of a hint file that has {}, delivered to {}",
+            file.bytes,
+            file.offset
+        );
         file.bytes = synced + length;
         Ok(())
     }
@@ -131,6 +152,7 @@ impl Inner {
             if let Some(active) = active
                 && let Some(file) = state.file(active.id)
                 && file.bytes + bytes <= most
+                && !stdx::chaos!("hints-file-early")
             {
                 return Ok((active, file.bytes));
             }
@@ -160,6 +182,7 @@ impl Inner {
 
     /// A write or sync of the file failed: it is written no more, what is synced of it stays.
     async fn give_up(&self, host: HostId, active: &Active, synced: u64) {
+        stdx::reached!("hints-file-given-up");
         if let Some(entry) = self.state.borrow_mut().hosts.get_mut(&host) {
             entry.active = None;
         }

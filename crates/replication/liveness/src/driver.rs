@@ -249,6 +249,7 @@ impl Driver {
     }
 
     pub(crate) fn publish_again(&self) {
+        stdx::reached!("liveness-mesh-full");
         self.is_stale.set(true);
     }
 

@@ -6,8 +6,8 @@
 //! whether a node that is down stays in the ring.
 //!
 //! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true`
-//! first. INV-liveness-2: pictures that a shard sees only get newer. INV-liveness-3: a generation is
-//! durable before the first message that carries it.
+//! first. INV-liveness-2: pictures that a shard sees only get newer. INV-liveness-3: the generation with
+//! which a node starts is durable before its first message.
 //!
 //! Reading order: [`Liveness`], [`Picture`], `driver`.
 
@@ -324,6 +324,7 @@ impl Liveness {
     fn adopt(&self, after: &Arc<Picture>) {
         let before = self.inner.picture.borrow().clone();
         if after.number <= before.number {
+            stdx::reached!("liveness-old-picture");
             return;
         }
         *self.inner.picture.borrow_mut() = after.clone();

@@ -73,7 +73,7 @@ async fn shard(
     });
     messaging.serve(Rc::new(Serve(liveness.clone())));
     if rt.shard() == ShardId(0) {
-        rt.fs().create_dir_all("/data/metadata").await.unwrap();
+        rt.fs().create_dir_durably("/data/metadata").await.unwrap();
         let generation = next_generation(&rt, "/data").await.unwrap();
         facts.lock().unwrap().starts.push((n, generation));
         messaging.listen(SocketAddr::from(([0, 0, 0, 0], PORT))).await.unwrap();
@@ -157,7 +157,7 @@ impl Cluster {
         told
     }
 
-    /// Every shard of every node of `by` was told the same once about each of `about`.
+    /// Every shard of every node of `by` was told the same once about each of `about` (INV-liveness-1).
     fn expect(&self, by: &[u8], about: &[u8], up: bool) {
         let mut expected: Vec<Told> = Vec::new();
         for n in by {
@@ -282,6 +282,52 @@ fn both_sides_of_a_partition_hold_the_other_one_for_down_until_it_heals() {
             assert_eq!(*last, [(1, true), (2, true), (3, true)], "{seed}: n{n}");
         }
     }
+}
+
+/// INV-liveness-3: what a power cut loses was not sent yet, so that a start is newer than all that others know,
+/// whatever the clock says.
+#[test]
+fn the_generation_of_a_start_survives_a_power_cut() {
+    let cluster = Cluster::new(41, &[1, 1]);
+    let nodes = cluster.start_all();
+    cluster.run(20);
+    cluster.world.power_cut_losing_all(&nodes[1]);
+    for day in 1..4 {
+        cluster.world.set_clock_skew(&name(2), -86_400_000_000 * day);
+        cluster.run(1);
+        let again = cluster.start(2);
+        cluster.run(5);
+        cluster.world.power_cut_losing_all(&again);
+    }
+    let facts = cluster.facts.lock().unwrap();
+    let starts: Vec<u64> =
+        facts.starts.iter().filter(|(n, _)| *n == 2).map(|(_, generation)| *generation).collect();
+    assert_eq!(starts.len(), 4);
+    assert!(starts.is_sorted_by(|a, b| a < b), "INV-liveness-3: {starts:?}");
+}
+
+/// INV-liveness-2: a picture that comes late, behind a newer one, is not seen.
+#[test]
+fn a_shard_keeps_the_newest_picture() {
+    let world = World::new(5, WorldOptions::default());
+    let done = Arc::new(Mutex::new(false));
+    let mark = done.clone();
+    world.client("n1", move |rt| async move {
+        let liveness = Liveness::new(rt, Arc::new(LivenessMesh::new(1, 64)), host(1));
+        let picture = |number, peer: u8| {
+            let mut alive = FixedMap::default();
+            alive.insert(host(peer), true);
+            Arc::new(Picture { number, alive, ..Picture::default() })
+        };
+        for (number, peer, seen) in [(2, 2, 2), (1, 3, 2), (2, 3, 2), (3, 4, 4)] {
+            liveness.adopt(&picture(number, peer));
+            let is_seen = liveness.is_alive(host(seen));
+            assert!(is_seen, "INV-liveness-2: picture {number} of {peer}, {seen} is expected");
+        }
+        *mark.lock().unwrap() = true;
+    });
+    world.run_for(Duration::from_secs(1));
+    assert!(*done.lock().unwrap());
 }
 
 #[test]

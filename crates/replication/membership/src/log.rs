@@ -215,7 +215,16 @@ impl LogFile {
         );
         let start = self.length;
         let place = (start, u32::try_from(framed.len()).unwrap_or(u32::MAX));
+        let ends =
+            self.places.last().map_or(0, |(at, length)| at.saturating_add(u64::from(*length)));
+        stdx::invariant!(
+            start >= ends && place.1 != u32::MAX && !framed.is_empty(),
+            "INV-membership-3: {} bytes of entry {} are appended at {start}, the one before ends at {ends}",
+            framed.len(),
+            epoch.0
+        );
         if let Err(error) = self.write_durably(&framed, start).await {
+            stdx::reached!("membership-entry-cut-off");
             let cut = async {
                 self.file.set_len(start).await?;
                 self.file.sync_data().await
@@ -239,6 +248,13 @@ impl LogFile {
             Ok(()) => end.saturating_add(marker.len() as u64),
             Err(_) => end,
         };
+        stdx::invariant!(
+            self.length >= end && self.places.len() as u64 == epoch.0,
+            "INV-membership-3: behind entry {} the log has {} entries and {} bytes",
+            epoch.0,
+            self.places.len(),
+            self.length
+        );
         // Too low a mark only makes a lost tail harder to notice until the next entry.
         if let Err(error) = log_end::write(&self.fs, &self.directory, epoch).await {
             tracing::warn!(

@@ -278,8 +278,20 @@ impl Membership {
             return Err(SubmitError::Unavailable);
         };
         log.append(framed, entry.number).await?;
+        stdx::invariant!(
+            log.end() == entry.number,
+            "INV-membership-3: entry {:?} was appended, the log ends with {:?}",
+            entry.number,
+            log.end()
+        );
         *owner.log.borrow_mut() = Some(log);
         self.publish(&after).await?;
+        stdx::invariant!(
+            self.snapshot().epoch >= after.epoch,
+            "INV-membership-1: entry {:?} is answered, this shard is at {:?}",
+            entry.number,
+            self.snapshot().epoch
+        );
         let hook = owner.on_apply.borrow().clone();
         if let Some(hook) = hook {
             hook(before.clone(), after.clone()).await;

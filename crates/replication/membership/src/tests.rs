@@ -310,6 +310,7 @@ fn check_logs(one: &[Vec<u8>], other: &[Vec<u8>]) -> Result<(), String> {
     }
 }
 
+/// INV-membership-1: what was answered is in the log.
 fn check_acknowledged(log: &[Vec<u8>], acknowledged: &[(String, u8)]) -> Result<(), String> {
     let mut created: BTreeMap<String, u32> = BTreeMap::new();
     for payload in log {

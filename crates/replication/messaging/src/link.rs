@@ -195,11 +195,13 @@ impl Inner {
     fn check_link(&self, link: &Link, now: Instant) -> Option<&'static str> {
         let settings = &self.settings;
         if now.since(link.last_received.get()) >= settings.keepalive_timeout {
+            stdx::reached!("messaging-silent-peer");
             tracing::info!(peer = %link.address, host = %link.host(),
                 "connection to a peer closed: it does not answer");
             return Some("the peer does not answer");
         }
-        let idle = now.since(link.last_request.get()) >= settings.idle_timeout;
+        let idle = now.since(link.last_request.get()) >= settings.idle_timeout
+            || stdx::chaos!("messaging-idle-link-closed");
         if idle && link.in_flight.get() == 0 {
             return Some("not used");
         }
@@ -351,6 +353,7 @@ impl Inner {
             copied
         };
         let Some(waiting) = found else {
+            stdx::reached!("messaging-late-answer");
             // Timed out or cancelled meanwhile.
             link.counters.late.inc();
             return Ok(());
@@ -428,6 +431,11 @@ impl Inner {
                 Some(failure) => failure.as_error(link.host(), retry_in),
                 None => {
                     let maybe_delivered = link.outbox.is_handed(waiting.begin);
+                    if maybe_delivered {
+                        stdx::reached!("messaging-lost-maybe-delivered");
+                    } else {
+                        stdx::reached!("messaging-lost-unsent");
+                    }
                     MessagingError::Lost { maybe_delivered }
                 }
             };

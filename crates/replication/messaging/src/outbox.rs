@@ -167,7 +167,8 @@ impl Outbox {
         let mut state = self.state.borrow_mut();
         self.refresh(&mut state, now);
         let rest = state.bytes.get(state.written..).unwrap_or_default();
-        let piece = rest.get(..PIECE_BYTES).unwrap_or(rest).to_vec();
+        let most = if stdx::chaos!("messaging-short-piece") { 1 } else { PIECE_BYTES };
+        let piece = rest.get(..most).unwrap_or(rest).to_vec();
         self.advance(&mut state, piece.len());
         // It still waits, as far as the others can see.
         self.shared_bytes.set(self.shared_bytes.get() + piece.len());
@@ -246,6 +247,14 @@ impl Outbox {
     fn advance(&self, state: &mut State, taken: usize) {
         state.handed += taken as u64;
         state.written += taken;
+        stdx::invariant!(
+            state.written <= state.bytes.len() && state.handed <= state.end,
+            "INV-messaging-2: {taken} bytes sent, {} of {} and {} of {} altogether",
+            state.written,
+            state.bytes.len(),
+            state.handed,
+            state.end
+        );
         self.shared_bytes.set(self.shared_bytes.get().saturating_sub(taken));
         if state.written == state.bytes.len() {
             state.bytes.clear();
@@ -293,20 +302,27 @@ impl Outbox {
             let from = at;
             at += frame.length;
             if frame.deadline <= now {
+                stdx::reached!("messaging-frame-expired-unsent");
                 lost += frame.length;
                 state.dropped += 1;
                 return false;
             }
             first_deadline = first_deadline.min(frame.deadline);
             bytes.copy_within(from..at, kept);
-            if frame.deadline != NEVER
-                && let Some(moved) = bytes.get_mut(kept..kept + frame.length)
-            {
-                patch_deadline(moved, micros_left(now, frame.deadline));
+            if frame.deadline != NEVER {
+                match bytes.get_mut(kept..kept + frame.length) {
+                    Some(moved) => patch_deadline(moved, micros_left(now, frame.deadline)),
+                    None => stdx::invariant!(false, "outbox: a frame at {kept} lies outside of it"),
+                }
             }
             kept += frame.length;
             true
         });
+        stdx::invariant!(
+            at == bytes.len() && kept + lost == at,
+            "outbox: {at} bytes of frames, {} bytes, {lost} of them dropped and {kept} kept",
+            bytes.len()
+        );
         bytes.truncate(kept);
         state.first_deadline = first_deadline;
         if state.written == state.bytes.len() {

@@ -205,23 +205,29 @@ impl Pending {
     }
 
     fn mark(&mut self, bucket: u16, is_filled: bool) {
-        if let Some(word) = self.filled.get_mut(usize::from(bucket / 64)) {
-            let bit = 1 << (bucket % 64);
-            if is_filled { *word |= bit } else { *word &= !bit }
-        }
+        let Some(word) = self.filled.get_mut(usize::from(bucket / 64)) else {
+            stdx::invariant::broken(format_args!("INV-pending-2: no bit for bucket {bucket}"))
+        };
+        let bit = 1 << (bucket % 64);
+        if is_filled { *word |= bit } else { *word &= !bit }
     }
 
     fn link_in(&mut self, slot: u32, deadline: Instant) {
         let due = deadline.0.div_ceil(TICK_NANOS);
         let tick = due.clamp(self.tick + 1, self.tick + BUCKETS - 1);
         let bucket = bucket_of(tick);
-        let Some(head) = self.buckets.get_mut(usize::from(bucket)) else { return };
+        let Some(head) = self.buckets.get_mut(usize::from(bucket)) else {
+            stdx::invariant::broken(format_args!(
+                "INV-pending-2: no bucket {bucket}, a request would never expire"
+            ))
+        };
         let next = std::mem::replace(head, slot);
         if let Some(neighbour) = self.slots.get_mut(next as usize) {
             neighbour.previous = slot;
         }
-        if let Some(entry) = self.slots.get_mut(slot as usize) {
-            (entry.next, entry.previous, entry.bucket) = (next, NONE, bucket);
+        match self.slots.get_mut(slot as usize) {
+            Some(entry) => (entry.next, entry.previous, entry.bucket) = (next, NONE, bucket),
+            None => stdx::invariant!(false, "INV-pending-1: no slot {slot} to wait in"),
         }
         self.mark(bucket, true);
     }
@@ -250,12 +256,17 @@ impl Pending {
 
     fn free_slot(&mut self, slot: u32) {
         let free = self.free;
-        if let Some(entry) = self.slots.get_mut(slot as usize) {
-            entry.waiting = None;
-            (entry.next, entry.previous) = (free, NONE);
-            self.free = slot;
-            self.len -= 1;
-        }
+        let Some(entry) = self.slots.get_mut(slot as usize) else {
+            stdx::invariant::broken(format_args!("INV-pending-1: no slot {slot} to free"))
+        };
+        stdx::debug_invariant!(
+            entry.waiting.is_some(),
+            "INV-pending-1: slot {slot} is freed twice"
+        );
+        entry.waiting = None;
+        (entry.next, entry.previous) = (free, NONE);
+        self.free = slot;
+        self.len -= 1;
     }
 }
 
@@ -280,7 +291,7 @@ mod tests {
         }
     }
 
-    /// A model with a map, driven by the same pseudo-random operations.
+    /// A model with a map, driven by the same pseudo-random operations (INV-pending-1, INV-pending-2).
     #[test]
     fn every_entry_leaves_once_and_expires_within_a_tick() {
         for seed in 1..20u64 {

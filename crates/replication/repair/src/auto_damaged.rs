@@ -208,7 +208,7 @@ impl Repair {
     ) -> Option<u32> {
         let inner = &self.inner;
         let table = snapshot.schema.table_by_id(file.table)?;
-        let owned = damaged::owned(snapshot, &snapshot.replication_of_table(file.table)?);
+        let owned = damaged::owned(snapshot, file.table)?;
         let owned: u128 = owned.iter().map(|part| width(part.start, part.end)).sum();
         let bytes_of = inner.bytes_of(file.table, owned);
         let ranges = damaged::first_of(&ranges, bytes_of, JOB_BYTES, JOB_PIECES);
@@ -265,10 +265,9 @@ impl Inner {
         let mut owned: BTreeMap<TableId, Vec<Part>> = BTreeMap::new();
         let mut candidates = Vec::new();
         for file in files.into_iter().take(FILES_MAX) {
-            let of_table = owned.entry(file.table).or_insert_with(|| {
-                let replication = snapshot.replication_of_table(file.table);
-                replication.map(|r| damaged::owned(snapshot, &r)).unwrap_or_default()
-            });
+            let of_table = owned
+                .entry(file.table)
+                .or_insert_with(|| damaged::owned(snapshot, file.table).unwrap_or_default());
             let need = match file.copied {
                 Some(copied) => damaged::need(of_table, &history, &file, copied),
                 None => Need::default(),

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Replication};
+use cluster::ClusterSnapshot;
 use stdx::{HostId, Instant, TableId, Token};
 use store::is_behind_copy;
 
@@ -83,10 +83,10 @@ pub struct Part {
     pub moves: bool,
 }
 
-/// The ranges that this node has with a replication.
-pub fn owned(snapshot: &ClusterSnapshot, replication: &Replication) -> Vec<Part> {
+/// The ranges that this node has of a table; `None` when there is no such table.
+pub fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<Vec<Part>> {
     let me = snapshot.local.host_id;
-    let placements = snapshot.placements(replication);
+    let placements = snapshot.placements_of_table(table)?;
     let mut parts = Vec::new();
     for (range, replicas) in placements.ranges() {
         if replicas.position(me).is_none() {
@@ -100,7 +100,7 @@ pub fn owned(snapshot: &ClusterSnapshot, replication: &Replication) -> Vec<Part>
         }
     }
     parts.sort_by_key(|part| part.start);
-    parts
+    Some(parts)
 }
 
 /// What is to be done for a file.
@@ -450,6 +450,7 @@ mod tests {
         (states, next.map(|(at, ranges)| (at, ranges.into_iter().map(ints).collect())))
     }
 
+    /// INV-damaged-1.
     #[test]
     fn what_is_left_are_the_owned_ranges_between_its_tokens_that_were_not_repaired_behind_the_copies()
      {

@@ -599,8 +599,8 @@ impl<'a> Part<'a> {
         let payload = &payload;
         let work = peers.iter().map(|host| -> Work<'_, Vec<Digest>> {
             Box::pin(async move {
-                let answer =
-                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairHashes, payload);
+                let to = (*host, Some((self.table.id, token)));
+                let answer = self.inner.ask(self.job, to, Verb::RepairHashes, payload);
                 let answer = answer.await?;
                 let address = self.inner.address(*host);
                 let digests = wire::decode_digests(&answer)
@@ -652,7 +652,14 @@ impl<'a> Part<'a> {
 
     fn one_of_each(&self, difference: &Difference) -> Vec<HostId> {
         let first = |g: &crate::walk::Group| self.session.peers.get(*g.peers.first()?).copied();
-        difference.others.iter().filter_map(first).collect()
+        let hosts: Vec<HostId> = difference.others.iter().filter_map(first).collect();
+        stdx::invariant!(
+            hosts.len() == difference.others.len(),
+            "INV-repair-1: {} of {} groups of replicas have a member",
+            hosts.len(),
+            difference.others.len()
+        );
+        hosts
     }
 
     /// Cuts a stretch by what this node has of it now.
@@ -707,8 +714,8 @@ impl<'a> Part<'a> {
         let (payload, token) = (&payload, stretch.token());
         let work = peers.iter().map(|host| -> Work<'_, Vec<u8>> {
             Box::pin(async move {
-                let page =
-                    self.inner.ask(self.job, (*host, Some(token)), Verb::RepairRows, payload);
+                let to = (*host, Some((self.table.id, token)));
+                let page = self.inner.ask(self.job, to, Verb::RepairRows, payload);
                 let page = page.await?;
                 let address = self.inner.address(*host);
                 match ReplicaPage::parse(&page, self.shape.stored(), false) {
@@ -750,10 +757,19 @@ impl<'a> Part<'a> {
                 None => (&difference.like_own, true),
                 Some(at) => match difference.others.get(at) {
                     Some(group) => (&group.peers, false),
-                    None => continue,
+                    None => stdx::invariant::broken(format_args!(
+                        "INV-repair-2: group {at} of {} lacks something and is none",
+                        difference.others.len()
+                    )),
                 },
             };
-            let hosts = peers.iter().filter_map(|p| self.session.peers.get(*p)).map(|h| Some(*h));
+            let hosts = peers.iter().map(|peer| match self.session.peers.get(*peer) {
+                Some(host) => Some(*host),
+                None => stdx::invariant::broken(format_args!(
+                    "INV-repair-2: replica {peer} of {} would not get what it lacks",
+                    self.session.peers.len()
+                )),
+            });
             let own = is_own.then_some(None);
             for to in own.into_iter().chain(hosts) {
                 if self.job.options.pull && to.is_some() {

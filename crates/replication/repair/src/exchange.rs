@@ -8,7 +8,7 @@ use std::task::Poll;
 use data::MutationRef;
 use internode::{ErrorReply, Mutation, MutationFlags, Verb};
 use messaging::{MessagingError, Outgoing};
-use stdx::{HostId, ShardId, Token, Uuid};
+use stdx::{HostId, ShardId, ShardMap, TableId, Token, Uuid};
 use store::StoreError;
 
 use crate::error::RepairError;
@@ -37,8 +37,9 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
             running.retain_mut(|(at, work)| match work.as_mut().poll(cx) {
                 Poll::Pending => true,
                 Poll::Ready(Ok(result)) => {
-                    if let Some(slot) = results.get_mut(*at) {
-                        *slot = Some(result);
+                    match results.get_mut(*at) {
+                        Some(slot) => *slot = Some(result),
+                        None => stdx::invariant!(false, "repair: an answer has no place"),
                     }
                     false
                 }
@@ -59,7 +60,14 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
         }
     })
     .await?;
-    Ok(results.into_iter().flatten().collect())
+    let count = results.len();
+    let results: Vec<T> = results.into_iter().flatten().collect();
+    stdx::invariant!(
+        results.len() == count,
+        "INV-repair-1: {} results of {count}, those behind the gap would count for others",
+        results.len()
+    );
+    Ok(results)
 }
 
 /// Whether asking again can help.
@@ -95,21 +103,22 @@ impl Inner {
         known.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
     }
 
-    /// Asks a replica until it answers: the shard of a token, or the first one, which keeps sessions.
+    /// Asks a replica until it answers: the shard of a table's token, or the first one, which keeps sessions.
     pub(crate) async fn ask(
         &self,
         job: &Job,
-        (host, token): (HostId, Option<Token>),
+        (host, place): (HostId, Option<(TableId, Token)>),
         verb: Verb,
         payload: &[u8],
     ) -> Result<Vec<u8>, RepairError> {
         let mut pause = self.settings.retry_pause;
         let mut attempt = 0;
         loop {
-            let shards = self.messaging.peer(host).map_or(1, |p| p.shard_count);
+            let shards = self.messaging.peer(host).map_or(1, |p| p.shard_count).max(1);
+            let map = ShardMap::ByTokenHash { shards };
             let outgoing = Outgoing {
                 host,
-                shard: token.map_or(ShardId(0), |t| cluster::shard_of_token(t, shards.max(1))),
+                shard: place.map_or(ShardId(0), |(table, token)| map.shard_of(table, token)),
                 verb,
                 deadline: self.rt.now() + self.settings.answer_timeout,
                 trace: None,
@@ -132,6 +141,7 @@ impl Inner {
             if attempt >= self.settings.attempts {
                 return Err(RepairError::Peer { address, error });
             }
+            stdx::reached!("repair-asked-again");
             tracing::debug!(%host, error = error.as_str(), "a replica is asked again");
             self.unless_ended(job, self.rt.sleep(pause)).await?;
             pause *= 2;
@@ -156,7 +166,9 @@ impl Inner {
         };
         let mut payload = Vec::with_capacity(mutation.len() + 1);
         Mutation { flags: MutationFlags::READ_REPAIR, bytes: mutation }.encode(&mut payload);
-        self.ask(job, (host, Some(token)), Verb::Mutation, &payload).await.map(|_| ())
+        self.ask(job, (host, Some((opened.table, token))), Verb::Mutation, &payload)
+            .await
+            .map(|_| ())
     }
 
     /// The same with what is lacking of a session's data.
@@ -173,8 +185,8 @@ impl Inner {
         };
         let mut payload = Vec::with_capacity(mutation.len() + 17);
         crate::wire::encode_apply(&mut payload, session, mutation);
-        let token = Some(codec::token_of(opened.key));
-        self.ask(job, (host, token), Verb::RepairApply, &payload).await.map(|_| ())
+        let place = Some((opened.table, codec::token_of(opened.key)));
+        self.ask(job, (host, place), Verb::RepairApply, &payload).await.map(|_| ())
     }
 
     /// Gives a session's mutation to the shard that owns its partition.
@@ -182,8 +194,8 @@ impl Inner {
         let Some(opened) = MutationRef::open(&mutation) else {
             return Err(StoreError::Invalid("not a mutation".to_owned()));
         };
-        let shards = self.rt.shard_count().max(1);
-        let owner = cluster::shard_of_token(codec::token_of(opened.key), shards);
+        let map = self.coordinator.shard_map();
+        let owner = map.shard_of(opened.table, codec::token_of(opened.key));
         self.on_shard(owner, Order::Apply { session, mutation }).await.map(|_| ())
     }
 

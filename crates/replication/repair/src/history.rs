@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, Replication, TokenRange};
+use cluster::{ClusterSnapshot, PlacementKey, TokenRange};
 use schema::{Keyspace, Table, TableKind, TombstoneGcMode};
 use stdx::{DeletionSeconds, TableId, Token, Uuid};
 use store::{GcPolicy, NEVER, RepairTimes};
@@ -73,7 +73,13 @@ impl RepairHistory {
         }
         let crc = codec::crc32(text.as_bytes());
         text.push_str(&format!("crc32 {crc:08x}\n"));
-        text.into_bytes()
+        let bytes = text.into_bytes();
+        stdx::debug_invariant!(
+            RepairHistory::decode(&bytes).is_some(),
+            "INV-repair-5: the history of {} tables would not be read back",
+            self.0.len()
+        );
+        bytes
     }
 
     /// Reads the file back; `None` when it is not one that this code wrote.
@@ -113,9 +119,9 @@ pub struct Shares {
 }
 
 impl Shares {
-    fn of(snapshot: &ClusterSnapshot, replication: &Replication) -> Shares {
+    fn of(snapshot: &ClusterSnapshot, key: &PlacementKey) -> Shares {
         let me = snapshot.local.host_id;
-        let placements = snapshot.placements(replication);
+        let placements = key.placements(snapshot);
         let mut shares = Shares::default();
         for (range, replicas) in placements.ranges() {
             if replicas.position(me).is_none() {
@@ -137,19 +143,19 @@ impl Shares {
 
 /// The ranges of a keyspace that this node has, behind the first token and up to the second.
 pub fn owned(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> Vec<(Token, Token)> {
-    let shares = Shares::of(snapshot, &snapshot.replication_of(keyspace));
+    let shares = Shares::of(snapshot, &PlacementKey::of_keyspace(snapshot, keyspace));
     shares.owned.into_iter().map(|(start, end, _)| (start, end)).collect()
 }
 
-/// Gives every table of the schema, but virtual ones, with the shares of its keyspace. Placements are
-/// made once for each replication.
+/// Gives every table of the schema, but virtual ones, with its shares. They are made once for all tables
+/// of one placement.
 pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<Table>, &Shares)) {
-    let mut known: Vec<(Replication, Shares)> = Vec::new();
+    let mut known: Vec<(PlacementKey, Shares)> = Vec::new();
     for keyspace in snapshot.schema.keyspaces.values().filter(|k| !k.is_virtual) {
-        let replication = snapshot.replication_of(keyspace);
-        let at = known.iter().position(|(of, _)| *of == replication).unwrap_or_else(|| {
-            let shares = Shares::of(snapshot, &replication);
-            known.push((replication, shares));
+        let key = PlacementKey::of_keyspace(snapshot, keyspace);
+        let at = known.iter().position(|(of, _)| *of == key).unwrap_or_else(|| {
+            let shares = Shares::of(snapshot, &key);
+            known.push((key, shares));
             known.len() - 1
         });
         let Some((_, shares)) = known.get(at) else { continue };

@@ -112,6 +112,7 @@ impl Part<'_> {
 
     /// Ends the session without a result, as far as replicas can be reached now.
     pub(crate) async fn give_up(&self, session: Uuid) {
+        stdx::reached!("repair-session-given-up");
         let close =
             Close { kind: CloseKind::GiveUp, session, table: self.table.id, ranges: Vec::new() };
         let mut payload = Vec::new();
@@ -161,6 +162,12 @@ impl Part<'_> {
     /// Keeps in mind, here and on the other replicas, that the ranges were repaired, once all of them
     /// have everything on the disk.
     pub(crate) async fn note_repaired(&self) -> Result<(), RepairError> {
+        stdx::invariant!(
+            self.job.options.is_global() && self.session.peers == self.session.others,
+            "INV-repair-5: {} of {} replicas took part, tombstones may not go for that",
+            self.session.peers.len(),
+            self.session.others.len()
+        );
         self.close_all(CloseKind::Sync, Uuid::nil()).await?;
         self.inner.on_all_shards(&Order::Sync { table: self.table.id }).await?;
         let seconds = self.job.started_at.seconds().0;

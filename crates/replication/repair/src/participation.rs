@@ -325,6 +325,7 @@ impl Participations {
         let mut all = self.0.borrow_mut();
         let silent = all.iter_mut().filter(|p| p.initiator != me && now.since(p.heard) >= idle);
         for participation in silent.filter(|p| p.course.ended.is_none()) {
+            stdx::reached!("repair-initiator-silent");
             participation.end(at, &Err(SILENT.to_owned()));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, Placements, Replicas, Replication, TokenRange};
+use cluster::{ClusterSnapshot, PlacementKey, Placements, Replicas, Replication, TokenRange};
 use schema::{Table, TableKind};
 use stdx::{HostId, TableId, Token};
 use store::ReadScope;
@@ -175,13 +175,14 @@ pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), 
 /// Whether there can be anything to repair: Cassandra gives such a command no number.
 pub fn is_replicated(snapshot: &ClusterSnapshot, keyspace: &str) -> bool {
     let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
-    let factor = match snapshot.replication_of(keyspace) {
+    let key = PlacementKey::of_keyspace(snapshot, keyspace);
+    let factor = match key.replication() {
         Replication::Local => 1,
-        Replication::Simple(n) => n,
+        Replication::Simple(n) => *n,
         Replication::Network(map) => map.values().fold(0_u32, |sum, n| sum.saturating_add(*n)),
     };
-    let me = snapshot.local.host_id;
-    factor >= 2 && !snapshot.placements(&snapshot.replication_of(keyspace)).ranges_of(me).is_empty()
+    let (me, placements) = (snapshot.local.host_id, key.placements(snapshot));
+    factor >= 2 && !placements.ranges_of(me).is_empty()
 }
 
 /// A range as Cassandra writes it.
@@ -203,7 +204,7 @@ pub fn plan(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<Scope
         return Err(format!("Keyspace [{}] does not exist.", options.keyspace));
     };
     let me = snapshot.local.host_id;
-    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let placements = PlacementKey::of_keyspace(snapshot, keyspace).placements(snapshot);
     let wanted: Vec<TokenRange> = options
         .ranges
         .iter()
@@ -362,7 +363,7 @@ fn joined(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
 pub fn still_holds(snapshot: &ClusterSnapshot, keyspace: &str, session: &Session) -> bool {
     let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
     let me = snapshot.local.host_id;
-    let placements = snapshot.placements(&snapshot.replication_of(keyspace));
+    let placements = PlacementKey::of_keyspace(snapshot, keyspace).placements(snapshot);
     let touches = |range: TokenRange| {
         let is_full = range.start == range.end;
         let mut parts = range.unwrapped();

@@ -129,6 +129,17 @@ impl Stretch {
     /// Cuts it at a place within it: what lies before, and what lies behind, in order. Empty parts
     /// are left out.
     pub fn cut(self, at: &Place) -> (Vec<Stretch>, Vec<Stretch>) {
+        let whole = self.width();
+        let (before, behind) = self.cut_at(at);
+        let parts: u128 = before.iter().chain(&behind).map(Stretch::width).sum();
+        stdx::debug_invariant!(
+            parts == whole,
+            "INV-repair-1: a stretch of {whole} tokens was cut into {parts}"
+        );
+        (before, behind)
+    }
+
+    fn cut_at(self, at: &Place) -> (Vec<Stretch>, Vec<Stretch>) {
         let (mut before, mut behind) = (Vec::new(), Vec::new());
         match (self, &at.clustering) {
             (Stretch::Ring(range), None) => {

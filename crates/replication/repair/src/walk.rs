@@ -119,7 +119,8 @@ impl Walk {
             return Step::Cut(difference);
         }
         let is_full = self.unasked_bytes >= self.limits.asked_bytes
-            || self.unasked.len() >= self.limits.asked_stretches;
+            || self.unasked.len() >= self.limits.asked_stretches
+            || (!self.unasked.is_empty() && stdx::chaos!("repair-few-stretches"));
         if !is_full && let Some(stretch) = self.unread.pop_front() {
             return Step::Read(stretch);
         }
@@ -132,6 +133,13 @@ impl Walk {
 
     /// This node's page had these, and these are behind it.
     pub fn read(&mut self, own: Vec<Own>, behind: Vec<Stretch>) {
+        stdx::invariant!(
+            self.unasked_bytes < self.limits.asked_bytes.max(1)
+                && self.unasked.len() < self.limits.asked_stretches.max(1),
+            "INV-repair-4: read on with {} stretches of {} bytes that wait for their comparison",
+            self.unasked.len(),
+            self.unasked_bytes
+        );
         for part in behind.into_iter().rev() {
             self.unread.push_front(part);
         }
@@ -160,6 +168,9 @@ impl Walk {
         let is_small = difference.bytes <= self.limits.merged_bytes;
         // Peers that have more than can be compared at once are read page by page.
         let is_long = difference.others.iter().any(|g| g.digest.is_none());
+        if is_long {
+            stdx::reached!("repair-long-replica");
+        }
         match is_small || is_long {
             true => self.to_merge.push_back(difference),
             false => self.apart.push(difference),
@@ -169,8 +180,15 @@ impl Walk {
     /// A difference was cut into parts; the answers are those of one peer of each group of
     /// `of.others`, in that order.
     pub fn cut(&mut self, of: Difference, parts: Vec<Own>, answers: &[Vec<Digest>]) {
+        stdx::invariant!(
+            answers.len() == of.others.len(),
+            "INV-repair-1: {} answers of {} groups, the others would be taken for equal",
+            answers.len(),
+            of.others.len()
+        );
         let count = parts.len();
         if count < 2 {
+            stdx::reached!("repair-cannot-be-cut");
             return self.to_merge.push_back(of);
         }
         let mut found = Vec::new();
@@ -182,6 +200,7 @@ impl Walk {
             found.extend(difference(own, of.like_own.clone(), groups));
         }
         if found.len() * 2 > count {
+            stdx::reached!("repair-most-differs");
             // Most of it differs: cutting further would only be more questions.
             self.to_merge.extend(found);
             return;
@@ -211,6 +230,10 @@ fn difference(
             None => groups.push(Group { digest, peers }),
         }
     }
+    stdx::debug_invariant!(
+        own.digest.is_some() || like_own.is_empty(),
+        "INV-repair-1: replicas {like_own:?} count as equal to content without a digest"
+    );
     let Own { stretch, bytes, .. } = own;
     (!groups.is_empty()).then_some(Difference { stretch, bytes, like_own, others: groups })
 }

@@ -138,8 +138,13 @@ impl Streaming {
                 told.done.disk_bytes += report.disk_bytes;
                 told.done.whole_files += report.whole_files;
                 for (index, source, error) in failed {
-                    if let Some(slot) = bad.get_mut(index) {
-                        *slot = Some((source, error));
+                    match bad.get_mut(index) {
+                        Some(slot) => *slot = Some((source, error)),
+                        None => stdx::invariant!(
+                            false,
+                            "INV-stream-1: range {index} of {}, which failed, would be reported as done",
+                            ranges.len()
+                        ),
                     }
                 }
             }

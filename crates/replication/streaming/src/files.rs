@@ -16,7 +16,7 @@ use stdx::{HostId, ShardId};
 use store::Component;
 
 use crate::hold::file_name;
-use crate::pull::{Pull, Trouble, stored, trouble_of};
+use crate::pull::{Pull, Trouble, lost_ingest, stored, trouble_of};
 use crate::streaming::Streaming;
 use crate::wire::{
     ChunkRequest, FileOffer, OPEN_VERSION, OpenAnswer, OpenRequest, RANGES_MAX, put_close,
@@ -121,7 +121,7 @@ impl Streaming {
     ) -> Result<(), Trouble> {
         self.begin_ingest(pull).await?;
         let (Some(offer), Some(ingest)) = (&mut pull.offer, &mut pull.ingest) else {
-            return Ok(());
+            return Err(lost_ingest());
         };
         let Some(file) = offer.files.front().cloned() else { return Ok(()) };
         if !offer.begun {
@@ -129,7 +129,13 @@ impl Streaming {
             offer.begun = true;
         }
         self.pull_chunks(source, shard, pull, &file).await?;
-        let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+        let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
+        stdx::invariant!(
+            pull.offer.as_ref().is_some_and(|offer| offer.component == file.components.len()),
+            "INV-stream-1: file {} ends, though not all of its {} components are here",
+            file.generation.0,
+            file.components.len()
+        );
         ingest.end_whole().await.map_err(stored)?;
         pull.report.whole_files += 1;
         self.inner.counts.received_files.inc();
@@ -176,6 +182,7 @@ impl Streaming {
             let answer = read_chunk(&response.payload)
                 .map_err(|error| Trouble::Source(error.to_string()))?;
             let Some(piece) = answer else {
+                stdx::reached!("stream-hold-gone");
                 let what = "the source does not hold the file any more".to_owned();
                 return Err(Trouble::Anew(what));
             };
@@ -183,7 +190,7 @@ impl Streaming {
             if got > bytes || (got == 0 && bytes > 0) {
                 return Err(Trouble::Source("a file is not as long as it was said".to_owned()));
             }
-            let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+            let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
             ingest.whole_bytes(component, piece).await.map_err(stored)?;
             pull.report.bytes += got;
             inner.counts.received_bytes.add(got);
@@ -192,9 +199,15 @@ impl Streaming {
             let Some(offer) = &mut pull.offer else { return Ok(()) };
             offer.offset += got;
             let length = file.components.get(offer.component).map_or(0, |(_, length)| *length);
+            stdx::invariant!(
+                offer.offset <= length,
+                "INV-stream-1: {} bytes of component {component:?} fetched, it has {length}",
+                offer.offset
+            );
             if offer.offset >= length {
                 (offer.component, offer.offset) = (offer.component + 1, 0);
             } else if got < bytes {
+                stdx::reached!("stream-short-chunk");
                 // A slow source gives less at a time: what is on its way begins at the wrong place.
                 asked.clear();
                 chunk = got;

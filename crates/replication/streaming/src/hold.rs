@@ -125,6 +125,7 @@ impl Serving {
                 let Some(touched) = touched else { return };
                 look_at = touched + idle;
                 if look_at <= inner.rt.now() {
+                    stdx::reached!("stream-hold-expired");
                     inner.holds.all.borrow_mut().remove(&number);
                     tracing::info!(host = %from, "nobody fetches what was held for a node");
                     return;

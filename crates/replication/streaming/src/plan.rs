@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::ranges::WholeCluster;
 use cluster::topology::{finished, unmoved};
-use cluster::{ClusterSnapshot, Placements, Replication, TokenRange, movements};
+use cluster::{ClusterSnapshot, PlacementKey, Placements, TokenRange, movements};
 use schema::TableKind;
 use stdx::{HostId, TableId, Token};
 
@@ -155,11 +155,11 @@ pub fn plan_rebuild(
     let mut fetches = Vec::new();
     for keyspace in snapshot.schema.keyspaces.values() {
         let is_asked = rebuild.keyspace.as_ref().is_none_or(|name| **name == *keyspace.name);
-        let replication = snapshot.replication_of(keyspace);
-        if !is_asked || replication == Replication::Local {
+        let key = PlacementKey::of_keyspace(snapshot, keyspace);
+        if !is_asked || key.is_local() {
             continue;
         }
-        let placements = snapshot.placements(&replication);
+        let placements = key.placements(snapshot);
         let mut ranges: Vec<(TokenRange, Vec<HostId>)> = Vec::new();
         for (range, replicas) in placements.ranges().filter(|(_, r)| r.is_natural(host)) {
             let parts = common(range, &rebuild.ranges);
@@ -264,16 +264,16 @@ pub fn plan_lacking(
     let (members_before, members_after) = (unmoved(snapshot), finished(snapshot, moving));
     let mut plan = Plan::default();
     let mut refused: Option<PlanError> = None;
-    let mut known: BTreeMap<Replication, Ranges> = BTreeMap::new();
+    let mut known: BTreeMap<PlacementKey, Ranges> = BTreeMap::new();
     for keyspace in snapshot.schema.keyspaces.values() {
-        let replication = snapshot.replication_of(keyspace);
+        let key = PlacementKey::of_keyspace(snapshot, keyspace);
         // Without tables there is nothing to copy.
-        if replication == Replication::Local || keyspace.tables.is_empty() {
+        if key.is_local() || keyspace.tables.is_empty() {
             continue;
         }
-        let ranges = known.entry(replication).or_insert_with_key(|replication| {
-            let before = Placements::build(&members_before, replication);
-            let after = Placements::build(&members_after, replication);
+        let ranges = known.entry(key).or_insert_with_key(|key| {
+            let before = key.placements_among(&members_before);
+            let after = key.placements_among(&members_after);
             ranges_of(&before, &after, host, &is_alive)
         });
         if let Some(error) = ranges.error(&keyspace.name) {
@@ -324,7 +324,7 @@ pub fn plan_inheritance(
     Ok(fetches)
 }
 
-/// The ranges of a replication that a node copies.
+/// The ranges of one placement that a node copies.
 #[derive(Default)]
 struct Ranges {
     /// With the sources of each copy.

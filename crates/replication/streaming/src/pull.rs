@@ -96,6 +96,7 @@ impl Streaming {
                     Err(Trouble::Again(e) | Trouble::Source(e) | Trouble::Anew(e)) => {
                         tracing::warn!(source = %source, table = %order.table, error = e.as_str(),
                             "a range cannot be fetched from this source");
+                        stdx::reached!("stream-source-left");
                         last = (Some(*source), e);
                     }
                 }
@@ -139,8 +140,12 @@ impl Streaming {
                     (failures, pause) = (0, inner.settings.retry_pause);
                     continue;
                 }
-                Err(Trouble::Again(error)) => error,
+                Err(Trouble::Again(error)) => {
+                    stdx::reached!("stream-asked-again");
+                    error
+                }
                 Err(Trouble::Anew(error)) => {
+                    stdx::reached!("stream-pass-anew");
                     self.end_hold(source, shard, pull);
                     pull.begin_anew();
                     begun_anew += 1;
@@ -206,7 +211,7 @@ impl Streaming {
             // It comes while this one is stored.
             pull.asked = Some(self.ask_page(source, shard, pull));
         }
-        let Some(ingest) = &mut pull.ingest else { return Ok(()) };
+        let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
         let partitions = ingest.page(answer.page).await.map_err(stored)?;
         let bytes = answer.page.len() as u64;
         pull.report.bytes += bytes;
@@ -222,11 +227,17 @@ impl Streaming {
             return Ok(());
         }
         // The pass is over.
-        if let Some(ingest) = pull.ingest.take() {
-            let ingested = ingest.finish().await.map_err(stored)?;
-            pull.report.files += ingested.files;
-            pull.report.disk_bytes += ingested.disk_bytes;
-        }
+        let Some(ingest) = pull.ingest.take() else { return Err(lost_ingest()) };
+        stdx::invariant!(
+            pull.ranges_done == pull.ranges.len()
+                && pull.offer.as_ref().is_none_or(|offer| !offer.has_more()),
+            "INV-stream-1: a pass ends with {} of {} ranges, or before all files came",
+            pull.ranges_done,
+            pull.ranges.len()
+        );
+        let ingested = ingest.finish().await.map_err(stored)?;
+        pull.report.files += ingested.files;
+        pull.report.disk_bytes += ingested.disk_bytes;
         self.end_hold(source, shard, pull);
         pull.passes.pop();
         pull.begin_anew();
@@ -293,6 +304,9 @@ impl<'a> Pull<'a> {
         if shards == self.shards {
             return;
         }
+        if self.shards != 0 {
+            stdx::reached!("stream-shards-changed");
+        }
         self.shards = shards.max(1);
         self.passes =
             if self.shards == own_shards { vec![own.0] } else { (0..self.shards).rev().collect() };
@@ -335,6 +349,12 @@ impl<'a> Pull<'a> {
     fn move_to(&mut self, end: Option<Position>, asked: usize) -> Result<(), Trouble> {
         let Some(end) = end else {
             self.ranges_done += asked;
+            stdx::invariant!(
+                self.ranges_done <= self.ranges.len(),
+                "INV-stream-3: {} ranges done of {}",
+                self.ranges_done,
+                self.ranges.len()
+            );
             self.position = None;
             return Ok(());
         };
@@ -355,6 +375,11 @@ impl<'a> Pull<'a> {
         if done >= self.ranges.len() {
             return Err(Trouble::Source("a page ends behind what was asked for".to_owned()));
         }
+        stdx::invariant!(
+            done >= self.ranges_done,
+            "INV-stream-3: a page goes back from range {} to {done}",
+            self.ranges_done
+        );
         self.ranges_done = done;
         self.position = Some(end);
         Ok(())
@@ -389,6 +414,13 @@ pub(crate) fn trouble_of(error: MessagingError) -> Trouble {
         ) => Trouble::Source(text),
         _ => Trouble::Again(text),
     }
+}
+
+/// The writer of a pass is gone in its middle: what was fetched would be left out, so the range fails.
+#[cold]
+pub(crate) fn lost_ingest() -> Trouble {
+    let bug = stdx::bug!("INV-stream-1: a pass has no writer for what it fetched");
+    Trouble::Anew(bug.to_string())
 }
 
 /// What an error of this node's store means for a page.

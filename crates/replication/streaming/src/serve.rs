@@ -1,11 +1,11 @@
 //! Who has the data: pages for peers.
 
-use cluster::Replication;
+use cluster::PlacementKey;
 use data::clustering;
 use internode::{ErrorReply, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{HostId, TableId};
+use stdx::{HostId, ShardMap, TableId};
 use store::{StoreError, StreamRead, TokenFilter};
 
 use crate::streaming::Streaming;
@@ -82,12 +82,13 @@ impl Streaming {
         // Before this node knows of the peer's movement it may not have all writes: those that go
         // to the peer as a pending replica begin with it.
         if request.epoch > snapshot.epoch {
+            stdx::reached!("stream-epoch-too-new");
             return Err(ErrorReply::EpochTooNew { known: snapshot.epoch });
         }
         let Some(table) = snapshot.schema.table_by_id(id) else {
             return Err(ErrorReply::UnknownTable(id));
         };
-        if matches!(snapshot.replication_of_table(id), None | Some(Replication::Local)) {
+        if PlacementKey::of_table(&snapshot, id).is_none_or(|key| key.is_local()) {
             let what = format!("\"{}\" is each node's own and is not streamed", table.keyspace);
             return Err(ErrorReply::Invalid(what));
         }
@@ -139,10 +140,10 @@ impl Serving {
             table: fetch.table,
             ranges: fetch.key_ranges(),
             behind: fetch.position.as_ref().and_then(|p| p.clustering.clone()),
-            slice: fetch.slice.map(|(shard, shard_count)| TokenFilter {
-                shard_of: cluster::shard_of_token,
+            slice: fetch.slice.map(|(shard, shards)| TokenFilter {
+                map: ShardMap::ByTokenHash { shards },
+                table: fetch.table,
                 shard,
-                shard_count,
             }),
             bytes,
         };
@@ -195,6 +196,9 @@ impl Serving {
     /// Bytes that a page for this peer may have so that it goes within about a second.
     pub(crate) fn page_bytes(&self, peer: HostId, wanted: usize) -> usize {
         let inner = &self.0.inner;
+        if stdx::chaos!("stream-small-page") {
+            return wanted.min(PAGE_BYTES_MIN);
+        }
         let bytes = inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
         match self.is_far(peer) {
             true => inner.inter_dc.borrow().page_bytes(bytes, PAGE_BYTES_MIN),

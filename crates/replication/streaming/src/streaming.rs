@@ -88,7 +88,7 @@ impl Default for StreamSettings {
 pub struct StreamParts {
     /// The shard.
     pub rt: Rt,
-    /// Its data; tokens belong to shards by [`cluster::shard_of_token`].
+    /// Its data; tokens belong to shards by its options' map.
     pub store: Store,
     /// The way to peers.
     pub messaging: Messaging,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use data::MutationRef;
 use rt::sim::{SimNode, World, WorldOptions};
 use rt::{Group, NodeSpec, Rt};
-use stdx::HostId;
+use stdx::{HostId, ShardMap};
 use store::Store;
 
 use crate::{PORT, Random, host, name};
@@ -159,8 +159,9 @@ pub trait Replicas {
         let shards = if n == ORACLE { 1 } else { self.ground().shards(n) };
         let mut of_shards: Vec<Vec<Vec<u8>>> = vec![Vec::new(); usize::from(shards)];
         for mutation in mutations {
-            let key = MutationRef::open(&mutation).expect("an encoded mutation").key;
-            let shard = cluster::shard_of_token(codec::token_of(key), shards);
+            let opened = MutationRef::open(&mutation).expect("an encoded mutation");
+            let map = ShardMap::ByTokenHash { shards };
+            let shard = map.shard_of(opened.table, codec::token_of(opened.key));
             of_shards[usize::from(shard.0)].push(mutation);
         }
         for (shard, mutations) in (0..).zip(of_shards).filter(|(_, m)| !m.is_empty()) {

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use cluster::{ClusterSnapshot, LocalNode, Member, MemberState};
+use cluster::{ClusterSnapshot, LocalNode, Member, MemberState, PlaceHistory};
 use internode::{Features, Identity, VersionRange};
 use messaging::{Handler, Messaging, MessagingMesh, Peer, Settings};
 use rt::Rt;
 use schema::Schema;
-use stdx::{Epoch, HostId, ShardId, Token, Uuid, WallMicros};
+use stdx::{Epoch, HostId, ShardId, ShardMap, Token, Uuid, WallMicros};
 use store::{Store, StoreOptions};
 
 use crate::Random;
@@ -81,6 +81,7 @@ pub fn snapshot(epoch: u64, members: Vec<Member>, schema: Arc<Schema>) -> Cluste
         auth: Arc::default(),
         handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
+        places: PlaceHistory::since(Epoch(epoch)),
         departed: Default::default(),
     }
 }
@@ -133,14 +134,11 @@ pub async fn store(
     schema: Arc<Schema>,
     change: impl FnOnce(&mut StoreOptions),
 ) -> Store {
-    let mut options = StoreOptions::new(
-        "data".into(),
-        "commitlog".into(),
-        host(n),
-        run,
-        cluster::shard_of_token,
-        |t| format!("CREATE TABLE {}", t.name),
-    );
+    let map = ShardMap::ByTokenHash { shards: rt.shard_count() };
+    let mut options =
+        StoreOptions::new("data".into(), "commitlog".into(), host(n), run, map, |t| {
+            format!("CREATE TABLE {}", t.name)
+        });
     options.segment_bytes = 1 << 20;
     options.disk_reserve_bytes = 0;
     change(&mut options);

@@ -19,3 +19,19 @@ impl Random {
         self.next() % n
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Random;
+
+    /// INV-dist-testing-1.
+    #[test]
+    fn one_seed_gives_one_series_of_writes_and_another_seed_another() {
+        let writes = |seed| {
+            let mut random = Random(seed);
+            (0..200).map(|at| random.write(8, at)).collect::<Vec<_>>()
+        };
+        assert_eq!(writes(7), writes(7));
+        assert_ne!(writes(7), writes(8));
+    }
+}

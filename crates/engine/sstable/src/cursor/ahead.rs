@@ -257,8 +257,7 @@ impl SstableCursor {
         let other = Found::Other(hash.token);
         let (Some(copier), Target::Range(target)) = (copier, &self.target) else { return other };
         let (range, filter) = &**target;
-        let is_owned =
-            filter.as_ref().is_none_or(|f| (f.shard_of)(hash.token, f.shard_count) == f.shard);
+        let is_owned = filter.as_ref().is_none_or(|f| f.shows(hash.token));
         if !is_owned
             || !deletion.is_live()
             || is_behind(hash.token, key, &range.end)

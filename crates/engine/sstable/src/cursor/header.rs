@@ -47,8 +47,7 @@ impl SstableCursor {
                 self.state = State::Done;
                 return Ok(Step::Again);
             }
-            let owned =
-                filter.as_ref().is_none_or(|f| (f.shard_of)(self.token, f.shard_count) == f.shard);
+            let owned = filter.as_ref().is_none_or(|f| f.shows(self.token));
             if !owned || !is_behind(self.token, &self.key, &range.start) {
                 self.state = State::SkipRows;
                 return Ok(Step::Again);

@@ -29,7 +29,7 @@ use data::{
 use sst_format::index::IndexInfo;
 use sst_format::row::{decode_head, decode_marker, decode_row};
 use sst_format::{Head, HeadKind, RowScratch};
-use stdx::{ShardId, Token};
+use stdx::{ShardId, ShardMap, TableId, Token};
 
 use crate::block::{Chunk, INDEX_BLOCK, INDEX_PAGE_BYTES, ROWS_BLOCK, TriePages, Window};
 use crate::meta::SstableMeta;
@@ -41,12 +41,20 @@ use tries::RowTrie;
 /// Shows only the partitions of one shard's slice of the ring, for files that span slices.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenFilter {
-    /// Owner of a token among that many shards.
-    pub shard_of: fn(Token, u16) -> ShardId,
+    /// The owners of tokens.
+    pub map: ShardMap,
+    /// The table of the file.
+    pub table: TableId,
     /// Whose partitions are shown.
     pub shard: ShardId,
-    /// Number of shards.
-    pub shard_count: u16,
+}
+
+impl TokenFilter {
+    /// Whether the partitions of a token are shown.
+    #[inline]
+    pub fn shows(&self, token: Token) -> bool {
+        self.map.shard_of(self.table, token) == self.shard
+    }
 }
 
 /// Memory of a finished cursor, to be used by the next one.

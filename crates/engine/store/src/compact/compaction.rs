@@ -694,8 +694,8 @@ impl Store {
     /// A file's partitions of a range, in order.
     pub(crate) fn whole_source(&self, file: &Rc<TableFile>, range: KeyRange) -> Source {
         let cursor = file.reader.range_cursor(0, range, Arc::new(Slices::all()), file.filter);
-        let shard_of = self.inner.options.shard_of;
-        Source::File(Box::new(FileSource::new(file.clone(), cursor, shard_of)))
+        let map = self.inner.options.shard_map;
+        Source::File(Box::new(FileSource::new(file.clone(), cursor, map)))
     }
 }
 

@@ -288,7 +288,7 @@ impl<'s> Outputs<'s> {
         let (fs, table) = (self.store.inner.rt.fs(), &self.version.table);
         let reader = SstableReader::open(&fs, &directory, written.descriptor, Some(table)).await;
         let reader = reader.map_err(map_error)?;
-        let file = self.store.file_cached_as(cached_as, reader, Vec::new());
+        let file = self.store.file_cached_as(table.id, cached_as, reader, Vec::new());
         self.files.extend(file.map(Rc::new));
         Ok(())
     }

@@ -152,8 +152,7 @@ impl Store {
     /// As [`Store::compact_major`].
     pub async fn compact_partition(&self, id: TableId, key: &[u8]) -> Result<u64, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
-        let (shard, shards) = self.shard();
-        if (self.inner.options.shard_of)(token, shards).0 != shard {
+        if self.inner.options.shard_map.shard_of(id, token) != self.inner.rt.shard() {
             return Ok(0);
         }
         self.compact_chosen(id, |file| {
@@ -171,11 +170,11 @@ impl Store {
     /// # Errors
     /// As [`Store::compact_major`].
     pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
-        let (shard, shards) = self.shard();
+        let (map, own) = (self.inner.options.shard_map, self.inner.rt.shard());
         let wanted: Vec<(Token, codec::KeyHash)> = keys
             .iter()
             .map(|key| (codec::token_of(key), codec::hash_key(key)))
-            .filter(|(token, _)| (self.inner.options.shard_of)(*token, shards).0 == shard)
+            .filter(|(token, _)| map.shard_of(id, *token) == own)
             .collect();
         let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if wanted.is_empty() {

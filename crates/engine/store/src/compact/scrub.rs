@@ -127,10 +127,10 @@ impl ScrubHost for Host<'_> {
     }
 
     fn is_wanted(&self, token: Token) -> bool {
-        let shard_of = self.store.inner.options.shard_of;
-        let (shard, shards) = self.store.shard();
-        let is_own = !self.file.spanning || shard_of(token, shards).0 == shard;
-        is_own && self.file.shows(shard_of, token)
+        let map = self.store.inner.options.shard_map;
+        let owner = || map.shard_of(self.table.id, token);
+        let is_own = !self.file.spanning || owner() == self.store.inner.rt.shard();
+        is_own && self.file.shows(map, token)
     }
 
     fn tell(&mut self, loss: &Loss) {
@@ -321,7 +321,7 @@ impl Store {
             self.warn_of_large(&version.table, Some(written));
             let reader =
                 SstableReader::open(&fs, directory, written.descriptor, Some(&version.table)).await;
-            let file = self.file_of(reader.map_err(map_error)?, Vec::new());
+            let file = self.file_of(table.id, reader.map_err(map_error)?, Vec::new());
             new.extend(file.map(Rc::new));
         }
         Ok(new)

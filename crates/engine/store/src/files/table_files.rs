@@ -27,7 +27,7 @@ use sstable::{
     Component, Descriptor, SetState, SstableError, SstableReader, TokenFilter, Version,
     WriterOptions, list_sstables, open_unreadable, rebuild_toc, remove_sstable,
 };
-use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, WallMicros};
+use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, TableId, WallMicros};
 
 use crate::error::StoreError;
 use crate::store::Store;
@@ -392,7 +392,7 @@ impl Store {
             if self.is_mine(generation) && !reader.meta().is_in_place(table.id.0) {
                 done.moved.push(reader.meta().file(Component::Data));
             }
-            if let Some(mut file) = self.file_of(reader, notes) {
+            if let Some(mut file) = self.file_of(table.id, reader, notes) {
                 file.written_at = written.get(&descriptor).copied().unwrap_or(file.written_at);
                 files.push(Rc::new(file));
             }
@@ -439,15 +439,17 @@ impl Store {
     /// What this shard makes of an open file; `None` when it lies in another shard's slice.
     pub(crate) fn file_of(
         &self,
+        table: TableId,
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
     ) -> Option<TableFile> {
-        self.file_cached_as(self.inner.cache.next_file(), reader, notes)
+        self.file_cached_as(table, self.inner.cache.next_file(), reader, notes)
     }
 
     /// The same of a file of which the chunk cache may have blocks already, under this number.
     pub(crate) fn file_cached_as(
         &self,
+        table: TableId,
         id: u64,
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
@@ -464,12 +466,13 @@ impl Store {
             _ => shards > 1,
         };
         let filter = spanning.then_some(TokenFilter {
-            shard_of: self.inner.options.shard_of,
+            map: self.inner.options.shard_map,
+            table,
             shard: ShardId(shard),
-            shard_count: shards,
         });
         Some(TableFile {
             id,
+            table,
             generation: reader.meta().descriptor().generation,
             spanning,
             filter,

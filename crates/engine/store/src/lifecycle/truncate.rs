@@ -212,10 +212,10 @@ impl Store {
         if self.inner.options.keeps_truncations {
             table.replayed_truncations.borrow_mut().push(truncation.truncated_at);
         }
-        let shard_of = self.inner.options.shard_of;
+        let map = self.inner.options.shard_map.over(slice.1);
         let view = table.view();
         let before = view.active.bytes();
-        view.active.remove_where(|token: Token| shard_of(token, slice.1).0 == slice.0);
+        view.active.remove_where(|token: Token| map.shard_of(truncation.table, token).0 == slice.0);
         self.release_memory(before.saturating_sub(view.active.bytes()));
         self.count_refused(&table);
         let named: Vec<u64> = truncation.generations().collect();

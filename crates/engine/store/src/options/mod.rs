@@ -13,7 +13,7 @@ use codec::Algorithm;
 use commitlog::{LogOptions, SyncMode};
 use schema::Table;
 use sstable::{Version, WriteCompression};
-use stdx::{HostId, ShardId, TableId, Token};
+use stdx::{HostId, ShardMap, TableId};
 
 /// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub struct StoreOptions {
     /// Number of this run, the same on all shards, larger than every earlier run's (wall clock at
     /// start in microseconds).
     pub run: u64,
-    /// Which shard of how many owns a token.
-    pub shard_of: fn(Token, u16) -> ShardId,
+    /// Which shard of this node owns a token of a table.
+    pub shard_map: ShardMap,
     /// When commits are confirmed.
     pub sync: SyncMode,
     /// Size of a commit-log segment; a mutation may take half of it. Default 32 MiB.
@@ -142,7 +142,7 @@ impl StoreOptions {
         commitlog_directory: String,
         host: HostId,
         run: u64,
-        shard_of: fn(Token, u16) -> ShardId,
+        shard_map: ShardMap,
         schema_text: fn(&Table) -> String,
     ) -> StoreOptions {
         StoreOptions {
@@ -152,7 +152,7 @@ impl StoreOptions {
             commitlog_directory,
             host,
             run,
-            shard_of,
+            shard_map,
             sync: SyncMode::Periodic { period: Duration::from_secs(10) },
             segment_bytes: 32 << 20,
             mutation_bytes_max: usize::MAX,

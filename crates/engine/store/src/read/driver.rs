@@ -368,7 +368,7 @@ impl Store {
     }
 
     fn file_source(&self, file: &Rc<TableFile>, cursor: SstableCursor) -> Source {
-        Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_of)))
+        Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_map)))
     }
 
     /// Moves a merge to its next item; `NeedBlock`: the cache does not have that block.
@@ -608,9 +608,7 @@ pub(crate) fn candidates<'v>(
     let mut found = Candidates::new();
     for file in &view.files {
         // A file that spans shards is open on each of them; the key belongs to one.
-        let of_another =
-            file.filter.is_some_and(|f| (f.shard_of)(hash.token, f.shard_count) != f.shard);
-        if of_another {
+        if file.filter.is_some_and(|f| !f.shows(hash.token)) {
             continue;
         }
         let meta = file.reader.meta();

@@ -575,8 +575,7 @@ impl<'s> Filling<'s> {
                     last.clear();
                     last.extend_from_slice(key);
                 }
-                let other = |f: TokenFilter| (f.shard_of)(token, f.shard_count) != f.shard;
-                if job.slice.is_some_and(other) {
+                if job.slice.is_some_and(|f| !f.shows(token)) {
                     return PageFlow::SkipPartition;
                 }
             }

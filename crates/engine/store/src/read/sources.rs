@@ -9,7 +9,7 @@ use data::{Advance, BoundRef, Cursor, CursorError, DeletionTime, Item, Marker};
 use smallvec::SmallVec;
 use sst_format::RowCopier;
 use sstable::{Chunk, Lookahead, SstableCursor};
-use stdx::{ShardId, Token};
+use stdx::ShardMap;
 
 use crate::memtable::{EntryRef, MemtableScan, PartitionCursor, PartitionVersion};
 use crate::read::timestamp_order::BegunSource;
@@ -31,16 +31,16 @@ pub(crate) enum Source {
 pub(crate) struct FileSource {
     pub(crate) file: Rc<TableFile>,
     pub(crate) cursor: SstableCursor,
-    shard_of: fn(Token, u16) -> ShardId,
+    shard_map: ShardMap,
 }
 
 impl FileSource {
     pub(crate) fn new(
         file: Rc<TableFile>,
         cursor: SstableCursor,
-        shard_of: fn(Token, u16) -> ShardId,
+        shard_map: ShardMap,
     ) -> FileSource {
-        FileSource { file, cursor, shard_of }
+        FileSource { file, cursor, shard_map }
     }
 
     /// Hands a block over that the cursor asked for.
@@ -84,7 +84,7 @@ impl FileSource {
             if advance == Advance::Item
                 && !self.file.hidden.is_empty()
                 && let Item::Partition { token, .. } = self.cursor.item()
-                && !self.file.shows(self.shard_of, token)
+                && !self.file.shows(self.shard_map, token)
             {
                 self.cursor.skip_partition();
                 continue;

@@ -382,7 +382,7 @@ impl Store {
         let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
         let (token, slices) = (asked.hash.token, asked.slices.clone());
         let cursor = file.reader.partition_cursor(0, token, asked.key, slices, reversed, buffers);
-        FileSource::new(file.clone(), cursor, self.inner.options.shard_of)
+        FileSource::new(file.clone(), cursor, self.inner.options.shard_map)
     }
 
     fn open_one(

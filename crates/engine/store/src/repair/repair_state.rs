@@ -419,7 +419,7 @@ impl Store {
         let directory = self.directory_of(&version.table);
         let reader =
             SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table)).await;
-        Ok(self.file_of(reader.map_err(map_error)?, Vec::new()).map(Rc::new))
+        Ok(self.file_of(table.id, reader.map_err(map_error)?, Vec::new()).map(Rc::new))
     }
 }
 

@@ -122,9 +122,8 @@ impl Replaying<'_> {
         for HeldFile { table, in_flight, directory, descriptor } in self.held.drain(..) {
             let version = table.version();
             let reader = SstableReader::open(&fs, &directory, descriptor, Some(&version.table));
-            let Some(file) = store.file_of(reader.await.map_err(map_error)?, Vec::new()) else {
-                continue;
-            };
+            let reader = reader.await.map_err(map_error)?;
+            let Some(file) = store.file_of(table.id, reader, Vec::new()) else { continue };
             let file = Rc::new(file);
             store.back_up(&table, &file).await;
             bump(&table.counters.flushes, 1);
@@ -149,12 +148,13 @@ impl Replaying<'_> {
             self.store.inner.log.replay(&mut found).await?;
             ahead = found.ahead;
         }
-        let shard_of = self.store.inner.options.shard_of;
-        for Ahead { table, slice: (shard, shards), .. } in &ahead {
-            let Some(table) = self.store.table(*table) else { continue };
+        let map = self.store.inner.options.shard_map;
+        for Ahead { table: id, slice: (shard, shards), .. } in &ahead {
+            let Some(table) = self.store.table(*id) else { continue };
+            let map = map.over(*shards);
             let active = table.view().active.clone();
             let before = active.bytes();
-            active.remove_where(|token| shard_of(token, *shards).0 == *shard);
+            active.remove_where(|token| map.shard_of(*id, token).0 == *shard);
             self.store.release_memory(before.saturating_sub(active.bytes()));
         }
         self.ahead = Some(ahead);
@@ -163,10 +163,12 @@ impl Replaying<'_> {
 
     /// Whether a truncation that was found ahead takes this away.
     pub(super) fn is_taken_away(&self, table: TableId, token: Token) -> bool {
-        let shard_of = self.store.inner.options.shard_of;
+        let map = self.store.inner.options.shard_map;
         self.ahead.iter().flatten().any(|ahead| {
             let (shard, shards) = ahead.slice;
-            ahead.table == table && self.at < ahead.at && shard_of(token, shards).0 == shard
+            ahead.table == table
+                && self.at < ahead.at
+                && map.over(shards).shard_of(table, token).0 == shard
         })
     }
 }

@@ -155,8 +155,7 @@ impl Replaying<'_> {
         let opened = MutationRef::open(bytes).ok_or(UNREADABLE)?;
         let token = codec::token_of(opened.key);
         let inner = &self.store.inner;
-        let (shard, shards) = (inner.rt.shard(), inner.rt.shard_count());
-        if (inner.options.shard_of)(token, shards) != shard {
+        if inner.options.shard_map.shard_of(opened.table, token) != inner.rt.shard() {
             return Ok(());
         }
         let Some(table) = self.store.table(opened.table) else {

@@ -94,9 +94,7 @@ impl Store {
                 }
             };
             // A file that spans shards has keys of the others.
-            let is_own = |token: &Token| {
-                file.filter.is_none_or(|f| (f.shard_of)(*token, f.shard_count) == f.shard)
-            };
+            let is_own = |token: &Token| file.filter.is_none_or(|f| f.shows(*token));
             samples.extend(tokens.into_iter().filter(is_own).filter(|t| is_within(*t)));
         }
         samples
@@ -107,7 +105,7 @@ fn add(all: &mut RangeEstimate, file: &TableFile, (left, right): (Token, Token))
     let meta = file.reader.meta();
     let sizes = &meta.statistics().stats.partition_sizes;
     // A file that spans shards is counted by each of them.
-    let shards = file.filter.map_or(1, |f| u64::from(f.shard_count.max(1)));
+    let shards = file.filter.map_or(1, |f| u64::from(f.map.shards()));
     let count = sizes.count() / shards;
     let share = Share::of((meta.first_token(), meta.last_token()), (left, right));
     let Some(share) = share else { return };

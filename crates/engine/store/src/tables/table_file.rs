@@ -6,7 +6,7 @@ use std::sync::Arc;
 use data::command::{KeyRange, RingBound};
 use data::{Advance, Cursor, Slices};
 use sstable::{SstableError, SstableReader, TokenFilter};
-use stdx::{Generation, ShardId, Token, WallMicros};
+use stdx::{Generation, ShardMap, TableId, Token, WallMicros};
 
 use crate::error::StoreError;
 
@@ -14,6 +14,7 @@ use crate::error::StoreError;
 pub(crate) struct TableFile {
     /// Its number in the chunk cache.
     pub(crate) id: u64,
+    pub(crate) table: TableId,
     pub(crate) generation: Generation,
     pub(crate) reader: SstableReader,
     /// Other shards use it too.
@@ -39,8 +40,9 @@ impl TableFile {
     }
 
     /// Whether a partition of that token is visible through this file.
-    pub(crate) fn shows(&self, shard_of: fn(Token, u16) -> ShardId, token: Token) -> bool {
-        self.hidden.iter().all(|(shard, shards)| shard_of(token, *shards).0 != *shard)
+    pub(crate) fn shows(&self, map: ShardMap, token: Token) -> bool {
+        let owner = |shards: u16| map.over(shards).shard_of(self.table, token);
+        self.hidden.iter().all(|(shard, shards)| owner(*shards).0 != *shard)
     }
 }
 

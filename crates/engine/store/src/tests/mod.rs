@@ -38,7 +38,8 @@ use schema::{
     Column, ColumnKind, Keyspace, KeyspaceParams, Schema, Table, TableKind, TableOptions,
 };
 use stdx::{
-    ColumnId, DeletionSeconds, FixedMap, HostId, ShardId, TableId, TimestampMicros, Token, Uuid,
+    ColumnId, DeletionSeconds, FixedMap, HostId, ShardId, ShardMap, TableId, TimestampMicros,
+    Token, Uuid,
 };
 use types::CqlType;
 
@@ -51,7 +52,7 @@ pub(crate) const VALUE: ColumnId = ColumnId(3);
 pub(crate) const NOW: DeletionSeconds = DeletionSeconds(2_000_000_000);
 
 pub(crate) fn shard_of(token: Token, shards: u16) -> ShardId {
-    ShardId((token.0.rem_euclid(i64::from(shards.max(1)))) as u16)
+    ShardMap::ByTokenHash { shards }.shard_of(TABLE, token)
 }
 
 pub(crate) fn table(options: TableOptions) -> Table {
@@ -113,8 +114,9 @@ pub(crate) fn schema() -> Arc<Schema> {
 pub(crate) fn options(rt: &Rt) -> StoreOptions {
     let run = u64::try_from(rt.wall().0).unwrap();
     let host = HostId(Uuid::from_u128(7));
+    let shard_map = ShardMap::ByTokenHash { shards: rt.shard_count() };
     let mut options =
-        StoreOptions::new("data".into(), "commitlog".into(), host, run, shard_of, |t| {
+        StoreOptions::new("data".into(), "commitlog".into(), host, run, shard_map, |t| {
             format!("CREATE TABLE {}", t.name)
         });
     // Each shard has another of them, and a start may change which.

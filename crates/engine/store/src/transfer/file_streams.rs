@@ -507,7 +507,7 @@ impl Ingest {
             return Err(invalid("a repair of it is under way".to_owned()));
         }
         for token in [meta.first_token(), meta.last_token()] {
-            if (self.store.inner.options.shard_of)(token, shards).0 != shard {
+            if self.store.inner.options.shard_map.shard_of(self.table.id, token).0 != shard {
                 return Err(invalid("it is of another shard".to_owned()));
             }
             if !self.is_wanted(token) {

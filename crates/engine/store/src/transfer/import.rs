@@ -257,7 +257,8 @@ impl Store {
                 }
             }
             let reader = SstableReader::open(&fs, directory, *descriptor, Some(&version.table));
-            opened.extend(self.file_of(reader.await.map_err(map_error)?, Vec::new()).map(Rc::new));
+            let reader = reader.await.map_err(map_error)?;
+            opened.extend(self.file_of(table.id, reader, Vec::new()).map(Rc::new));
         }
         for file in &opened {
             self.back_up(&table, file).await;
@@ -353,7 +354,7 @@ impl Store {
             if options.verify {
                 verify(&reader).await.map_err(map_error)?;
             }
-            self.check_slice(reader.meta())?;
+            self.check_slice(table.id, reader.meta())?;
             if let Some(owned) = &options.owned {
                 check_owned(&reader, owned).await?;
             }
@@ -362,12 +363,12 @@ impl Store {
     }
 
     /// A file that names one of as many shards as there are is opened by that one only.
-    fn check_slice(&self, meta: &SstableMeta) -> Result<(), StoreError> {
+    fn check_slice(&self, table: TableId, meta: &SstableMeta) -> Result<(), StoreError> {
         let (_, shards) = self.shard();
         let Some(group) = meta.group().filter(|group| group.shard_count == shards) else {
             return Ok(());
         };
-        let shard_of = |token| (self.inner.options.shard_of)(token, shards).0;
+        let shard_of = |token| self.inner.options.shard_map.shard_of(table, token).0;
         let is_of = |shard| [meta.first_token(), meta.last_token()].map(shard_of) == [shard; 2];
         if group.shard.is_none_or(is_of) {
             return Ok(());

@@ -300,7 +300,8 @@ impl Ingest {
         let mut opened = Vec::with_capacity(self.done.len());
         for done in &self.done {
             let reader = SstableReader::open(fs, &self.directory, done.descriptor, Some(table));
-            opened.extend(self.store.file_of(reader.await.map_err(map_error)?, Vec::new()));
+            let reader = reader.await.map_err(map_error)?;
+            opened.extend(self.store.file_of(table.id, reader, Vec::new()));
         }
         let opened: Vec<Rc<TableFile>> = opened.into_iter().map(Rc::new).collect();
         for file in &opened {
@@ -370,8 +371,8 @@ impl Ingest {
         (token, key, deletion): (Token, &[u8], DeletionTime),
         static_row: &[u8],
     ) -> Result<Step, StoreError> {
-        let (shard, shards) = self.store.shard();
-        if (self.store.inner.options.shard_of)(token, shards).0 != shard {
+        let inner = &self.store.inner;
+        if inner.options.shard_map.shard_of(self.table.id, token) != inner.rt.shard() {
             return Err(StoreError::Invalid("a partition of another shard".to_owned()));
         }
         if !self.is_wanted(token) {

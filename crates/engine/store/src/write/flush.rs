@@ -325,7 +325,7 @@ impl Store {
         let (fs, version) = (self.inner.rt.fs(), table.version());
         let descriptor = written.descriptor;
         let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
-        let file = self.file_cached_as(cached_as, reader.map_err(map_error)?, Vec::new());
+        let file = self.file_cached_as(table.id, cached_as, reader.map_err(map_error)?, Vec::new());
         Ok((file.map(Rc::new), refused))
     }
 

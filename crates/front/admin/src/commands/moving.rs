@@ -1,6 +1,6 @@
 //! `move`, `rebuild`, `abortbootstrap`: what they name, in Cassandra's words where it refuses.
 
-use cluster::{ClusterSnapshot, MemberState, Replication, TokenRange};
+use cluster::{ClusterSnapshot, MemberState, PlacementKey, TokenRange};
 use stdx::{HostId, Token, Uuid};
 
 use super::{ClusterAction, argument, at_address, failed};
@@ -159,11 +159,11 @@ fn owned(
     keyspace: &str,
     ranges: Vec<TokenRange>,
 ) -> Result<Vec<TokenRange>, ActionError> {
-    let replication = snapshot.schema.keyspace(keyspace).map(|k| snapshot.replication_of(k));
-    let Some(replication) = replication.filter(|r| *r != Replication::Local) else {
+    let key = snapshot.schema.keyspace(keyspace).map(|k| PlacementKey::of_keyspace(snapshot, k));
+    let Some(key) = key.filter(|key| !key.is_local()) else {
         return Err(argument(format!("Keyspace [{keyspace}] is local to each node.")));
     };
-    let placements = snapshot.placements(&replication);
+    let placements = key.placements(snapshot);
     let mine = cluster::ranges::merge(placements.ranges_of(snapshot.local.host_id));
     let whole = |r: &TokenRange| r.start == r.end;
     for range in &ranges {

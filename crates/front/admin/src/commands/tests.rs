@@ -104,6 +104,7 @@ fn snapshot(nodes: u128) -> ClusterSnapshot {
         auth: Arc::default(),
         handovers: BTreeMap::new(),
         truncations: BTreeMap::new(),
+        places: cluster::PlaceHistory::since(Epoch(7)),
         departed: Default::default(),
     }
 }

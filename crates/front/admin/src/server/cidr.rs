@@ -4,33 +4,25 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use axum::Json;
 use axum::extract::{Query, State};
-use axum::routing::{delete, get};
-use axum::{Json, Router};
 use serde::Deserialize;
 use stdx::ShardId;
 use telemetry::{Snapshot, Value};
 
-use super::{ANSWER_MAX, Answer, Api, ApiError};
+use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::model::{CidrFilteringReport, ForgetCredentials};
 use crate::shard::{ActionError, AdminReply, AdminRequest};
 use rt::MeshError;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/cidr_groups", get(groups))
-        .route("/api/v1/cidr_filtering", get(filtering))
-        .route("/api/v1/credentials_cache", delete(forget_credentials))
-}
-
 /// Of `GET /api/v1/cidr_groups`.
 #[derive(Debug, Deserialize)]
-struct GroupsQuery {
+pub(super) struct GroupsQuery {
     /// IP address: only the groups that it is in.
     address: Option<String>,
 }
 
-async fn groups(
+pub(super) async fn groups(
     State(api): State<Api>,
     Query(query): Query<GroupsQuery>,
 ) -> Answer<Json<BTreeMap<String, Vec<String>>>> {
@@ -48,7 +40,7 @@ async fn groups(
 }
 
 /// Answers whether there was anything.
-async fn forget_credentials(
+pub(super) async fn forget_credentials(
     State(api): State<Api>,
     Json(request): Json<ForgetCredentials>,
 ) -> Answer<Json<bool>> {
@@ -57,7 +49,7 @@ async fn forget_credentials(
     Ok(Json(replies.iter().any(found)))
 }
 
-async fn filtering(State(api): State<Api>) -> Answer<Json<CidrFilteringReport>> {
+pub(super) async fn filtering(State(api): State<Api>) -> Answer<Json<CidrFilteringReport>> {
     Ok(Json(report(&api.metrics().await?)))
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use stdx::ShardId;
 use telemetry::{Snapshot, Value};
 
-use super::{ANSWER_MAX, Answer, Api, ApiError};
+use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterCommand, ClusterReport, CompactionReport, DrainRequest, EndpointsReport, StageReport,
@@ -59,7 +59,7 @@ impl Api {
         let this = self.clone();
         // As other commands: to the end, also when the client goes away.
         let task = tokio::spawn(async move {
-            let _busy = super::Busy::new(&this.busy);
+            let _busy = super::api::Busy::new(&this.busy);
             match this.caller.call(ShardId(0), AdminRequest::Command(command)).await? {
                 AdminReply::Failed(error) => Err(error.into()),
                 _ => Ok(Json(DrainRequest {})),

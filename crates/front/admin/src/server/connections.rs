@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep};
 
-use super::{ApiError, BODY_BYTES_MAX};
+use super::api::{ApiError, BODY_BYTES_MAX};
 use crate::model::LOAD_BYTES_MAX;
 
 /// Connections at a time.

@@ -4,18 +4,17 @@
 //! live and tombstone as it was; a shard writes them to all replicas as a coordinator does. What is sent
 //! twice changes nothing, so a load is begun again after any failure.
 
+use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::routing::get;
-use axum::{Json, Router};
 use rt::MeshError;
 use serde::Deserialize;
 use stdx::ShardId;
 
-use super::{Answer, Api, ApiError, Busy};
+use super::api::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
-use crate::model::{DrainRequest, LOAD_BYTES_MAX, LoadTarget};
+use crate::model::{DrainRequest, LoadTarget};
 use crate::shard::{AdminReply, AdminRequest};
 
 /// Only this type is taken: a page in a browser cannot send it without being asked first.
@@ -23,14 +22,8 @@ const BODY_TYPE: &str = "application/octet-stream";
 /// Loads carried out at a time; more are told to come again.
 const LOADS_MAX: usize = 32;
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/load", get(target).post(load))
-        .layer(DefaultBodyLimit::max(LOAD_BYTES_MAX))
-}
-
 #[derive(Deserialize)]
-struct Of {
+pub(super) struct Of {
     keyspace: String,
     table: String,
     /// A consistency level; only for what is written.
@@ -46,7 +39,10 @@ async fn ask(api: &Api, shard: ShardId, request: UpkeepRequest) -> Answer<Upkeep
     }
 }
 
-async fn target(State(api): State<Api>, Query(of): Query<Of>) -> Answer<Json<LoadTarget>> {
+pub(super) async fn target(
+    State(api): State<Api>,
+    Query(of): Query<Of>,
+) -> Answer<Json<LoadTarget>> {
     let request = UpkeepRequest::LoadTarget { keyspace: of.keyspace, table: of.table };
     match ask(&api, ShardId(0), request).await? {
         UpkeepReply::Table(definition) => Ok(Json(LoadTarget { definition })),
@@ -54,7 +50,7 @@ async fn target(State(api): State<Api>, Query(of): Query<Of>) -> Answer<Json<Loa
     }
 }
 
-async fn load(
+pub(super) async fn load(
     State(api): State<Api>,
     Query(of): Query<Of>,
     headers: HeaderMap,

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 
-use super::{Answer, Api};
+use super::api::{Answer, Api};
 use crate::model::{DrainRequest, LogLevelReport};
 use crate::shard::ActionError;
 

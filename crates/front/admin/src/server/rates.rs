@@ -11,7 +11,7 @@ use serde::Serialize;
 use telemetry::{Snapshot, Value};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{Answer, Api};
+use super::api::{Answer, Api};
 
 /// Between two looks.
 const TICK: Duration = Duration::from_secs(5);

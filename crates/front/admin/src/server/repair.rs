@@ -4,33 +4,19 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::middleware;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use rt::MeshError;
 use serde::Deserialize;
 use stdx::ShardId;
 
-use super::{ANSWER_MAX, Answer, Api, ApiError, scylla};
+use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::model::{
     AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport, RepairSummary,
     RepairSummaryQuery,
 };
 use crate::shard::{ActionError, AdminReply, AdminRequest};
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/storage_service/repair_async/{keyspace}", post(start).get(state))
-        .route("/storage_service/force_terminate_repair", post(abort_all))
-        .route("/storage_service/active_repair/", get(active))
-        .route("/api/v1/auto_repair", get(auto_status).put(set_auto))
-        .route("/api/v1/repair_summary", get(summary))
-        .route("/api/v1/repairs", get(list))
-        .route("/api/v1/repairs/{id}", get(one).delete(abort))
-        .layer(middleware::from_fn(scylla::refuse_browsers))
-}
 
 impl Api {
     /// Repairs are shard 0's.
@@ -56,7 +42,7 @@ impl Api {
 /// Cassandra's options, and those of the rest of these. Others are refused.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-struct StartQuery {
+pub(super) struct StartQuery {
     primary_range: bool,
     /// 0 or `sequential`, 1 or `parallel`.
     parallelism: Option<String>,
@@ -130,7 +116,7 @@ fn order_of(keyspace: String, query: StartQuery) -> Answer<RepairOrder> {
     })
 }
 
-async fn start(
+pub(super) async fn start(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<StartQuery>,
@@ -141,11 +127,11 @@ async fn start(
 }
 
 #[derive(Debug, Deserialize)]
-struct IdQuery {
+pub(super) struct IdQuery {
     id: u32,
 }
 
-async fn state(
+pub(super) async fn state(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<IdQuery>,
@@ -158,12 +144,12 @@ async fn state(
     Ok(Json(found.state))
 }
 
-async fn active(State(api): State<Api>) -> Answer<Json<Vec<u32>>> {
+pub(super) async fn active(State(api): State<Api>) -> Answer<Json<Vec<u32>>> {
     let all = api.repair(RepairCommand::List).await?;
     Ok(Json(all.iter().filter(|r| r.state == "RUNNING").map(|r| r.id).collect()))
 }
 
-async fn abort_all(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn abort_all(State(api): State<Api>) -> Answer<()> {
     api.repair(RepairCommand::Abort { id: None }).await.map(|_| ())
 }
 
@@ -179,17 +165,17 @@ impl Api {
     }
 }
 
-async fn auto_status(State(api): State<Api>) -> Answer<Json<AutoRepairReport>> {
+pub(super) async fn auto_status(State(api): State<Api>) -> Answer<Json<AutoRepairReport>> {
     api.auto_repair(None).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AutoQuery {
+pub(super) struct AutoQuery {
     enabled: bool,
 }
 
-async fn set_auto(
+pub(super) async fn set_auto(
     State(api): State<Api>,
     Query(query): Query<AutoQuery>,
 ) -> Answer<Json<DrainRequest>> {
@@ -199,14 +185,14 @@ async fn set_auto(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct SummaryQuery {
+pub(super) struct SummaryQuery {
     keyspace: Option<String>,
     tables: String,
     start: Option<i64>,
     end: Option<i64>,
 }
 
-async fn summary(
+pub(super) async fn summary(
     State(api): State<Api>,
     Query(query): Query<SummaryQuery>,
 ) -> Answer<Json<Vec<RepairSummary>>> {
@@ -236,17 +222,17 @@ async fn summary(
     Ok(Json(all.into_values().collect()))
 }
 
-async fn list(State(api): State<Api>) -> Answer<Json<Vec<RepairReport>>> {
+pub(super) async fn list(State(api): State<Api>) -> Answer<Json<Vec<RepairReport>>> {
     api.repair(RepairCommand::List).await.map(Json)
 }
 
 #[derive(Debug, Deserialize)]
-struct FromQuery {
+pub(super) struct FromQuery {
     #[serde(default)]
     from: u64,
 }
 
-async fn one(
+pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<u32>,
     Query(query): Query<FromQuery>,
@@ -254,7 +240,10 @@ async fn one(
     api.repair_of(id, query.from).await.map(Json)
 }
 
-async fn abort(State(api): State<Api>, Path(id): Path<u32>) -> Answer<Json<DrainRequest>> {
+pub(super) async fn abort(
+    State(api): State<Api>,
+    Path(id): Path<u32>,
+) -> Answer<Json<DrainRequest>> {
     let found = api.repair_of(id, u64::MAX).await?;
     if found.state == "RUNNING" {
         api.repair(RepairCommand::Abort { id: Some(id) }).await?;

@@ -6,24 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use tokio::task::JoinHandle;
 
-use super::{Answer, Api, ApiError, Busy};
+use super::api::{Answer, Api, ApiError, Busy};
 use crate::model::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 use crate::nodetool;
 use crate::shard::{ActionError, AdminReply, AdminRequest, SampleCommand};
 
 /// Jobs at a time.
 const JOBS_MAX: usize = 64;
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/samples", post(sample))
-        .route("/api/v1/samples/jobs", get(jobs).post(begin_job).delete(end_job))
-}
 
 /// Keyspace and table; `None`: all.
 type JobId = (Option<String>, Option<String>);
@@ -165,7 +158,7 @@ impl Api {
     }
 }
 
-async fn sample(
+pub(super) async fn sample(
     State(api): State<Api>,
     Json(request): Json<SampleRequest>,
 ) -> Answer<Json<Vec<SamplerReport>>> {
@@ -177,12 +170,12 @@ async fn sample(
 }
 
 /// Names as `keyspace.table`, with `*` for all.
-async fn jobs(State(api): State<Api>) -> Json<Vec<String>> {
+pub(super) async fn jobs(State(api): State<Api>) -> Json<Vec<String>> {
     Json(api.jobs.with(|jobs| jobs.keys().map(job_text).collect()))
 }
 
 /// False: there is a job with some of these tables.
-async fn begin_job(
+pub(super) async fn begin_job(
     State(api): State<Api>,
     Json(request): Json<SampleRequest>,
 ) -> Answer<Json<bool>> {
@@ -206,7 +199,7 @@ async fn begin_job(
 }
 
 /// Without a keyspace: all jobs.
-async fn end_job(
+pub(super) async fn end_job(
     State(api): State<Api>,
     Json(SampleJob { keyspace, table }): Json<SampleJob>,
 ) -> Answer<Json<bool>> {

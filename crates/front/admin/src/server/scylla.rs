@@ -6,16 +6,15 @@
 
 use std::collections::BTreeMap;
 
+use axum::Json;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, StatusCode, header};
-use axum::middleware::{self, Next};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
+use super::api::{Answer, Api, ApiError};
 use super::cluster::EndpointsQuery;
-use super::{Answer, Api, ApiError};
 use crate::model::{ClusterCommand, HintsReport, MemberReport, NodeReport};
 use crate::shard::ActionError;
 
@@ -28,7 +27,7 @@ pub(super) struct Entry<V> {
 
 /// One range of `describe_ring`.
 #[derive(Debug, PartialEq, Serialize)]
-struct RingRange {
+pub(super) struct RingRange {
     start_token: String,
     end_token: String,
     endpoints: Vec<String>,
@@ -42,67 +41,6 @@ struct EndpointDetail {
     datacenter: String,
     rack: String,
 }
-
-pub(super) fn routes() -> Router<Api> {
-    let proxy = |name: &str| format!("/storage_proxy/{name}");
-    let mut router = Router::new()
-        .route("/storage_service/decommission", post(decommission))
-        .route("/storage_service/remove_node", post(remove_node))
-        .route("/storage_service/removal_status", get(removal_status))
-        .route("/storage_service/force_remove_completion", post(force_removal))
-        .route("/storage_service/gossiping", get(gossiping).post(start_gossip).delete(stop_gossip))
-        .route(
-            "/storage_service/native_transport",
-            get(native).post(start_native).delete(stop_native),
-        )
-        .route("/storage_service/keyspace_cleanup/{keyspace}", post(cleanup))
-        .route("/storage_service/stream_throughput", get(stream_throughput).post(set_stream))
-        .route("/storage_service/hinted_handoff", post(set_throttle))
-        .route("/storage_service/operation_mode", get(operation_mode))
-        .route("/storage_service/natural_endpoints/{keyspace}", get(natural_endpoints))
-        .route("/storage_service/describe_ring/{keyspace}", get(describe_ring))
-        .route("/storage_service/ownership/{keyspace}", get(ownership))
-        .route("/storage_service/host_id", get(host_ids))
-        .route("/storage_service/hostid/local", get(local_host_id))
-        .route("/storage_service/load_map", get(load_map))
-        .route("/storage_service/tokens_endpoint", get(tokens_endpoint))
-        .route("/storage_service/nodes/{state}", get(nodes_in_state))
-        .route("/gossiper/endpoint/live", get(live))
-        .route("/gossiper/endpoint/live/", get(live))
-        .route("/gossiper/endpoint/down", get(down))
-        .route("/gossiper/endpoint/down/", get(down))
-        .route("/gossiper/generation_number/{addr}", get(generation))
-        .route("/gossiper/heart_beat_version/{addr}", get(heartbeat))
-        .route("/gossiper/assassinate/{addr}", post(assassinate))
-        .route("/failure_detector/simple_states", get(simple_states))
-        .route("/failure_detector/endpoint_phi_values", get(phi_values))
-        .route("/failure_detector/count/endpoint/up", get(count_up))
-        .route("/failure_detector/count/endpoint/down", get(count_down))
-        .route("/hinted_handoff/hints", get(pending_hints).delete(truncate_hints))
-        .route("/hinted_handoff/pause", post(pause_hints))
-        .route(&proxy("hinted_handoff_enabled"), get(hints_enabled).post(enable_hints))
-        .route(&proxy("max_hint_window"), get(hint_window).post(set_hint_window))
-        .route(&proxy("schema_versions"), get(schema_versions));
-    for (path, kind) in TIMEOUTS {
-        let read = move |State(api): State<Api>| async move { timeout(&api, kind).await };
-        let write = move |State(api): State<Api>, query: Query<TimeoutQuery>| async move {
-            set_timeout(&api, kind, query.timeout).await
-        };
-        router = router.route(&proxy(path), get(read).post(write));
-    }
-    router.layer(middleware::from_fn(refuse_browsers))
-}
-
-/// Names of timeouts there and in `gettimeout`.
-const TIMEOUTS: [(&str, &str); 7] = [
-    ("rpc_timeout", "misc"),
-    ("read_rpc_timeout", "read"),
-    ("range_rpc_timeout", "range"),
-    ("write_rpc_timeout", "write"),
-    ("counter_write_rpc_timeout", "counterwrite"),
-    ("cas_contention_timeout", "cascontention"),
-    ("truncate_rpc_timeout", "truncate"),
-];
 
 pub(super) async fn refuse_browsers(request: Request, next: Next) -> Response {
     let commands = request.method() != Method::GET && request.method() != Method::HEAD;
@@ -123,53 +61,56 @@ fn unsupported(what: &'static str) -> ApiError {
 
 // ------------------------------------------------------------- commands
 
-async fn decommission(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn decommission(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::Decommission { force: false }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct RemoveQuery {
+pub(super) struct RemoveQuery {
     host_id: String,
     ignore_nodes: Option<String>,
 }
 
-async fn remove_node(State(api): State<Api>, Query(query): Query<RemoveQuery>) -> Answer<()> {
+pub(super) async fn remove_node(
+    State(api): State<Api>,
+    Query(query): Query<RemoveQuery>,
+) -> Answer<()> {
     if query.ignore_nodes.is_some_and(|nodes| !nodes.is_empty()) {
         return Err(unsupported("ignore_nodes of remove_node"));
     }
     told(api, ClusterCommand::RemoveNode { host_id: query.host_id }).await
 }
 
-async fn force_removal(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn force_removal(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::ForceRemoval {}).await
 }
 
-async fn assassinate(State(api): State<Api>, Path(address): Path<String>) -> Answer<()> {
+pub(super) async fn assassinate(State(api): State<Api>, Path(address): Path<String>) -> Answer<()> {
     told(api, ClusterCommand::Assassinate { address }).await
 }
 
-async fn start_gossip(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn start_gossip(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::SetGossip { enabled: true }).await
 }
 
-async fn stop_gossip(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn stop_gossip(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::SetGossip { enabled: false }).await
 }
 
-async fn start_native(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn start_native(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::SetNativeTransport { enabled: true }).await
 }
 
-async fn stop_native(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn stop_native(State(api): State<Api>) -> Answer<()> {
     told(api, ClusterCommand::SetNativeTransport { enabled: false }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct CleanupQuery {
+pub(super) struct CleanupQuery {
     cf: Option<String>,
 }
 
-async fn cleanup(
+pub(super) async fn cleanup(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<CleanupQuery>,
@@ -181,98 +122,121 @@ async fn cleanup(
 }
 
 #[derive(Debug, Deserialize)]
-struct ValueQuery {
+pub(super) struct ValueQuery {
     value: u64,
 }
 
-async fn set_stream(State(api): State<Api>, Query(query): Query<ValueQuery>) -> Answer<()> {
+pub(super) async fn set_stream(
+    State(api): State<Api>,
+    Query(query): Query<ValueQuery>,
+) -> Answer<()> {
     let bytes_per_second = query.value.saturating_mul(1 << 20);
     told(api, ClusterCommand::SetStreamThroughput { bytes_per_second }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct ThrottleQuery {
+pub(super) struct ThrottleQuery {
     throttle: u64,
 }
 
-async fn set_throttle(State(api): State<Api>, Query(query): Query<ThrottleQuery>) -> Answer<()> {
+pub(super) async fn set_throttle(
+    State(api): State<Api>,
+    Query(query): Query<ThrottleQuery>,
+) -> Answer<()> {
     told(api, ClusterCommand::SetHintThrottle { kib_per_second: query.throttle }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct PauseQuery {
+pub(super) struct PauseQuery {
     pause: bool,
 }
 
-async fn pause_hints(State(api): State<Api>, Query(query): Query<PauseQuery>) -> Answer<()> {
+pub(super) async fn pause_hints(
+    State(api): State<Api>,
+    Query(query): Query<PauseQuery>,
+) -> Answer<()> {
     told(api, ClusterCommand::PauseHints { paused: query.pause }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct HostQuery {
+pub(super) struct HostQuery {
     host: Option<String>,
 }
 
-async fn truncate_hints(State(api): State<Api>, Query(query): Query<HostQuery>) -> Answer<()> {
+pub(super) async fn truncate_hints(
+    State(api): State<Api>,
+    Query(query): Query<HostQuery>,
+) -> Answer<()> {
     let address = query.host.filter(|host| !host.is_empty());
     told(api, ClusterCommand::TruncateHints { address }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct EnableQuery {
+pub(super) struct EnableQuery {
     enable: bool,
 }
 
-async fn enable_hints(State(api): State<Api>, Query(query): Query<EnableQuery>) -> Answer<()> {
+pub(super) async fn enable_hints(
+    State(api): State<Api>,
+    Query(query): Query<EnableQuery>,
+) -> Answer<()> {
     told(api, ClusterCommand::SetHintedHandoff { enabled: query.enable }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct WindowQuery {
+pub(super) struct WindowQuery {
     ms: u64,
 }
 
-async fn set_hint_window(State(api): State<Api>, Query(query): Query<WindowQuery>) -> Answer<()> {
+pub(super) async fn set_hint_window(
+    State(api): State<Api>,
+    Query(query): Query<WindowQuery>,
+) -> Answer<()> {
     told(api, ClusterCommand::SetHintWindow { millis: query.ms }).await
 }
 
 #[derive(Debug, Deserialize)]
-struct TimeoutQuery {
+pub(super) struct TimeoutQuery {
     timeout: f64,
 }
 
-async fn set_timeout(api: &Api, kind: &str, seconds: f64) -> Answer<()> {
+pub(super) async fn set_timeout(
+    State(api): State<Api>,
+    kind: &str,
+    Query(query): Query<TimeoutQuery>,
+) -> Answer<()> {
+    let seconds = query.timeout;
     let millis = seconds * 1000.0;
     if !(0.0..=u32::MAX as f64).contains(&millis) {
         return Err(ActionError::Argument(format!("{seconds} s is no timeout")).into());
     }
     let (kind, millis) = (kind.to_owned(), millis as u64);
-    told(api.clone(), ClusterCommand::SetTimeout { kind, millis }).await
+    told(api, ClusterCommand::SetTimeout { kind, millis }).await
 }
 
 // ------------------------------------------------------------- questions
 
-async fn removal_status(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn removal_status(State(api): State<Api>) -> Answer<Json<String>> {
     let (node, cluster) = (api.node().await?, api.cluster().await?);
     Ok(Json(crate::nodetool::removal_status(&node, &cluster, Default::default())))
 }
 
-async fn gossiping(State(api): State<Api>) -> Answer<Json<bool>> {
+pub(super) async fn gossiping(State(api): State<Api>) -> Answer<Json<bool>> {
     let gossip = api.cluster().await?.gossip.ok_or_else(|| unsupported("gossip on this node"))?;
     Ok(Json(gossip.active))
 }
 
-async fn native(State(api): State<Api>) -> Answer<Json<bool>> {
+pub(super) async fn native(State(api): State<Api>) -> Answer<Json<bool>> {
     Ok(Json(api.node().await?.native_transport_active))
 }
 
-async fn stream_throughput(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn stream_throughput(State(api): State<Api>) -> Answer<Json<u64>> {
     let streaming = api.cluster().await?.streaming;
     let streaming = streaming.ok_or_else(|| unsupported("streaming on this node"))?;
     Ok(Json(streaming.bytes_per_second_max >> 20))
 }
 
-async fn operation_mode(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn operation_mode(State(api): State<Api>) -> Answer<Json<String>> {
     let mode = api.cluster().await?.operation_mode;
     if mode.is_empty() {
         return Err(unsupported("the operation mode of this node"));
@@ -281,12 +245,12 @@ async fn operation_mode(State(api): State<Api>) -> Answer<Json<String>> {
 }
 
 #[derive(Debug, Deserialize)]
-struct NaturalQuery {
+pub(super) struct NaturalQuery {
     cf: String,
     key: String,
 }
 
-async fn natural_endpoints(
+pub(super) async fn natural_endpoints(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<NaturalQuery>,
@@ -302,7 +266,7 @@ fn address_of(member: &MemberReport) -> String {
     member.address.clone()
 }
 
-async fn describe_ring(
+pub(super) async fn describe_ring(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
 ) -> Answer<Json<Vec<RingRange>>> {
@@ -330,7 +294,7 @@ fn ring_ranges(node: &NodeReport, keyspace: &str) -> Result<Vec<RingRange>, Stri
     Ok(ranges.collect())
 }
 
-async fn ownership(
+pub(super) async fn ownership(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
 ) -> Answer<Json<Vec<Entry<String>>>> {
@@ -355,23 +319,25 @@ async fn map_of<V>(
     Ok(Json(node.nodes.iter().filter_map(entry).collect()))
 }
 
-async fn host_ids(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
+pub(super) async fn host_ids(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
     map_of(&api, |m| Some(m.host_id.clone())).await
 }
 
-async fn local_host_id(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn local_host_id(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.host_id))
 }
 
-async fn load_map(State(api): State<Api>) -> Answer<Json<Vec<Entry<u64>>>> {
+pub(super) async fn load_map(State(api): State<Api>) -> Answer<Json<Vec<Entry<u64>>>> {
     map_of(&api, |m| m.load_bytes).await
 }
 
-async fn simple_states(State(api): State<Api>) -> Answer<Json<Vec<Entry<&'static str>>>> {
+pub(super) async fn simple_states(
+    State(api): State<Api>,
+) -> Answer<Json<Vec<Entry<&'static str>>>> {
     map_of(&api, |m| (!m.liveness_unknown).then_some(if m.up { "UP" } else { "DOWN" })).await
 }
 
-async fn tokens_endpoint(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
+pub(super) async fn tokens_endpoint(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
     let node = api.node().await?;
     let mut tokens: Vec<(i64, &MemberReport)> =
         node.nodes.iter().flat_map(|m| m.tokens.iter().map(move |t| (*t, m))).collect();
@@ -388,7 +354,7 @@ async fn addresses(api: &Api, wanted: impl Fn(&MemberReport) -> bool) -> Answer<
     Ok(node.nodes.iter().filter(|m| wanted(m)).map(address_of).collect())
 }
 
-async fn nodes_in_state(
+pub(super) async fn nodes_in_state(
     State(api): State<Api>,
     Path(state): Path<String>,
 ) -> Answer<Json<Vec<String>>> {
@@ -409,19 +375,19 @@ fn is_down(member: &MemberReport) -> bool {
     !member.up && !member.liveness_unknown
 }
 
-async fn live(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn live(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     addresses(&api, is_live).await.map(Json)
 }
 
-async fn down(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn down(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     addresses(&api, is_down).await.map(Json)
 }
 
-async fn count_up(State(api): State<Api>) -> Answer<Json<usize>> {
+pub(super) async fn count_up(State(api): State<Api>) -> Answer<Json<usize>> {
     Ok(Json(addresses(&api, is_live).await?.len()))
 }
 
-async fn count_down(State(api): State<Api>) -> Answer<Json<usize>> {
+pub(super) async fn count_down(State(api): State<Api>) -> Answer<Json<usize>> {
     Ok(Json(addresses(&api, is_down).await?.len()))
 }
 
@@ -439,21 +405,27 @@ async fn of_peer(
     Ok(Json(value(peer)))
 }
 
-async fn generation(State(api): State<Api>, Path(address): Path<String>) -> Answer<Json<u64>> {
+pub(super) async fn generation(
+    State(api): State<Api>,
+    Path(address): Path<String>,
+) -> Answer<Json<u64>> {
     of_peer(&api, &address, |p| p.generation).await
 }
 
-async fn heartbeat(State(api): State<Api>, Path(address): Path<String>) -> Answer<Json<u64>> {
+pub(super) async fn heartbeat(
+    State(api): State<Api>,
+    Path(address): Path<String>,
+) -> Answer<Json<u64>> {
     of_peer(&api, &address, |p| p.heartbeat).await
 }
 
 #[derive(Debug, Serialize)]
-struct PhiValue {
+pub(super) struct PhiValue {
     endpoint: String,
     phi: f64,
 }
 
-async fn phi_values(State(api): State<Api>) -> Answer<Json<Vec<PhiValue>>> {
+pub(super) async fn phi_values(State(api): State<Api>) -> Answer<Json<Vec<PhiValue>>> {
     let gossip = api.cluster().await?.gossip.ok_or_else(|| unsupported("gossip on this node"))?;
     let node = api.node().await?;
     let value = |m: &MemberReport| {
@@ -466,27 +438,29 @@ async fn hints(api: &Api) -> Answer<HintsReport> {
     api.cluster().await?.hints.ok_or_else(|| unsupported("hinted handoff on this node"))
 }
 
-async fn pending_hints(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn pending_hints(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     let hints = hints(&api).await?;
     let has = |m: &MemberReport| hints.pending.iter().any(|p| p.host_id == m.host_id);
     addresses(&api, has).await.map(Json)
 }
 
-async fn hints_enabled(State(api): State<Api>) -> Answer<Json<bool>> {
+pub(super) async fn hints_enabled(State(api): State<Api>) -> Answer<Json<bool>> {
     Ok(Json(hints(&api).await?.enabled))
 }
 
-async fn hint_window(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn hint_window(State(api): State<Api>) -> Answer<Json<u64>> {
     Ok(Json(hints(&api).await?.window_millis))
 }
 
-async fn timeout(api: &Api, kind: &str) -> Answer<Json<f64>> {
+pub(super) async fn timeout(State(api): State<Api>, kind: &str) -> Answer<Json<f64>> {
     let timeouts = api.cluster().await?.timeouts;
     let millis = timeouts.get(kind).ok_or_else(|| unsupported("this timeout"))?;
     Ok(Json(*millis as f64 / 1000.0))
 }
 
-async fn schema_versions(State(api): State<Api>) -> Answer<Json<Vec<Entry<Vec<String>>>>> {
+pub(super) async fn schema_versions(
+    State(api): State<Api>,
+) -> Answer<Json<Vec<Entry<Vec<String>>>>> {
     let node = api.node().await?;
     let mut versions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for member in &node.nodes {

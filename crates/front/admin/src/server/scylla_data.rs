@@ -1,75 +1,17 @@
 //! Paths of ScyllaDB's REST API about the node itself and its data: names, tables, snapshots,
 //! compactions, settings.
 
+use axum::Json;
 use axum::extract::{Path, Query, State};
-use axum::middleware;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
-use super::scylla::{Entry, refuse_browsers, told};
-use super::{Answer, Api, ApiError};
+use super::api::{Answer, Api, ApiError};
+use super::scylla::{Entry, told};
 use crate::model::{
     ClusterCommand, KeyspaceReport, LogLevelReport, NodeReport, SettingsReport, SnapshotReport,
     TableReport,
 };
 use crate::shard::{ActionError, AdminRequest, Selection};
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/storage_service/keyspaces", get(keyspaces))
-        .route("/storage_service/non_system_keyspaces", get(user_keyspaces))
-        .route("/storage_service/release_version", get(release))
-        .route("/storage_service/scylla_release_version", get(server_version))
-        .route("/storage_service/schema_version", get(schema_version))
-        .route("/storage_service/cluster_name", get(cluster_name))
-        .route("/storage_service/partitioner_name", get(partitioner))
-        .route("/storage_service/generation_number", get(generation))
-        .route("/storage_service/load", get(load))
-        .route("/storage_service/tokens", get(own_tokens))
-        .route("/storage_service/tokens/{endpoint}", get(tokens_of))
-        .route("/storage_service/ownership", get(token_ownership))
-        .route("/storage_service/ownership/", get(token_ownership))
-        .route("/storage_service/range_to_endpoint_map/{keyspace}", get(range_map))
-        .route("/storage_service/is_initialized", get(is_initialized))
-        .route("/storage_service/join_ring", get(is_initialized))
-        .route("/storage_service/rpc_server", get(no))
-        .route("/storage_service/data_file/locations", get(data_files))
-        .route("/storage_service/incremental_backups", get(backups).post(set_backups))
-        .route(
-            "/storage_service/trace_probability",
-            get(trace_probability).post(set_trace_probability),
-        )
-        .route("/storage_service/drain", post(drain))
-        .route("/storage_service/move/{new_token}", post(move_to))
-        .route("/storage_service/rebuild", post(rebuild))
-        .route("/storage_service/keyspace_flush/{keyspace}", post(flush))
-        .route("/storage_service/keyspace_compaction/{keyspace}", post(compact))
-        .route(
-            "/storage_service/snapshots",
-            get(snapshots).post(take_snapshot).delete(clear_snapshots),
-        )
-        .route("/storage_service/snapshots/size/true", get(snapshots_size))
-        .route(
-            "/storage_service/compaction_throughput",
-            get(compaction_throughput).post(set_compaction_throughput),
-        )
-        .route("/column_family", get(tables))
-        .route("/column_family/", get(tables))
-        .route("/column_family/name", get(table_names))
-        .route("/column_family/name/", get(table_names))
-        .route("/column_family/name/keyspace", get(table_keyspaces))
-        .route("/compaction_manager/compactions", get(compactions))
-        .route("/compaction_manager/metrics/pending_tasks", get(pending_compactions))
-        .route("/snitch/name", get(snitch))
-        .route("/snitch/datacenter", get(datacenter))
-        .route("/snitch/rack", get(rack))
-        .route("/failure_detector/phi", get(phi))
-        .route("/system/uptime_ms", get(uptime))
-        .route("/system/logger", get(loggers))
-        .route("/system/logger/{name}", get(logger).post(set_logger))
-        .layer(middleware::from_fn(refuse_browsers))
-}
 
 fn argument(text: impl Into<String>) -> ApiError {
     ActionError::Argument(text.into()).into()
@@ -83,7 +25,7 @@ async fn settings(api: &Api) -> Answer<SettingsReport> {
 // ------------------------------------------------------------- the node
 
 #[derive(Debug, Deserialize)]
-struct TypeQuery {
+pub(super) struct TypeQuery {
     #[serde(rename = "type")]
     kind: Option<String>,
 }
@@ -103,42 +45,42 @@ fn names(node: &NodeReport, kind: &str) -> Result<Vec<String>, ApiError> {
     Ok(node.keyspaces.iter().filter(|k| wanted(k)).map(|k| k.name.clone()).collect())
 }
 
-async fn keyspaces(
+pub(super) async fn keyspaces(
     State(api): State<Api>,
     Query(query): Query<TypeQuery>,
 ) -> Answer<Json<Vec<String>>> {
     Ok(Json(names(&api.node().await?, query.kind.as_deref().unwrap_or("all"))?))
 }
 
-async fn user_keyspaces(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn user_keyspaces(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     Ok(Json(names(&api.node().await?, "user")?))
 }
 
-async fn release(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn release(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.release_version))
 }
 
-async fn server_version(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn server_version(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.server_version))
 }
 
-async fn schema_version(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn schema_version(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.schema_version))
 }
 
-async fn cluster_name(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn cluster_name(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.cluster_name))
 }
 
-async fn partitioner(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn partitioner(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.partitioner))
 }
 
-async fn generation(State(api): State<Api>) -> Answer<Json<i64>> {
+pub(super) async fn generation(State(api): State<Api>) -> Answer<Json<i64>> {
     Ok(Json(api.node().await?.generation))
 }
 
-async fn load(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn load(State(api): State<Api>) -> Answer<Json<u64>> {
     Ok(Json(api.tables().await?.iter().map(|t| t.disk_bytes).sum()))
 }
 
@@ -150,19 +92,19 @@ fn tokens(node: &NodeReport, name: &str) -> Result<Vec<String>, ApiError> {
     Ok(tokens.iter().map(ToString::to_string).collect())
 }
 
-async fn own_tokens(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn own_tokens(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     let node = api.node().await?;
     tokens(&node, &node.host_id).map(Json)
 }
 
-async fn tokens_of(
+pub(super) async fn tokens_of(
     State(api): State<Api>,
     Path(endpoint): Path<String>,
 ) -> Answer<Json<Vec<String>>> {
     tokens(&api.node().await?, &endpoint).map(Json)
 }
 
-async fn token_ownership(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
+pub(super) async fn token_ownership(State(api): State<Api>) -> Answer<Json<Vec<Entry<String>>>> {
     Ok(Json(raw_shares(&api.node().await?)))
 }
 
@@ -188,12 +130,12 @@ fn raw_shares(node: &NodeReport) -> Vec<Entry<String>> {
 
 /// One range of `range_to_endpoint_map`.
 #[derive(Debug, PartialEq, Serialize)]
-struct RangeEntry {
+pub(super) struct RangeEntry {
     key: [String; 2],
     value: Vec<String>,
 }
 
-async fn range_map(
+pub(super) async fn range_map(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
 ) -> Answer<Json<Vec<RangeEntry>>> {
@@ -211,43 +153,46 @@ async fn range_map(
     Ok(Json(ranges.into_iter().map(entry).collect()))
 }
 
-async fn is_initialized(State(api): State<Api>) -> Answer<Json<bool>> {
+pub(super) async fn is_initialized(State(api): State<Api>) -> Answer<Json<bool>> {
     let mode = api.cluster().await?.operation_mode;
     Ok(Json(!matches!(mode.as_str(), "STARTING" | "JOINING" | "DECOMMISSIONED")))
 }
 
 /// Thrift, which nobody has any more.
-async fn no() -> Json<bool> {
+pub(super) async fn no() -> Json<bool> {
     Json(false)
 }
 
-async fn data_files(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn data_files(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     Ok(Json(settings(&api).await?.data_directories))
 }
 
-async fn backups(State(api): State<Api>) -> Answer<Json<bool>> {
+pub(super) async fn backups(State(api): State<Api>) -> Answer<Json<bool>> {
     Ok(Json(settings(&api).await?.incremental_backups))
 }
 
 #[derive(Debug, Deserialize)]
-struct SwitchQuery {
+pub(super) struct SwitchQuery {
     value: bool,
 }
 
-async fn set_backups(State(api): State<Api>, Query(query): Query<SwitchQuery>) -> Answer<()> {
+pub(super) async fn set_backups(
+    State(api): State<Api>,
+    Query(query): Query<SwitchQuery>,
+) -> Answer<()> {
     told(api, ClusterCommand::SetIncrementalBackups { enabled: query.value }).await
 }
 
-async fn trace_probability(State(api): State<Api>) -> Answer<Json<f64>> {
+pub(super) async fn trace_probability(State(api): State<Api>) -> Answer<Json<f64>> {
     Ok(Json((settings(&api).await?.trace_probability * 1e6).round() / 1e6))
 }
 
 #[derive(Debug, Deserialize)]
-struct ProbabilityQuery {
+pub(super) struct ProbabilityQuery {
     probability: f64,
 }
 
-async fn set_trace_probability(
+pub(super) async fn set_trace_probability(
     State(api): State<Api>,
     Query(query): Query<ProbabilityQuery>,
 ) -> Answer<()> {
@@ -258,12 +203,12 @@ async fn set_trace_probability(
     told(api, ClusterCommand::SetTraceProbability { per_million }).await
 }
 
-async fn snitch(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn snitch(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(api.node().await?.snitch))
 }
 
 #[derive(Debug, Deserialize)]
-struct HostQuery {
+pub(super) struct HostQuery {
     host: Option<String>,
 }
 
@@ -275,30 +220,36 @@ async fn place(api: &Api, query: HostQuery) -> Answer<(String, String)> {
     Ok((member.datacenter, member.rack))
 }
 
-async fn datacenter(
+pub(super) async fn datacenter(
     State(api): State<Api>,
     Query(query): Query<HostQuery>,
 ) -> Answer<Json<String>> {
     Ok(Json(place(&api, query).await?.0))
 }
 
-async fn rack(State(api): State<Api>, Query(query): Query<HostQuery>) -> Answer<Json<String>> {
+pub(super) async fn rack(
+    State(api): State<Api>,
+    Query(query): Query<HostQuery>,
+) -> Answer<Json<String>> {
     Ok(Json(place(&api, query).await?.1))
 }
 
-async fn phi(State(api): State<Api>) -> Answer<Json<String>> {
+pub(super) async fn phi(State(api): State<Api>) -> Answer<Json<String>> {
     Ok(Json(settings(&api).await?.phi_convict_threshold.to_string()))
 }
 
-async fn uptime(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn uptime(State(api): State<Api>) -> Answer<Json<u64>> {
     Ok(Json(api.node().await?.uptime_seconds.saturating_mul(1000)))
 }
 
-async fn loggers(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn loggers(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     Ok(Json(api.log()?.levels().into_iter().map(|l| l.logger).collect()))
 }
 
-async fn logger(State(api): State<Api>, Path(name): Path<String>) -> Answer<Json<String>> {
+pub(super) async fn logger(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Answer<Json<String>> {
     let levels = api.log()?.levels();
     let level = levels.iter().find(|l| l.logger == name).or(levels.first());
     let level = level.ok_or_else(|| argument(format!("Unknown logger {name}")))?;
@@ -306,11 +257,11 @@ async fn logger(State(api): State<Api>, Path(name): Path<String>) -> Answer<Json
 }
 
 #[derive(Debug, Deserialize)]
-struct LevelQuery {
+pub(super) struct LevelQuery {
     level: String,
 }
 
-async fn set_logger(
+pub(super) async fn set_logger(
     State(api): State<Api>,
     Path(logger): Path<String>,
     Query(query): Query<LevelQuery>,
@@ -322,44 +273,47 @@ async fn set_logger(
 // ------------------------------------------------------------- its data
 
 #[derive(Debug, PartialEq, Serialize)]
-struct TableEntry {
+pub(super) struct TableEntry {
     ks: String,
     cf: String,
     #[serde(rename = "type")]
     kind: &'static str,
 }
 
-async fn tables(State(api): State<Api>) -> Answer<Json<Vec<TableEntry>>> {
+pub(super) async fn tables(State(api): State<Api>) -> Answer<Json<Vec<TableEntry>>> {
     let entry = |t: TableReport| TableEntry { ks: t.keyspace, cf: t.table, kind: "ColumnFamilies" };
     Ok(Json(api.tables().await?.into_iter().map(entry).collect()))
 }
 
-async fn table_names(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn table_names(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     let name = |t: TableReport| format!("{}:{}", t.keyspace, t.table);
     Ok(Json(api.tables().await?.into_iter().map(name).collect()))
 }
 
-async fn table_keyspaces(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
+pub(super) async fn table_keyspaces(State(api): State<Api>) -> Answer<Json<Vec<String>>> {
     let mut names: Vec<String> = api.tables().await?.into_iter().map(|t| t.keyspace).collect();
     names.dedup();
     Ok(Json(names))
 }
 
-async fn drain(State(api): State<Api>) -> Answer<()> {
+pub(super) async fn drain(State(api): State<Api>) -> Answer<()> {
     api.command(AdminRequest::Drain).await.map(|_| ())
 }
 
-async fn move_to(State(api): State<Api>, Path(token): Path<String>) -> Answer<()> {
+pub(super) async fn move_to(State(api): State<Api>, Path(token): Path<String>) -> Answer<()> {
     told(api, ClusterCommand::Move { token }).await
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RebuildQuery {
+pub(super) struct RebuildQuery {
     source_dc: Option<String>,
 }
 
-async fn rebuild(State(api): State<Api>, Query(query): Query<RebuildQuery>) -> Answer<()> {
+pub(super) async fn rebuild(
+    State(api): State<Api>,
+    Query(query): Query<RebuildQuery>,
+) -> Answer<()> {
     let rebuild = ClusterCommand::Rebuild {
         datacenter: query.source_dc.filter(|dc| !dc.is_empty()),
         keyspace: None,
@@ -371,7 +325,7 @@ async fn rebuild(State(api): State<Api>, Query(query): Query<RebuildQuery>) -> A
 }
 
 #[derive(Debug, Deserialize)]
-struct TablesQuery {
+pub(super) struct TablesQuery {
     cf: Option<String>,
 }
 
@@ -381,7 +335,7 @@ fn selection(keyspace: String, query: TablesQuery) -> Selection {
     Selection { keyspaces: vec![keyspace], tables }
 }
 
-async fn flush(
+pub(super) async fn flush(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<TablesQuery>,
@@ -389,7 +343,7 @@ async fn flush(
     api.command(AdminRequest::Flush(selection(keyspace, query))).await.map(|_| ())
 }
 
-async fn compact(
+pub(super) async fn compact(
     State(api): State<Api>,
     Path(keyspace): Path<String>,
     Query(query): Query<TablesQuery>,
@@ -399,7 +353,7 @@ async fn compact(
 
 /// One table of a snapshot.
 #[derive(Debug, PartialEq, Serialize)]
-struct SnapshotEntry {
+pub(super) struct SnapshotEntry {
     ks: String,
     cf: String,
     total: u64,
@@ -420,16 +374,18 @@ fn by_tag(snapshots: Vec<SnapshotReport>) -> Vec<Entry<Vec<SnapshotEntry>>> {
     all
 }
 
-async fn snapshots(State(api): State<Api>) -> Answer<Json<Vec<Entry<Vec<SnapshotEntry>>>>> {
+pub(super) async fn snapshots(
+    State(api): State<Api>,
+) -> Answer<Json<Vec<Entry<Vec<SnapshotEntry>>>>> {
     Ok(Json(by_tag(api.snapshots().await?)))
 }
 
-async fn snapshots_size(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn snapshots_size(State(api): State<Api>) -> Answer<Json<u64>> {
     Ok(Json(api.snapshots().await?.iter().map(|s| s.true_bytes).sum()))
 }
 
 #[derive(Debug, Deserialize)]
-struct SnapshotQuery {
+pub(super) struct SnapshotQuery {
     tag: Option<String>,
     /// Keyspaces.
     kn: Option<String>,
@@ -444,7 +400,10 @@ fn list(text: Option<String>) -> Vec<String> {
     text.split(',').filter(|n| !n.is_empty()).map(str::to_owned).collect()
 }
 
-async fn take_snapshot(State(api): State<Api>, Query(query): Query<SnapshotQuery>) -> Answer<()> {
+pub(super) async fn take_snapshot(
+    State(api): State<Api>,
+    Query(query): Query<SnapshotQuery>,
+) -> Answer<()> {
     let tag = query.tag.unwrap_or_default();
     let body = crate::model::SnapshotRequest {
         tag,
@@ -453,29 +412,32 @@ async fn take_snapshot(State(api): State<Api>, Query(query): Query<SnapshotQuery
         skip_flush: query.sf,
         ttl_seconds: None,
     };
-    super::take_snapshot(State(api), Json(body)).await.map(|_| ())
+    super::node::take_snapshot(State(api), Json(body)).await.map(|_| ())
 }
 
-async fn clear_snapshots(State(api): State<Api>, Query(query): Query<SnapshotQuery>) -> Answer<()> {
+pub(super) async fn clear_snapshots(
+    State(api): State<Api>,
+    Query(query): Query<SnapshotQuery>,
+) -> Answer<()> {
     if query.cf.is_some_and(|cf| !cf.is_empty()) {
         return Err(ActionError::Unsupported("removing the snapshot of a single table").into());
     }
     let tag = query.tag.filter(|tag| !tag.is_empty());
     let keyspaces = list(query.kn);
     let body = crate::model::ClearRequest { tag, keyspaces, ..Default::default() };
-    super::clear_snapshots(State(api), Json(body)).await.map(|_| ())
+    super::node::clear_snapshots(State(api), Json(body)).await.map(|_| ())
 }
 
-async fn compaction_throughput(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn compaction_throughput(State(api): State<Api>) -> Answer<Json<u64>> {
     Ok(Json(api.compactions().await?.bytes_per_second_max >> 20))
 }
 
 #[derive(Debug, Deserialize)]
-struct ValueQuery {
+pub(super) struct ValueQuery {
     value: u64,
 }
 
-async fn set_compaction_throughput(
+pub(super) async fn set_compaction_throughput(
     State(api): State<Api>,
     Query(query): Query<ValueQuery>,
 ) -> Answer<()> {
@@ -484,7 +446,7 @@ async fn set_compaction_throughput(
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct CompactionEntry {
+pub(super) struct CompactionEntry {
     id: String,
     completed: u64,
     total: u64,
@@ -494,7 +456,7 @@ struct CompactionEntry {
     cf: String,
 }
 
-async fn compactions(State(api): State<Api>) -> Answer<Json<Vec<CompactionEntry>>> {
+pub(super) async fn compactions(State(api): State<Api>) -> Answer<Json<Vec<CompactionEntry>>> {
     let running = api.compactions().await?.running.into_iter();
     let entry = |c: crate::model::RunningReport| CompactionEntry {
         id: c.id,
@@ -508,7 +470,7 @@ async fn compactions(State(api): State<Api>) -> Answer<Json<Vec<CompactionEntry>
     Ok(Json(running.map(entry).collect()))
 }
 
-async fn pending_compactions(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn pending_compactions(State(api): State<Api>) -> Answer<Json<u64>> {
     let report = api.compactions().await?;
     Ok(Json(report.pending.iter().map(|p| p.tasks).sum()))
 }

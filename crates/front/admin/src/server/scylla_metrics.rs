@@ -4,37 +4,18 @@
 //!
 //! Source: its public API description.
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::get;
-use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::{Value, json};
 use telemetry::Snapshot;
 
+use super::api::{Answer, Api, ApiError};
 use super::scylla::Entry;
-use super::{Answer, Api, ApiError, rates, scylla_histograms};
+use super::{rates, scylla_histograms};
 use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
 use crate::shard::ActionError;
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/stream_manager", get(streams))
-        .route("/stream_manager/", get(streams))
-        .route("/stream_manager/metrics/{number}", get(stream_number))
-        .route("/messaging_service/messages/dropped_by_ver", get(dropped_by_verb))
-        .route("/messaging_service/messages/{number}", get(messages))
-        .route("/cache_service/metrics/{cache}/{number}", get(cache))
-        .route("/column_family/metrics/{*metric}", get(table_metric))
-        .route("/storage_proxy/read_repair_attempted", get(read_repair_attempted))
-        .route("/storage_proxy/read_repair_repaired_blocking", get(read_repair_blocking))
-        .route("/storage_proxy/metrics/{operation}/{number}", get(proxy_number))
-        .route("/storage_proxy/metrics/{operation}/{number}/", get(proxy_number))
-        .route("/stream_manager/{*rest}", get(unknown))
-        .route("/messaging_service/{*rest}", get(unknown))
-        .route("/cache_service/{*rest}", get(unknown))
-        .route("/storage_proxy/{*rest}", get(unknown))
-}
 
 /// What is answered for a number that nobody counts here.
 fn no_number(what: &str) -> ApiError {
@@ -42,7 +23,7 @@ fn no_number(what: &str) -> ApiError {
     ApiError(StatusCode::NOT_FOUND, text)
 }
 
-async fn unknown(Path(rest): Path<String>) -> ApiError {
+pub(super) async fn unknown(Path(rest): Path<String>) -> ApiError {
     no_number(&rest)
 }
 
@@ -60,7 +41,7 @@ fn sum(metrics: &Snapshot, name: &str, is_wanted: impl Fn(&str, &str) -> bool) -
 // ------------------------------------------------------------- streams
 
 /// All streams under way, one entry for each operation.
-async fn streams(State(api): State<Api>) -> Answer<Json<Vec<Value>>> {
+pub(super) async fn streams(State(api): State<Api>) -> Answer<Json<Vec<Value>>> {
     let (node, cluster) = (api.node().await?, api.cluster().await?);
     let streaming = cluster.streaming.ok_or(ActionError::Unsupported("streaming on this node"))?;
     Ok(Json(states(&node, &streaming.sessions)))
@@ -118,7 +99,10 @@ fn address(node: &NodeReport, host_id: &str) -> String {
     member.map_or_else(|| host_id.to_owned(), |m| m.address.clone())
 }
 
-async fn stream_number(State(api): State<Api>, Path(number): Path<String>) -> Answer<Json<u64>> {
+pub(super) async fn stream_number(
+    State(api): State<Api>,
+    Path(number): Path<String>,
+) -> Answer<Json<u64>> {
     let cluster = api.cluster().await?;
     let found = match number.as_str() {
         "outbound" => cluster.streaming.map(|s| {
@@ -134,7 +118,7 @@ async fn stream_number(State(api): State<Api>, Path(number): Path<String>) -> An
 
 // ------------------------------------------------------------- messages
 
-async fn messages(
+pub(super) async fn messages(
     State(api): State<Api>,
     Path(number): Path<String>,
 ) -> Answer<Json<Vec<Entry<u64>>>> {
@@ -177,13 +161,13 @@ fn by_peer(
 
 /// Messages of a kind.
 #[derive(Debug, PartialEq, Serialize)]
-struct VerbCounter {
+pub(super) struct VerbCounter {
     verb: String,
     count: u64,
 }
 
 /// By Cassandra's name of the message, or ours where it has none like it.
-async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<VerbCounter>>> {
+pub(super) async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<VerbCounter>>> {
     let dropped = api.cluster().await?.dropped.into_iter();
     Ok(Json(dropped.map(|(verb, count)| VerbCounter { verb, count }).collect()))
 }
@@ -192,7 +176,7 @@ async fn dropped_by_verb(State(api): State<Api>) -> Answer<Json<Vec<VerbCounter>
 
 /// There is no cache of keys: what is in it, and what it may hold, is 0. Blocks of files have another one, which
 /// is in the metrics.
-async fn cache(
+pub(super) async fn cache(
     State(api): State<Api>,
     Path((cache, number)): Path<(String, String)>,
 ) -> Answer<Json<u64>> {
@@ -215,7 +199,10 @@ async fn cache(
 // ------------------------------------------------------------- tables
 
 /// `<metric>/<keyspace>:<table>`, or `<metric>` of all tables together.
-async fn table_metric(State(api): State<Api>, Path(path): Path<String>) -> Answer<Json<Value>> {
+pub(super) async fn table_metric(
+    State(api): State<Api>,
+    Path(path): Path<String>,
+) -> Answer<Json<Value>> {
     let path = path.trim_end_matches('/');
     let (metric, name) = match path.rsplit_once('/') {
         // Part of a metric's name, of all tables.
@@ -272,17 +259,17 @@ fn number_of(tables: &[TableReport], metric: &str, is_one: bool) -> Option<Value
 
 // ------------------------------------------------------------- requests
 
-async fn read_repair_attempted(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn read_repair_attempted(State(api): State<Api>) -> Answer<Json<u64>> {
     let repairs = api.cluster().await?.read_repair;
     repairs.map(|r| Json(r.attempted)).ok_or_else(|| no_number("read repairs"))
 }
 
-async fn read_repair_blocking(State(api): State<Api>) -> Answer<Json<u64>> {
+pub(super) async fn read_repair_blocking(State(api): State<Api>) -> Answer<Json<u64>> {
     let repairs = api.cluster().await?.read_repair;
     repairs.map(|r| Json(r.blocking)).ok_or_else(|| no_number("read repairs"))
 }
 
-async fn proxy_number(
+pub(super) async fn proxy_number(
     State(api): State<Api>,
     Path((operation, number)): Path<(String, String)>,
 ) -> Answer<Json<Value>> {

@@ -1,38 +1,21 @@
 //! `/task_manager/` and `repair_status` of ScyllaDB's REST API, for repairs: its tasks here are the
 //! repairs of this run of the node. And `/failure_detector/endpoints/`.
 
+use axum::Json;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::middleware;
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
-use super::scylla::refuse_browsers;
-use super::{Answer, Api, ApiError};
+use super::api::{Answer, Api, ApiError};
 use crate::model::{GossipReport, NodeReport, RepairCommand, RepairReport};
 use crate::shard::ActionError;
 
 /// The only module that has tasks.
 const MODULE: &str = "repair";
 
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/task_manager/list_modules", get(modules))
-        .route("/task_manager/list_module_tasks/{module}", get(tasks))
-        .route("/task_manager/task_status/{id}", get(status))
-        .route("/task_manager/wait_task/{id}", get(wait))
-        .route("/task_manager/abort_task/{id}", post(abort))
-        .route("/storage_service/repair_status", get(repair_status))
-        .route("/storage_service/repair_status/", get(repair_status))
-        .route("/failure_detector/endpoints", get(endpoints))
-        .route("/failure_detector/endpoints/", get(endpoints))
-        .layer(middleware::from_fn(refuse_browsers))
-}
-
 /// A task in a list.
 #[derive(Debug, PartialEq, Serialize)]
-struct TaskStats {
+pub(super) struct TaskStats {
     task_id: String,
     state: &'static str,
     #[serde(rename = "type")]
@@ -46,7 +29,7 @@ struct TaskStats {
 
 /// A task by itself.
 #[derive(Debug, PartialEq, Serialize)]
-struct TaskStatus {
+pub(super) struct TaskStatus {
     id: String,
     #[serde(rename = "type")]
     kind: &'static str,
@@ -111,16 +94,16 @@ fn status_of(report: &RepairReport) -> TaskStatus {
     }
 }
 
-async fn modules() -> Json<Vec<&'static str>> {
+pub(super) async fn modules() -> Json<Vec<&'static str>> {
     Json(vec![MODULE])
 }
 
 #[derive(Debug, Deserialize)]
-struct TasksQuery {
+pub(super) struct TasksQuery {
     keyspace: Option<String>,
 }
 
-async fn tasks(
+pub(super) async fn tasks(
     State(api): State<Api>,
     Path(module): Path<String>,
     Query(query): Query<TasksQuery>,
@@ -141,14 +124,20 @@ async fn task(api: &Api, id: &str) -> Answer<RepairReport> {
     api.repair_of(found.id, 0).await
 }
 
-async fn status(State(api): State<Api>, Path(id): Path<String>) -> Answer<Json<TaskStatus>> {
+pub(super) async fn status(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Answer<Json<TaskStatus>> {
     Ok(Json(status_of(&task(&api, &id).await?)))
 }
 
 /// Between two looks at a task that is waited for.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(200);
 
-async fn wait(State(api): State<Api>, Path(id): Path<String>) -> Answer<Json<TaskStatus>> {
+pub(super) async fn wait(
+    State(api): State<Api>,
+    Path(id): Path<String>,
+) -> Answer<Json<TaskStatus>> {
     loop {
         let found = task(&api, &id).await?;
         if found.state != "RUNNING" {
@@ -158,7 +147,7 @@ async fn wait(State(api): State<Api>, Path(id): Path<String>) -> Answer<Json<Tas
     }
 }
 
-async fn abort(State(api): State<Api>, Path(id): Path<String>) -> Answer<()> {
+pub(super) async fn abort(State(api): State<Api>, Path(id): Path<String>) -> Answer<()> {
     let found = task(&api, &id).await?;
     if found.state == "RUNNING" {
         api.repair(RepairCommand::Abort { id: Some(found.id) }).await?;
@@ -167,13 +156,13 @@ async fn abort(State(api): State<Api>, Path(id): Path<String>) -> Answer<()> {
 }
 
 #[derive(Debug, Deserialize)]
-struct StatusQuery {
+pub(super) struct StatusQuery {
     id: u32,
     /// Seconds to wait for its end; without it until then.
     timeout: Option<i64>,
 }
 
-async fn repair_status(
+pub(super) async fn repair_status(
     State(api): State<Api>,
     Query(query): Query<StatusQuery>,
 ) -> Answer<Json<String>> {
@@ -191,7 +180,7 @@ async fn repair_status(
 
 /// What gossip says of a node.
 #[derive(Debug, PartialEq, Serialize)]
-struct EndpointState {
+pub(super) struct EndpointState {
     addrs: String,
     generation: u64,
     version: u64,
@@ -256,7 +245,7 @@ fn endpoint_states(node: &NodeReport, gossip: &GossipReport) -> Vec<EndpointStat
     states.collect()
 }
 
-async fn endpoints(State(api): State<Api>) -> Answer<Json<Vec<EndpointState>>> {
+pub(super) async fn endpoints(State(api): State<Api>) -> Answer<Json<Vec<EndpointState>>> {
     let gossip = api.cluster().await?.gossip;
     let gossip = gossip.ok_or(ActionError::Unsupported("gossip on this node"))?;
     Ok(Json(endpoint_states(&api.node().await?, &gossip)))

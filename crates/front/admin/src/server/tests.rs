@@ -10,11 +10,8 @@ use std::net::TcpStream;
 use rt::{Machine, NativeOptions, NodeSpec};
 
 use super::*;
-use crate::model::{
-    AutoRepairReport, ClusterCommand, ClusterReport, EndpointsReport, GossipReport, HistoryReport,
-    MemberReport, RepairCommand, RepairLineReport, RepairReport, RepairSummary, TrafficReport,
-};
-use crate::shard::AdminMesh;
+use crate::model::*;
+use crate::shard::{ActionError, AdminMesh, AdminReply, AdminRequest};
 
 const SHARDS: u16 = 2;
 
@@ -371,13 +368,40 @@ fn questions_are_answered_for_all_shards_together() {
         assert!(body.contains(&line), "{body}");
     }
     assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
-    assert_eq!(node.get("/").1, INDEX);
+    assert_eq!(node.get("/api/v1/health"), (200, "ok\n".to_owned()));
+    let list = node.get("/").1;
+    assert!(list.starts_with("Helenus admin API\n\nGET    /  "), "{list}");
+    for line in [
+        "\nGET    /health              200 when the node answers\n",
+        "\nGET    /api/v1/node         the cluster and this node\n",
+        "\n                            force (keyspace, table, keys)\n",
+    ] {
+        assert!(list.contains(line), "{list}");
+    }
     let history: Vec<HistoryReport> =
         serde_json::from_str(&node.get("/api/v1/compactions/history").1).unwrap();
     assert_eq!((history.len(), history[0].table.as_str()), (1, "t"));
     let latencies: CoordinatorReport =
         serde_json::from_str(&node.get("/api/v1/latencies").1).unwrap();
     assert_eq!((latencies.read.count(), latencies.write.count()), (2, 0));
+    node.stop();
+}
+
+/// No command takes a number. An answer without a body is the router's: it knows no such path, or no such method of it.
+#[test]
+fn every_route_of_the_tables_answers() {
+    let node = TestNode::start(answer);
+    for route in ROUTES.iter().chain(SCYLLA) {
+        for path in route.paths() {
+            let named =
+                path.replace("{id}", "1").replace('{', "").replace('}', "").replace('*', "");
+            let (status, body) = node.json(route.method.name(), &named, "7");
+            let is_answered = !matches!(status, 404 | 405) || !body.is_empty();
+            assert!(is_answered, "{} {named}: {status}", route.method);
+        }
+    }
+    assert_eq!(node.get("/api/v1/nosuch"), (404, String::new()));
+    assert_eq!(node.json("PUT", "/api/v1/node", "{}").0, 405);
     node.stop();
 }
 

@@ -2,31 +2,20 @@
 //!
 //! An import is taken in by shard 0 and then shown by every shard: see crate `store`.
 
+use axum::Json;
 use axum::extract::{Query, State};
-use axum::routing::{get, post};
-use axum::{Json, Router};
 use rt::MeshError;
 use serde::Deserialize;
 use stdx::ShardId;
 use store::Descriptor;
 
-use super::{Answer, Api, ApiError, Busy};
+use super::api::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, DrainRequest, ImportReport,
     ImportRequest, RefreshRequest, RepairedRequest, SstableReport,
 };
 use crate::shard::{AdminReply, AdminRequest};
-
-pub(super) fn routes() -> Router<Api> {
-    Router::new()
-        .route("/api/v1/import", post(import))
-        .route("/api/v1/refresh", post(refresh))
-        .route("/api/v1/sstables", get(sstables))
-        .route("/api/v1/compactions/settings", get(settings))
-        .route("/api/v1/damaged", get(damaged))
-        .route("/api/v1/repaired", post(set_repaired))
-}
 
 impl Api {
     /// Asks shard 0.
@@ -69,7 +58,7 @@ impl Api {
     }
 }
 
-async fn import(
+pub(super) async fn import(
     State(api): State<Api>,
     Json(body): Json<ImportRequest>,
 ) -> Answer<Json<ImportReport>> {
@@ -83,7 +72,7 @@ async fn import(
     done.map(Json)
 }
 
-async fn refresh(
+pub(super) async fn refresh(
     State(api): State<Api>,
     Json(RefreshRequest { keyspace, table }): Json<RefreshRequest>,
 ) -> Answer<Json<DrainRequest>> {
@@ -109,7 +98,7 @@ pub(super) async fn compaction(
 }
 
 /// The files by the prefix of their names, in order.
-async fn set_repaired(
+pub(super) async fn set_repaired(
     State(api): State<Api>,
     Json(request): Json<RepairedRequest>,
 ) -> Answer<Json<Vec<String>>> {
@@ -133,7 +122,7 @@ async fn set_repaired(
 }
 
 #[derive(Debug, Deserialize)]
-struct PartitionQuery {
+pub(super) struct PartitionQuery {
     keyspace: String,
     table: String,
     key: String,
@@ -141,7 +130,7 @@ struct PartitionQuery {
     hex: bool,
 }
 
-async fn sstables(
+pub(super) async fn sstables(
     State(api): State<Api>,
     Query(query): Query<PartitionQuery>,
 ) -> Answer<Json<Vec<SstableReport>>> {
@@ -159,7 +148,7 @@ async fn sstables(
     Ok(Json(all))
 }
 
-async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
+pub(super) async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
     let mut all: Vec<DamagedReport> = Vec::new();
     for reply in api.call(&AdminRequest::Upkeep(UpkeepRequest::Damaged)).await? {
         if let AdminReply::Upkeep(UpkeepReply::Damaged(files)) = reply {
@@ -182,7 +171,7 @@ async fn damaged(State(api): State<Api>) -> Answer<Json<Vec<DamagedReport>>> {
     Ok(Json(all))
 }
 
-async fn settings(State(api): State<Api>) -> Answer<Json<Vec<CompactionSettings>>> {
+pub(super) async fn settings(State(api): State<Api>) -> Answer<Json<Vec<CompactionSettings>>> {
     match api.upkeep(UpkeepRequest::Settings).await? {
         UpkeepReply::Settings(settings) => Ok(Json(settings)),
         _ => Err(MeshError::Closed.into()),

@@ -61,7 +61,7 @@ pub enum HttpError {
 
 /// The API of a node, and the terminal that reaches it.
 #[derive(Clone)]
-pub struct Api {
+pub struct NodeApi {
     /// Name or address.
     pub host: String,
     /// Port.
@@ -70,13 +70,13 @@ pub struct Api {
     pub terminal: Rc<dyn Terminal>,
 }
 
-impl fmt::Debug for Api {
+impl fmt::Debug for NodeApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
-impl Api {
+impl NodeApi {
     /// Asks.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Verbs about the node's part in its cluster.
 
-use super::client::{Api, HttpError};
+use super::client::{HttpError, NodeApi};
 use super::line::{Failure, Format, Line, Outcome};
 use super::names;
 use super::node::node;
@@ -10,12 +10,12 @@ use crate::nodetool as layout;
 use crate::operation::{CLUSTER, Method};
 
 /// What the node says of its part in the cluster.
-pub(super) fn report(api: &Api) -> Result<ClusterReport, Failure> {
+pub(super) fn report(api: &NodeApi) -> Result<ClusterReport, Failure> {
     Ok(api.get(CLUSTER)?)
 }
 
 /// The members, and what the node says of its part.
-fn both(api: &Api) -> Result<(NodeReport, ClusterReport), Failure> {
+fn both(api: &NodeApi) -> Result<(NodeReport, ClusterReport), Failure> {
     Ok((node(api)?, report(api)?))
 }
 
@@ -141,7 +141,7 @@ pub(super) fn rebuild(line: &Line) -> Outcome {
 
 /// Gives a command and waits until it is done. Wrong arguments end with 1, as everything that
 /// Cassandra's tool takes for one.
-pub(super) fn tell(api: &Api, command: &ClusterCommand) -> Outcome {
+pub(super) fn tell(api: &NodeApi, command: &ClusterCommand) -> Outcome {
     match api.command(Method::Post, CLUSTER, command) {
         Ok(()) => Ok(String::new()),
         Err(HttpError::Refused(400, words)) => Err(Failure::BadUse(words)),

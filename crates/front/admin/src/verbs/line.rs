@@ -1,13 +1,13 @@
 //! A command line that was understood, and the ways in which a verb ends.
 
-use super::client::{Api, HttpError};
+use super::client::{HttpError, NodeApi};
 use crate::nodetool::{self as layout, HostStyle};
 
 /// A command line that was understood.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// The node that is asked.
-    pub api: Api,
+    pub api: NodeApi,
     /// How hosts are shown.
     pub(super) style: HostStyle,
     /// Name of the verb.

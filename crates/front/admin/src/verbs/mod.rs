@@ -31,7 +31,7 @@ mod tables;
 mod token_metadata;
 mod upkeep;
 
-pub use client::{Api, ApiRequest, HttpError, Terminal};
+pub use client::{ApiRequest, HttpError, NodeApi, Terminal};
 pub use command::{Argument, Flag, Verb};
 pub use help::help;
 pub use line::{Failure, Line, Outcome};

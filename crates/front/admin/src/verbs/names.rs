@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::model::NodeReport;
 
-use super::client::Api;
+use super::client::NodeApi;
 use super::line::Failure;
 
 /// Addresses in one look-up.
@@ -17,7 +17,7 @@ const ADDRESSES_MAX: usize = 500;
 ///
 /// # Errors
 /// Names cannot be looked up on this machine.
-pub(super) fn of(api: &Api, node: &NodeReport) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn of(api: &NodeApi, node: &NodeReport) -> Result<BTreeMap<String, String>, Failure> {
     let addresses: Vec<&str> = node.nodes.iter().map(|member| member.address.as_str()).collect();
     let mut names = BTreeMap::new();
     for some in addresses.chunks(ADDRESSES_MAX) {

@@ -1,6 +1,6 @@
 //! Verbs about the node and the members of its cluster.
 
-use super::client::Api;
+use super::client::NodeApi;
 use super::cluster;
 use super::line::{Failure, Line, Outcome};
 use super::names;
@@ -23,7 +23,7 @@ fn shown(line: &Line) -> Result<NodeReport, Failure> {
 }
 
 /// The node and the members that it knows.
-pub(super) fn node(api: &Api) -> Result<NodeReport, Failure> {
+pub(super) fn node(api: &NodeApi) -> Result<NodeReport, Failure> {
     Ok(api.get("/api/v1/node")?)
 }
 

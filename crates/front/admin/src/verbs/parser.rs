@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::client::{Api, Terminal};
+use super::client::{NodeApi, Terminal};
 use super::command::Verb;
 use super::flags::GLOBAL;
 use super::line::Line;
@@ -21,7 +21,7 @@ const API_PORT: u16 = 10_000;
 pub fn parse(words: Vec<String>, terminal: Rc<dyn Terminal>) -> Result<Line, String> {
     let mut parser = Parser {
         line: Line {
-            api: Api { host: "127.0.0.1".to_owned(), port: API_PORT, terminal },
+            api: NodeApi { host: "127.0.0.1".to_owned(), port: API_PORT, terminal },
             style: HostStyle::default(),
             verb: "help",
             options: Vec::new(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::{AutoRepairReport, DrainRequest, NodeReport, RepairReport, RepairSummary};
 use crate::nodetool as layout;
 
-use super::client::{Api, HttpError};
+use super::client::{HttpError, NodeApi};
 use super::cluster::encoded;
 use super::line::{Failure, Line, Outcome};
 use super::node::node;
@@ -115,7 +115,7 @@ pub(super) fn run(line: &Line) -> Outcome {
     Ok(String::new())
 }
 
-fn repair(api: &Api, keyspace: &str, query: &str) -> Result<(), Failure> {
+fn repair(api: &NodeApi, keyspace: &str, query: &str) -> Result<(), Failure> {
     let path = format!("/storage_service/repair_async/{}?{query}", encoded(keyspace));
     let id: u32 = match api.post(&path) {
         Ok(id) => id,

@@ -4,6 +4,7 @@ use crate::model::{SampleJob, SampleRequest, SamplerReport};
 use crate::nodetool as layout;
 
 use super::client::HttpError;
+use super::flags::SAMPLING;
 use super::line::{Failure, Line, Outcome};
 use crate::operation::Method;
 
@@ -15,9 +16,11 @@ fn bad(text: impl Into<String>) -> Failure {
     Failure::BadUse(text.into())
 }
 
-/// The value of an option, a number of 32 bits; `title` is what Cassandra's tool calls it.
-fn option(line: &Line, (flag, title): (&str, &str), usual: i32) -> Result<i32, Failure> {
-    let Some(text) = line.value(flag) else { return Ok(usual) };
+/// The value of an option, a number of 32 bits. A refusal calls it as the help does.
+fn option(line: &Line, name: &str, usual: i32) -> Result<i32, Failure> {
+    let Some(text) = line.value(name) else { return Ok(usual) };
+    let flag = SAMPLING.iter().find(|flag| flag.names.contains(&name));
+    let title = flag.and_then(|flag| flag.value).unwrap_or(name);
     text.parse().map_err(|_| bad(format!("{title}: can not convert \"{text}\" to a int")))
 }
 
@@ -28,9 +31,9 @@ fn name(text: &str) -> Option<String> {
 /// What is asked for, checked as Cassandra's tool does before it asks the node, in its order.
 fn request(line: &Line) -> Result<SampleRequest, Failure> {
     let mut wanted = SampleRequest::default();
-    let count = option(line, ("-k", "topCount"), 10)?;
-    let capacity = option(line, ("-s", "capacity"), 256)?;
-    let interval = option(line, ("--interval", "intervalMillis"), -1)?;
+    let count = option(line, "-k", 10)?;
+    let capacity = option(line, "-s", 256)?;
+    let interval = option(line, "--interval", -1)?;
     let words: Vec<&str> = line.arguments.iter().map(String::as_str).collect();
     let duration = match words.as_slice() {
         [] => None,

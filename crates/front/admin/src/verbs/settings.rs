@@ -9,7 +9,7 @@ use crate::model::{
 };
 use crate::nodetool as layout;
 
-use super::client::{Api, HttpError};
+use super::client::{HttpError, NodeApi};
 use super::cluster::{bad, number, report, tell};
 use super::line::{Failure, Format, Line, Outcome};
 use super::node::node;
@@ -130,13 +130,13 @@ fn is_cut_off(error: &std::io::Error) -> bool {
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset)
 }
 
-pub(super) fn settings(api: &Api) -> Result<SettingsReport, Failure> {
+pub(super) fn settings(api: &NodeApi) -> Result<SettingsReport, Failure> {
     let settings = report(api)?.settings;
     settings.ok_or_else(|| Failure::Node("the node does not tell its settings".to_owned()))
 }
 
 /// Changes a setting by its name in cassandra.yaml.
-pub(super) fn set(api: &Api, name: &str, value: &str) -> Outcome {
+pub(super) fn set(api: &NodeApi, name: &str, value: &str) -> Outcome {
     let (name, value) = (name.to_owned(), value.to_owned());
     tell(api, &ClusterCommand::SetSetting { name, value })
 }
@@ -237,11 +237,11 @@ pub(super) fn set_cache_capacity(line: &Line) -> Outcome {
     Ok(told)
 }
 
-fn compactions(api: &Api) -> Result<CompactionReport, Failure> {
+fn compactions(api: &NodeApi) -> Result<CompactionReport, Failure> {
     Ok(api.get("/api/v1/compactions")?)
 }
 
-fn levels(api: &Api) -> Result<Vec<LogLevelReport>, Failure> {
+fn levels(api: &NodeApi) -> Result<Vec<LogLevelReport>, Failure> {
     Ok(api.get("/api/v1/log")?)
 }
 
@@ -335,7 +335,7 @@ pub(super) fn reload_seeds(line: &Line) -> Outcome {
 }
 
 /// The seeds behind such words.
-fn seeds(api: &Api, what: &str) -> Outcome {
+fn seeds(api: &NodeApi, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);
     let me = node.nodes.iter().find(|n| n.host_id == node.host_id);
     // As Cassandra writes them: with a slash and the port.

@@ -182,7 +182,7 @@ pub(crate) async fn node_with(
         "commitlog".to_owned(),
         snapshot.local.host_id,
         run,
-        cluster::shard_of_token,
+        stdx::ShardMap::ByTokenHash { shards: rt.shard_count() },
         |table| format!("CREATE TABLE {}", table.name),
     );
     options.segment_bytes = 1 << 20;

@@ -103,7 +103,7 @@ async fn cluster_node(rt: Rt, n: u8, ips: Vec<std::net::IpAddr>, shared: Rc<Shar
         "commitlog".to_owned(),
         snapshot.local.host_id,
         u64::try_from(rt.wall().0).unwrap(),
-        cluster::shard_of_token,
+        stdx::ShardMap::ByTokenHash { shards: rt.shard_count() },
         |table| format!("CREATE TABLE {}", table.name),
     );
     options.segment_bytes = 1 << 20;

@@ -52,7 +52,7 @@ fn movement(random: &mut Random, s: &ClusterSnapshot) -> Vec<ClusterSnapshot> {
 }
 
 /// The fewest of the readers at `read` that have a write which was acknowledged at `written`.
-fn overlap_of(
+pub(super) fn overlap_of(
     written: Replicas<'_>,
     read: Replicas<'_>,
     levels: &Levels<'_>,

@@ -1,88 +1,71 @@
 //! Conditional statements and batches: what to read, whether the conditions hold, what is written
 //! then, and what the client is told.
 //!
-//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need) and
-//! [`CasExec`], which takes the rows and decides. Never: rounds of Paxos, reading; the caller shows
-//! rows, asks for a decision at a ballot's timestamp, and may begin again as often as it must.
+//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need, what is written). Never: whether
+//! conditions hold (`cql-exec`), rounds of Paxos, reading.
 //!
-//! Invariants: INV-cas-1: everything written has the ballot's timestamp, deletions one microsecond
-//! less, whatever the statements say (`modify::Stamp`). INV-cas-2: a decision depends only on the rows shown since
-//! the last restart, the values and the timestamp (and on functions like `now()`).
+//! Invariant: INV-cas-1: everything written has the ballot's timestamp, deletions one microsecond
+//! less, whatever the statements say (`modify::Stamp`).
 //!
-//! Reading order: this file, `exec`, `conditions`, `evaluate`. Source: `cql3.statements.CQL3CasRequest`,
+//! Source: `cql3.statements.CQL3CasRequest`,
 //! `ModificationStatement.makeCasRequest`, `buildCasResultSet`, `BatchStatement.makeCasRequest`.
 
-mod evaluate;
-mod exec;
-mod order;
-#[cfg(test)]
-mod tests;
+mod condition_order;
 
 use std::sync::Arc;
 
 use codec::murmur::token_of;
 use data::command::{Partitions, ReadCommand};
-use data::{RowRef, Slice, Slices};
+use data::{Slice, Slices};
 use schema::{Column, Table};
-use stdx::{ColumnId, DeletionSeconds, Token, WallMicros};
+use stdx::{ColumnId, TimestampMicros, Token, WallMicros};
 
+use crate::batch::{BatchWrite, bind_into};
 use crate::conditions::{BoundCondition, PlannedConditions};
 use crate::error::PlanError;
-use crate::modify::{ModifyPlan, Named};
+use crate::modify::{FoundLists, ModifyPlan, Named, PendingUpdate, Stamp, encode_update};
 use crate::values::{BoundValue, ExecuteOptions};
-
-pub use exec::{CasExec, CasFlow, CasResult};
 
 /// A statement and its values.
 pub type CasStatement<'s> = (&'s ModifyPlan, &'s [BoundValue<'s>]);
 
 /// What is asked of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum RowCondition {
+pub enum RowCondition {
+    /// The row exists.
     Exists,
+    /// It does not.
     NotExists,
+    /// All of these hold.
     Columns(Vec<BoundCondition>),
-}
-
-impl RowCondition {
-    fn holds(&self, row: Option<RowRef<'_>>, now: DeletionSeconds) -> Result<bool, PlanError> {
-        match self {
-            RowCondition::Exists => Ok(row.is_some()),
-            RowCondition::NotExists => Ok(row.is_none()),
-            RowCondition::Columns(conditions) => {
-                for condition in conditions {
-                    if !condition.applies(row, now)? {
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            }
-        }
-    }
 }
 
 /// The conditions of a statement or batch with their values.
 #[derive(Clone, Debug)]
 pub struct BoundCas {
-    table: Arc<Table>,
-    key: Vec<u8>,
+    /// The table.
+    pub table: Arc<Table>,
+    /// Serialised partition key.
+    pub key: Vec<u8>,
     /// On the static row.
-    statics: Option<RowCondition>,
+    pub statics: Option<RowCondition>,
     /// By serialised clustering, ascending, each once.
-    rows: Vec<(Vec<u8>, RowCondition)>,
+    pub rows: Vec<(Vec<u8>, RowCondition)>,
     /// Columns that are looked at and shown.
-    static_columns: Vec<ColumnId>,
-    regular_columns: Vec<ColumnId>,
+    pub static_columns: Vec<ColumnId>,
+    /// See above.
+    pub regular_columns: Vec<ColumnId>,
     /// What is shown when the conditions do not hold.
-    shown: Vec<Column>,
+    pub shown: Vec<Column>,
     /// What each statement asked for, in order.
-    asked_rows: Vec<AskedRow>,
-    command: ReadCommand,
+    pub asked_rows: Vec<AskedRow>,
+    /// What is read.
+    pub command: ReadCommand,
 }
 
 /// The row whose previous state a statement returns on connections with Scylla's LWT mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum AskedRow {
+pub enum AskedRow {
     /// The row of that serialised clustering.
     Row(Vec<u8>),
     /// The static row.
@@ -236,7 +219,7 @@ impl BoundCas {
         let Gathered { mut statics, mut rows } = gathered;
         for condition in rows.iter_mut().map(|(_, condition)| condition).chain(&mut statics) {
             if let RowCondition::Columns(conditions) = condition {
-                order::order(conditions, &table);
+                condition_order::order(conditions, &table);
             }
         }
         let comparator = first.shape().clustering();
@@ -271,6 +254,34 @@ impl BoundCas {
             asked_rows,
             command,
         })
+    }
+
+    /// Appends what the statements write at the timestamp of a ballot: one encoded mutation, which is empty when all
+    /// values are unset. `lists` has what was read.
+    ///
+    /// # Errors
+    /// What a write of these values is refused for; a list element that does not exist. With Cassandra's words.
+    pub fn bind_writes(
+        &self,
+        statements: &[CasStatement<'_>],
+        options: &ExecuteOptions<'_>,
+        lists: &FoundLists,
+        ballot: TimestampMicros,
+    ) -> Result<Vec<u8>, PlanError> {
+        let mut out = Vec::new();
+        let mut scratch = options.uuids.take_scratch();
+        let limits = statements.iter().map(|(plan, _)| plan.mutation_bytes_max());
+        let bytes_max = limits.max().unwrap_or(usize::MAX);
+        let write = BatchWrite { options, stamp: Stamp::Ballot(ballot), bytes_max };
+        let written = bind_into(statements, &write, lists, &mut scratch, &mut out);
+        if written.is_ok() && out.is_empty() {
+            scratch.clear();
+            scratch.extend_from_slice(&self.key);
+            let nothing = PendingUpdate { key: 0..scratch.len(), ..PendingUpdate::default() };
+            encode_update(&self.table, &nothing, &scratch, &mut out);
+        }
+        options.uuids.give_scratch(scratch);
+        written.map(|_| out)
     }
 
     /// What must be read: rows of one partition.

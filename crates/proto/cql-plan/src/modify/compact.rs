@@ -19,63 +19,61 @@ pub(super) fn empty_value(table: &Table) -> Option<&Column> {
     table.regulars().first().filter(|value| value.ty == CqlType::Empty)
 }
 
-impl ModifyPlan {
-    /// Looks at rows that are about to be written or deleted one by one.
-    ///
-    /// # Errors
-    /// An empty clustering where it is the only one; a row without its value.
-    #[inline]
-    pub(super) fn check_compact(
-        &self,
-        clusterings: &[Range<usize>],
-        scratch: &[u8],
-    ) -> Result<(), PlanError> {
-        match self.table.compact_form() {
-            None => Ok(()),
-            Some(form) => self.check_rows(form, clusterings, scratch),
-        }
+/// Looks at rows that are about to be written or deleted one by one.
+///
+/// # Errors
+/// An empty clustering where it is the only one; a row without its value.
+#[inline]
+pub(super) fn check(
+    plan: &ModifyPlan,
+    clusterings: &[Range<usize>],
+    scratch: &[u8],
+) -> Result<(), PlanError> {
+    match plan.rows.table.compact_form() {
+        None => Ok(()),
+        Some(form) => check_rows(plan, form, clusterings, scratch),
     }
+}
 
-    #[cold]
-    fn check_rows(
-        &self,
-        form: CompactForm,
-        clusterings: &[Range<usize>],
-        scratch: &[u8],
-    ) -> Result<(), PlanError> {
-        let is_empty = |row: &Range<usize>| {
-            components(slice(scratch, row)).next().flatten().is_none_or(<[u8]>::is_empty)
-        };
-        if form == CompactForm::Dense && clusterings.iter().any(is_empty) {
-            let name = self.table.clustering().first().map_or("", |c| &*c.name);
-            let text = format!("Invalid empty or null value for column {name}");
-            return Err(PlanError::invalid(text));
-        }
-        if self.kind != ModifyKind::Delete
-            && self.regulars.is_empty()
-            && !clusterings.is_empty()
-            && let Some(value) = self.table.regulars().first()
-        {
-            return Err(PlanError::invalid(format!(
-                "Column {} is mandatory for this COMPACT STORAGE table",
-                types::name::quote_identifier(&value.name)
-            )));
-        }
-        Ok(())
+#[cold]
+fn check_rows(
+    plan: &ModifyPlan,
+    form: CompactForm,
+    clusterings: &[Range<usize>],
+    scratch: &[u8],
+) -> Result<(), PlanError> {
+    let is_empty = |row: &Range<usize>| {
+        components(slice(scratch, row)).next().flatten().is_none_or(<[u8]>::is_empty)
+    };
+    if form == CompactForm::Dense && clusterings.iter().any(is_empty) {
+        let name = plan.rows.table.clustering().first().map_or("", |c| &*c.name);
+        let text = format!("Invalid empty or null value for column {name}");
+        return Err(PlanError::invalid(text));
     }
+    if plan.kind != ModifyKind::Delete
+        && plan.regulars.is_empty()
+        && !clusterings.is_empty()
+        && let Some(value) = plan.rows.table.regulars().first()
+    {
+        return Err(PlanError::invalid(format!(
+            "Column {} is mandatory for this COMPACT STORAGE table",
+            types::name::quote_identifier(&value.name)
+        )));
+    }
+    Ok(())
+}
 
-    /// What deletes one row of a compact table: a tombstone of its cell, not of the row.
-    pub(super) fn compact_row_deletion(
-        &self,
-        times: &Times,
-        scratch: &mut Vec<u8>,
-    ) -> Option<Range<usize>> {
-        self.table.compact_form()?;
-        let value = self.table.regulars().first()?;
-        let mut row = RowBuilder::new(scratch, Liveness::NONE, DeletionTime::LIVE, times.timestamp);
-        row.cell(value.id, &times.tombstone());
-        Some(row.finish())
-    }
+/// What deletes one row of a compact table: a tombstone of its cell, not of the row.
+pub(super) fn row_deletion(
+    table: &Table,
+    times: &Times,
+    scratch: &mut Vec<u8>,
+) -> Option<Range<usize>> {
+    table.compact_form()?;
+    let value = table.regulars().first()?;
+    let mut row = RowBuilder::new(scratch, Liveness::NONE, DeletionTime::LIVE, times.timestamp);
+    row.cell(value.id, &times.tombstone());
+    Some(row.finish())
 }
 
 #[cfg(test)]

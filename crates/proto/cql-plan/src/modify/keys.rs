@@ -8,16 +8,16 @@ use std::sync::Arc;
 use data::clustering::push_component;
 use data::mutation::KEY_BYTES_MAX;
 use data::writable::{Unwritable, check_prefix};
-use data::{ClusteringComparator, Slice, Slices};
+use data::{ClusteringComparator, Slice, Slices, TableShape};
+use schema::Table;
 use smallvec::SmallVec;
 
-use super::ModifyPlan;
 use super::clause::{ClusteringPlan, KeyPart, RowPart, SliceBound, SliceValue};
 use super::write::slice;
 use crate::column_source::key_component;
 use crate::error::PlanError;
 use crate::expansion::Combinations;
-use crate::functions::push_key_component;
+use crate::functions::{KeyForm, push_key_component};
 use crate::slices::{half_space, intersect, ordered};
 use crate::values::{BindEnv, Bound, BoundValue};
 
@@ -25,7 +25,28 @@ use crate::values::{BindEnv, Bound, BoundValue};
 /// alone are no more than the request has.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
-impl ModifyPlan {
+/// Which partitions and rows a modification names.
+#[derive(Clone, Debug)]
+pub(super) struct NamedRows {
+    pub(super) table: Arc<Table>,
+    pub(super) shape: TableShape,
+    /// Per partition-key column.
+    pub(super) key: Vec<KeyPart>,
+    pub(super) clustering: ClusteringPlan,
+}
+
+impl NamedRows {
+    /// Some clustering column is restricted.
+    pub(super) fn has_clustering(&self) -> bool {
+        !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. })
+    }
+
+    /// The whole primary key is given, by equality or IN.
+    pub(super) fn has_whole_keys(&self) -> bool {
+        let count = self.shape.clustering().len();
+        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
+    }
+
     /// Serialised partition keys, each once, ascending by their values: the first of them that fails is
     /// the one that is told. Source: `PartitionKeySingleRestrictionSet.values`.
     pub(super) fn keys(
@@ -34,7 +55,7 @@ impl ModifyPlan {
         env: &BindEnv<'_>,
         scratch: &mut Vec<u8>,
     ) -> Result<SmallVec<[Range<usize>; 1]>, PlanError> {
-        let composite = self.key.len() > 1;
+        let form = KeyForm::of(self.key.len());
         let start = scratch.len();
         let mut keys = SmallVec::new();
         if self.key.iter().all(|part| matches!(part, KeyPart::Equal(..))) {
@@ -46,7 +67,7 @@ impl ModifyPlan {
                 bytes = bytes.saturating_add(value.len());
                 // The message is about the values of all columns.
                 if bytes <= KEY_BYTES_MAX {
-                    push_key_component(scratch, value, composite)?;
+                    push_key_component(scratch, value, form)?;
                 }
             }
             check_length(bytes)?;
@@ -60,7 +81,7 @@ impl ModifyPlan {
             for_each_value(part, values, env, &mut |bytes| {
                 for prefix in &combined {
                     let mut key = prefix.clone();
-                    push_key_component(&mut key, bytes, composite)?;
+                    push_key_component(&mut key, bytes, form)?;
                     push_combination(&mut next, key, combined.len(), &mut size)?;
                 }
                 Ok(())
@@ -139,9 +160,7 @@ impl ModifyPlan {
         }
         Ok(prefixes)
     }
-}
 
-impl ModifyPlan {
     /// The ranges of rows that bounds name below every prefix.
     pub(super) fn ranges(
         &self,
@@ -170,7 +189,7 @@ impl ModifyPlan {
     /// Looks at the values that name rows; how many rows or ranges they name.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`] for them.
+    /// As [`super::ModifyPlan::bind`] for them.
     #[cold]
     pub(super) fn count_named(
         &self,

@@ -15,7 +15,7 @@ use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros};
 use super::keys::COMBINATIONS_MAX;
 use super::operations::{ColumnOperation, ColumnOperations};
 use super::write::slice;
-use super::{ClusteringPlan, ModifyKind, ModifyPlan};
+use super::{ModifyKind, ModifyPlan};
 use crate::error::PlanError;
 use crate::term::PlannedTerm;
 use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
@@ -62,6 +62,17 @@ pub struct FoundLists {
     rows: BTreeMap<RowId, Vec<(ColumnId, ListCells)>>,
 }
 
+/// Where a row lies.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPlace<'a> {
+    /// Its table.
+    pub table: TableId,
+    /// Serialised partition key.
+    pub key: &'a [u8],
+    /// Serialised clustering; `None`: the static row.
+    pub clustering: Option<&'a [u8]>,
+}
+
 impl FoundLists {
     /// Takes the lists of the row (or static row) that a read found.
     pub fn take(&mut self, read: &ListRead, row: RowRef<'_>) {
@@ -80,13 +91,8 @@ impl FoundLists {
 
     /// Takes what operations may need of a row (or static row, without clustering) that was read for
     /// a conditional write: lists, and single cells as lists of one cell without path.
-    pub(crate) fn take_row(
-        &mut self,
-        (table, key): (TableId, &[u8]),
-        clustering: Option<&[u8]>,
-        row: RowRef<'_>,
-        now: DeletionSeconds,
-    ) {
+    pub fn take_row(&mut self, place: RowPlace<'_>, row: RowRef<'_>, now: DeletionSeconds) {
+        let RowPlace { table, key, clustering } = place;
         let mut found = Vec::new();
         for (id, column) in row.columns() {
             let cells: ListCells = match column {
@@ -215,10 +221,10 @@ impl ModifyPlan {
         let (statics, regulars) = (reading(&self.statics), reading(&self.regulars));
         let env = options.env();
         let mut scratch = options.uuids.take_scratch();
-        let keys = self.keys(values, &env, &mut scratch)?;
+        let keys = self.rows.keys(values, &env, &mut scratch)?;
         let one = |key: &[u8], clustering: Option<&[u8]>, columns: &[ColumnId]| ListRead {
             command: ReadCommand {
-                table: self.table.id,
+                table: self.rows.table.id,
                 partitions: Partitions::Key(key.to_vec()),
                 slices: Arc::new(match clustering {
                     Some(clustering) => Slices(vec![Slice::prefix(clustering.to_vec())]),
@@ -234,7 +240,7 @@ impl ModifyPlan {
             is_static: clustering.is_none(),
             columns: columns.to_vec(),
             row: RowId {
-                table: self.table.id,
+                table: self.rows.table.id,
                 key: key.to_vec(),
                 clustering: clustering.map(<[u8]>::to_vec),
             },
@@ -243,7 +249,7 @@ impl ModifyPlan {
             reads.extend(keys.iter().map(|key| one(slice(&scratch, key), None, &statics)));
         }
         if !regulars.is_empty() && self.names_whole_rows() {
-            let rows = self.prefixes(values, &env, &mut scratch)?;
+            let rows = self.rows.prefixes(values, &env, &mut scratch)?;
             if rows.len().saturating_mul(keys.len()) > COMBINATIONS_MAX {
                 return Err(PlanError::invalid(format!(
                     "IN relations of one statement name more than {COMBINATIONS_MAX} rows"
@@ -262,8 +268,6 @@ impl ModifyPlan {
 
     /// Whether the WHERE clause gives all clustering columns; binding refuses what does not.
     fn names_whole_rows(&self) -> bool {
-        let count = self.shape().clustering().len();
-        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
-            && self.kind != ModifyKind::Insert
+        self.rows.has_whole_keys() && self.kind != ModifyKind::Insert
     }
 }

@@ -17,7 +17,6 @@ mod attributes;
 mod clause;
 mod compact;
 mod complex;
-pub(crate) mod fuzz;
 mod keys;
 mod lists;
 mod named;
@@ -45,7 +44,7 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions};
 
 pub(crate) use attributes::Stamp;
-pub use lists::{FoundLists, ListRead};
+pub use lists::{FoundLists, ListRead, RowPlace};
 pub(crate) use named::Named;
 pub(crate) use rows::age_row;
 pub use write::BoundMutation;
@@ -53,7 +52,8 @@ pub(crate) use write::{
     Update as PendingUpdate, encode_update, slice as scratch_slice, without_condition,
 };
 
-use clause::{ClusteringPlan, KeyPart, WhereClause};
+use clause::WhereClause;
+use keys::NamedRows;
 use operations::{ColumnOperations, Operations};
 
 /// Which statement it is.
@@ -79,12 +79,8 @@ impl ModifyKind {
 /// One INSERT, UPDATE or DELETE, resolved and typed.
 #[derive(Clone, Debug)]
 pub struct ModifyPlan {
-    table: Arc<Table>,
     kind: ModifyKind,
-    /// Per partition-key column.
-    key: Vec<KeyPart>,
-    clustering: ClusteringPlan,
-    shape: TableShape,
+    rows: NamedRows,
     statics: Vec<ColumnOperations>,
     regulars: Vec<ColumnOperations>,
     attributes: Attributes,
@@ -109,7 +105,7 @@ struct JsonDocument {
 impl ModifyPlan {
     /// The table it writes.
     pub fn table(&self) -> &Arc<Table> {
-        &self.table
+        &self.rows.table
     }
 
     /// Which statement it is.
@@ -119,14 +115,14 @@ impl ModifyPlan {
 
     /// The compiled shape of the table.
     pub(crate) fn shape(&self) -> &TableShape {
-        &self.shape
+        &self.rows.shape
     }
 
     /// Whether it writes to a table with counters: then what is bound are increments, which a leader
     /// turns into counts ([`data::counter`]).
     #[inline]
     pub fn is_counter(&self) -> bool {
-        self.shape.has_counters()
+        self.rows.shape.has_counters()
     }
 
     /// Whether the statement has its own timestamp.
@@ -158,7 +154,7 @@ impl ModifyPlan {
     }
 
     pub(crate) fn is_virtual(&self) -> bool {
-        self.table.kind == TableKind::Virtual
+        self.rows.table.kind == TableKind::Virtual
     }
 
     /// Nothing is written to virtual tables. Source: `ModificationStatement.validate`.
@@ -174,7 +170,7 @@ impl ModifyPlan {
         } else if self.has_conditions() {
             "Conditional updates are not supported by virtual tables".to_owned()
         } else {
-            format!("Modification is not supported by table {}", full_name(&self.table))
+            format!("Modification is not supported by table {}", full_name(&self.rows.table))
         }))
     }
 
@@ -484,11 +480,13 @@ fn finish<'t>(
     let plan = ModifyPlan {
         needs_read,
         takes_detour: needs_read || table.is_counter(),
-        table: table.clone(),
         kind,
-        key,
-        clustering,
-        shape: TableShape::for_table(table),
+        rows: NamedRows {
+            table: table.clone(),
+            shape: TableShape::for_table(table),
+            key,
+            clustering,
+        },
         statics,
         regulars,
         attributes,
@@ -499,7 +497,7 @@ fn finish<'t>(
         if plan.has_timestamp() {
             return Err(custom_timestamp());
         }
-        if kind == ModifyKind::Delete && !plan.names_rows() {
+        if kind == ModifyKind::Delete && !plan.rows.has_whole_keys() {
             let why = if on_regulars {
                 "to delete non static columns"
             } else if plan.conditions.on_regulars() {

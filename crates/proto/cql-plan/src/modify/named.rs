@@ -35,8 +35,8 @@ impl ModifyPlan {
     ) -> Result<Vec<u8>, PlanError> {
         let mut scratch = Vec::new();
         let keys =
-            self.with_document(values, env, |values| self.keys(values, env, &mut scratch))?;
-        if self.key.iter().any(|part| matches!(part, KeyPart::In(..))) {
+            self.with_document(values, env, |values| self.rows.keys(values, env, &mut scratch))?;
+        if self.rows.key.iter().any(|part| matches!(part, KeyPart::In(..))) {
             return Err(PlanError::invalid(match in_batch {
                 true => "Batch with conditions cannot span multiple partitions (you cannot use IN \
                          on the partition key)"
@@ -64,7 +64,7 @@ impl ModifyPlan {
         // Limits are looked at when it is bound.
         let env = BindEnv { watch: None, ..options.env() };
         let keys =
-            self.with_document(values, &env, |values| self.keys(values, &env, &mut scratch))?;
+            self.with_document(values, &env, |values| self.rows.keys(values, &env, &mut scratch))?;
         Ok(keys.iter().map(|key| codec::token_of(slice(&scratch, key))).collect())
     }
 
@@ -78,7 +78,7 @@ impl ModifyPlan {
         env: &BindEnv<'_>,
         scratch: &mut Vec<u8>,
     ) -> Result<(), PlanError> {
-        self.with_document(values, env, |values| self.keys(values, env, scratch)).map(drop)
+        self.with_document(values, env, |values| self.rows.keys(values, env, scratch)).map(drop)
     }
 
     /// The row in its partition.
@@ -91,7 +91,7 @@ impl ModifyPlan {
         env: &BindEnv<'_>,
     ) -> Result<Named, PlanError> {
         let (ClusteringPlan::Prefix { parts, .. } | ClusteringPlan::Slice { parts, .. }) =
-            &self.clustering;
+            &self.rows.clustering;
         let has_in = parts.iter().any(|part| match part {
             RowPart::One(KeyPart::In(..)) => true,
             RowPart::TupleIn(_, PlannedTupleIn::Tuples(tuples)) => tuples.len() != 1,
@@ -108,12 +108,12 @@ impl ModifyPlan {
             return Ok(Named::Static);
         }
         let mut scratch = Vec::new();
-        if !self.names_one_row() {
-            self.count_named(values, env, &mut scratch)?;
+        if !self.rows.has_whole_keys() {
+            self.rows.count_named(values, env, &mut scratch)?;
             return Ok(Named::Range);
         }
-        let rows =
-            self.with_document(values, env, |values| self.prefixes(values, env, &mut scratch))?;
+        let rows = self
+            .with_document(values, env, |values| self.rows.prefixes(values, env, &mut scratch))?;
         Ok(Named::Row(rows.first().map(|row| slice(&scratch, row).to_vec()).unwrap_or_default()))
     }
 
@@ -129,26 +129,12 @@ impl ModifyPlan {
         !on_regulars
             && !self.conditions.on_regulars()
             && (!self.statics.is_empty() || self.conditions.on_statics())
-            && !self.has_clustering()
-    }
-
-    fn has_clustering(&self) -> bool {
-        !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. })
-    }
-
-    fn names_one_row(&self) -> bool {
-        let count = self.shape().clustering().len();
-        matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
-    }
-
-    /// The whole primary key is given, by equality or IN.
-    pub(super) fn names_rows(&self) -> bool {
-        self.names_one_row()
+            && !self.rows.has_clustering()
     }
 
     /// Rows (not only the static one) are written. Source: `updatesRegularRows`.
     pub(crate) fn updates_rows(&self) -> bool {
-        self.shape().clustering().is_empty() || self.has_clustering()
+        self.shape().clustering().is_empty() || self.rows.has_clustering()
     }
 
     /// Static columns are written. Source: `updatesStaticRow`.

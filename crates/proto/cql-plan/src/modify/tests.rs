@@ -3,46 +3,17 @@ use std::sync::Arc;
 use cql_syntax::ast::Statement;
 use data::{ColumnRef, MutationRef};
 use schema::Schema;
-use stdx::{DeletionSeconds, TimestampMicros, Uuid, WallMicros};
+use stdx::{DeletionSeconds, TimestampMicros, WallMicros};
 use types::CqlType;
 
-use super::{FoundLists, fuzz};
-use crate::ddl::{DdlContext, DdlPlan};
+use super::FoundLists;
 use crate::plan::*;
 use crate::{PlanError, PlanErrorCode};
+pub(crate) use cql_testing::schema_of;
+use cql_testing::show;
 
 fn parse(cql: &str) -> Statement {
     cql_syntax::parse(cql).unwrap_or_else(|e| panic!("{cql}: {e:?}"))
-}
-
-/// The schema that a list of DDL statements makes.
-pub(crate) fn schema_of(statements: &[&str]) -> Arc<Schema> {
-    let mut schema = Schema::default();
-    let mut next = 0u128;
-    for cql in statements {
-        let plan = DdlPlan::new(&parse(cql).kind, Some("ks")).expect("ddl").expect(cql);
-        let mut new_table_id = || {
-            next += 1;
-            Uuid::from_u128(next)
-        };
-        let mut cx = DdlContext {
-            schema: &schema,
-            datacenters: &[("datacenter1", 1)],
-            moving: &[],
-            new_table_id: &mut new_table_id,
-            now: WallMicros(0),
-            watch: None,
-            default_factor: 1,
-            default_compaction: None,
-            drop_compact_storage: true,
-            functions: None,
-        };
-        let outcome = plan.outcome(&mut cx).unwrap_or_else(|e| panic!("{cql}: {e}"));
-        for change in &outcome.changes {
-            schema = schema.apply(change).expect("change applies");
-        }
-    }
-    Arc::new(schema)
 }
 
 pub(crate) const TABLES: &[&str] = &[
@@ -103,97 +74,6 @@ fn bind(
         other => panic!("{cql}: {other:?}"),
     };
     Ok(mutations.iter().map(|m| show(schema, &out[m.range.clone()])).collect())
-}
-
-fn show_cell(cell: &data::CellRef<'_>, ty: &CqlType) -> String {
-    let mut out =
-        if cell.is_tombstone() { "x".to_owned() } else { ty.format_cql_literal(cell.value) };
-    if cell.timestamp.0 != 1000 {
-        out += &format!("@{}", cell.timestamp.0);
-    }
-    if cell.is_expiring() {
-        out += &format!(" ttl {} at {}", cell.ttl.0, cell.local.0);
-    }
-    out
-}
-
-fn show_clustering(bytes: &[u8], table: &schema::Table) -> String {
-    let parts: Vec<String> = data::clustering::components(bytes)
-        .zip(table.clustering())
-        .map(|(c, column)| c.map_or("null".to_owned(), |c| column.ty.format_cql_literal(c)))
-        .collect();
-    parts.join(",")
-}
-
-fn show_row(row: data::RowRef<'_>, table: &schema::Table) -> String {
-    let mut parts = Vec::new();
-    if !row.liveness().is_empty() {
-        let ttl = row.liveness().ttl.0;
-        parts.push(if ttl == 0 { "live".to_owned() } else { format!("live ttl {ttl}") });
-    }
-    if !row.deletion().is_live() {
-        parts.push(format!("deleted@{}", row.deletion().timestamp.0));
-    }
-    for (id, column) in row.columns() {
-        let meta = table.column_by_id(id).expect("column");
-        match column {
-            ColumnRef::Simple(cell) => {
-                parts.push(format!("{}={}", meta.name, show_cell(&cell, &meta.ty)));
-            }
-            ColumnRef::Complex(complex) => {
-                let mut cells = Vec::new();
-                if !complex.deletion.is_live() {
-                    cells.push(format!("x@{}", complex.deletion.timestamp.0));
-                }
-                for (path, cell) in complex.cells() {
-                    cells.push(match &meta.ty {
-                        CqlType::List { element, .. } => show_cell(&cell, element),
-                        CqlType::Set { element, .. } => {
-                            let mark = if cell.is_tombstone() { "x" } else { "" };
-                            format!("{mark}{}", element.format_cql_literal(path))
-                        }
-                        CqlType::Map { key, value, .. } => {
-                            let key = key.format_cql_literal(path);
-                            format!("{key}:{}", show_cell(&cell, value))
-                        }
-                        CqlType::Udt(udt) => {
-                            let field = &udt.fields[usize::from(path[1])];
-                            format!("{}:{}", field.0, show_cell(&cell, &field.1))
-                        }
-                        other => panic!("{other}"),
-                    });
-                }
-                parts.push(format!("{}=[{}]", meta.name, cells.join(" ")));
-            }
-        }
-    }
-    parts.join(" ")
-}
-
-/// A mutation as text: key bytes, then what it writes.
-pub(crate) fn show(schema: &Schema, bytes: &[u8]) -> String {
-    let opened = MutationRef::open(bytes).expect("opens");
-    let table = schema.table_by_id(opened.table).expect("table");
-    let mutation = MutationRef::parse(bytes, table.clustering_count).expect("parses");
-    let mut out = vec![mutation.key.iter().map(|b| format!("{b:02x}")).collect::<String>()];
-    if !mutation.deletion.is_live() {
-        out.push(format!("deleted@{}", mutation.deletion.timestamp.0));
-    }
-    if let Some(row) = mutation.static_row {
-        out.push(format!("static({})", show_row(row, table)));
-    }
-    for (clustering, row) in mutation.rows() {
-        out.push(format!("[{}]({})", show_clustering(clustering, table), show_row(row, table)));
-    }
-    for t in mutation.range_tombstones() {
-        let bound = |b: data::BoundRef<'_>| {
-            let side = if b.after { '+' } else { '-' };
-            format!("{}{side}", show_clustering(b.prefix, table))
-        };
-        let at = t.deletion.timestamp.0;
-        out.push(format!("range({} {})@{at}", bound(t.start), bound(t.end)));
-    }
-    out.join(" ")
 }
 
 pub(crate) fn check(cql: &str, values: &[BoundValue<'_>], expect: &[&str]) {
@@ -918,20 +798,4 @@ fn insert_json_writes_every_column_of_the_document() {
         &[],
         "Error decoding JSON value for k: Unable to make int from 'a'",
     );
-}
-
-#[test]
-fn no_statement_and_no_value_breaks_binding() {
-    let corpus: &[&[u8]] = &[
-        b"INSERT INTO t (k, c, d, l, e, m, u, v) VALUES (?, ?, ?, ?, ?, ?, ?, ?)\0\x04\0\0\0\x01\x01a\x01\x05\xfe\xff\x04\0\0\0\0\x05",
-        b"UPDATE t USING TTL ? AND TIMESTAMP ? SET l = l + ?, e = e - {'a'}, m['x'] = 1d, u.a = 'b' WHERE k IN (1, 2) AND (c, d) IN ((?, 5), ('a', 6))\0\x04\0\0\0\x09\x08\0\0\0\0\0\0\0\x01\x0c\0\0\0\x01\0\0\0\x04\0\0\0\x07\x01z",
-        b"DELETE m[?], e['q'], l FROM t WHERE k = 1 AND c = ? AND d = 4\0\x01a\x01b",
-        b"UPDATE t SET l[?] = 1, l = l - [2] WHERE k = 1 AND c IN ('a', ?) AND d = 4\0\x04\0\0\0\x01\x01b",
-        b"DELETE FROM t WHERE k = ? AND c > ? AND c <= 'z'\0\x04\0\0\0\x01\x02ab",
-        b"BEGIN BATCH INSERT INTO t (k, s) VALUES (1, ?); UPDATE t SET f = ?, t = (1, 1.5), x = ['a', 'b'] WHERE k = 1 AND c = 'a' AND d = 1; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
-        b"UPDATE t SET l[0] = 1, u.a = ? WHERE k = 1 AND c = 'a' AND d = 4 IF l[?] = 1 AND m['x'] IN ? AND u.a != ?\0\x01z\x04\0\0\0\0\x04\0\0\0\0\x01z",
-        b"BEGIN BATCH UPDATE t SET s = 1 WHERE k = ? IF s = null; DELETE l FROM t WHERE k = 1 AND c = 'a' AND d = 1 IF l CONTAINS ? AND e > {'a'}; INSERT INTO t (k, c, d) VALUES (1, 'b', 2) IF NOT EXISTS; APPLY BATCH\0\x04\0\0\0\x01\x04\0\0\0\0",
-        b"INSERT INTO t JSON ? DEFAULT UNSET\0\x20{\"k\": 1, \"c\": \"a\", \"d\": 5, \"l\": [1]}",
-    ];
-    crate::term::tests::mutate(corpus, 10_000, fuzz::fuzz_modify);
 }

@@ -16,7 +16,7 @@ use super::attributes::Stamp;
 use super::clause::ClusteringPlan;
 use super::lists::{FoundLists, RowLists};
 use super::rows::{before, write_row};
-use super::{ModifyKind, ModifyPlan};
+use super::{ModifyKind, ModifyPlan, compact};
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
@@ -258,7 +258,7 @@ impl ModifyPlan {
             Some(bytes) => String::from_utf8_lossy(bytes),
             None => return Err(PlanError::invalid("Got null for INSERT JSON values")),
         };
-        let names = self.table.columns.iter().map(|c| (&*c.name, &c.ty));
+        let names = self.rows.table.columns.iter().map(|c| (&*c.name, &c.ty));
         let columns = columns_of(&text, names, env.eval.clock.millis())?;
         let given = values.iter().copied().take(json.base);
         let padding = json.base.saturating_sub(values.len());
@@ -281,14 +281,14 @@ impl ModifyPlan {
         lists: &FoundLists,
         scratch: &mut Vec<u8>,
     ) -> Result<SmallVec<[Update; 1]>, PlanError> {
-        let keys = self.keys(values, env, scratch)?;
+        let keys = self.rows.keys(values, env, scratch)?;
         let mut update = Update::default();
         let now = env.eval.now.seconds();
         let stamped = self.stamped(stamp, values, env);
         let ((timestamp, ranges, elements), ttl) = match stamped {
             Ok(stamped) => stamped,
             // Rows are named first. Source: `ModificationStatement.addUpdates`.
-            Err(error) => match self.count_named(values, env, scratch)? {
+            Err(error) => match self.rows.count_named(values, env, scratch)? {
                 0 => return Ok(SmallVec::new()),
                 _ => return Err(error),
             },
@@ -342,7 +342,7 @@ impl ModifyPlan {
             }
             Stamp::Ballot(ballot) => (ballot, before(ballot), WallMicros(ballot.0)),
         };
-        let ttl = self.attributes.ttl(&self.table, env.eval.now.seconds(), values, env)?;
+        let ttl = self.attributes.ttl(&self.rows.table, env.eval.now.seconds(), values, env)?;
         Ok((stamps, ttl))
     }
 
@@ -373,9 +373,9 @@ impl ModifyPlan {
         scratch: &mut Vec<u8>,
         update: &mut Update,
     ) -> Result<usize, PlanError> {
-        let clusterings = self.prefixes(values, env, scratch)?;
+        let clusterings = self.rows.prefixes(values, env, scratch)?;
         let named = clusterings.len();
-        self.check_compact(&clusterings, scratch)?;
+        compact::check(self, &clusterings, scratch)?;
         let header = (liveness, DeletionTime::LIVE);
         let Some((found, key)) = lists else {
             let none = RowLists::NONE;
@@ -387,7 +387,7 @@ impl ModifyPlan {
         };
         let mut size = WriteSize::new(times.bytes_max);
         for clustering in clusterings {
-            let lists = found.row(self.table.id, key, Some(slice(scratch, &clustering)));
+            let lists = found.row(self.rows.table.id, key, Some(slice(scratch, &clustering)));
             let row = write_row(header, &self.regulars, times, values, env, lists, scratch)?;
             if let Some(row) = row {
                 size.add_row(clustering.len(), row.len())?;
@@ -412,7 +412,7 @@ impl ModifyPlan {
         }
         let header = (Liveness::NONE, DeletionTime::LIVE);
         let lists =
-            lists.map_or(RowLists::NONE, |(found, key)| found.row(self.table.id, key, None));
+            lists.map_or(RowLists::NONE, |(found, key)| found.row(self.rows.table.id, key, None));
         update.static_row = write_row(header, &self.statics, times, values, env, lists, scratch)?;
         Ok(())
     }
@@ -426,12 +426,11 @@ impl ModifyPlan {
         scratch: &mut Vec<u8>,
         update: &mut Update,
     ) -> Result<(), PlanError> {
-        let writes_rows = self.shape.clustering().is_empty()
-            || !matches!(&self.clustering, ClusteringPlan::Prefix { width: 0, .. });
+        let writes_rows = self.rows.shape.clustering().is_empty() || self.rows.has_clustering();
         let mut repeats = 1;
         if writes_rows {
             let liveness = match self.kind {
-                ModifyKind::Insert if self.table.compact_form().is_none() => times.liveness(),
+                ModifyKind::Insert if self.rows.table.compact_form().is_none() => times.liveness(),
                 _ => Liveness::NONE,
             };
             repeats = self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
@@ -450,17 +449,17 @@ impl ModifyPlan {
         update: &mut Update,
     ) -> Result<(), PlanError> {
         let whole_rows = self.regulars.is_empty() && self.statics.is_empty();
-        let count = self.shape.clustering().len();
+        let count = self.rows.shape.clustering().len();
         let not_ranges =
             || PlanError::invalid("Range deletions are not supported for specific columns");
-        match &self.clustering {
+        match &self.rows.clustering {
             ClusteringPlan::Slice { lower, upper, reversed, .. } => {
                 if !whole_rows {
                     return Err(not_ranges());
                 }
                 let deletion = times.range_deletion();
                 let bounds = (lower.as_ref(), upper.as_ref());
-                for piece in self.ranges(bounds, reversed, values, env, scratch)? {
+                for piece in self.rows.ranges(bounds, reversed, values, env, scratch)? {
                     let start = (push_bytes(scratch, &piece.start), piece.start_after);
                     let end = (push_bytes(scratch, &piece.end), piece.end_after);
                     update.tombstones.push(Tombstone { start, end, deletion });
@@ -471,10 +470,10 @@ impl ModifyPlan {
                     update.deletion = times.range_deletion();
                     return Ok(());
                 }
-                let prefixes = self.prefixes(values, env, scratch)?;
+                let prefixes = self.rows.prefixes(values, env, scratch)?;
                 if *width == count {
-                    self.check_compact(&prefixes, scratch)?;
-                    let row = match self.compact_row_deletion(times, scratch) {
+                    compact::check(self, &prefixes, scratch)?;
+                    let row = match compact::row_deletion(&self.rows.table, times, scratch) {
                         None => {
                             let header = (Liveness::NONE, times.deletion());
                             let none = RowLists::NONE;

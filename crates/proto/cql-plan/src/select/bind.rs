@@ -18,7 +18,7 @@ use types::Comparator;
 use types::wire::{CollectionKind, Elements, Fields};
 
 use super::filter::{Filter, Test};
-use super::restricted::{
+use super::restrictions::{
     Condition, InRows, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
 };
 use crate::error::PlanError;

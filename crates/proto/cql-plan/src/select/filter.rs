@@ -15,23 +15,31 @@ use crate::column_source::Source;
 
 /// What is asked of one column's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
+pub enum Test {
+    /// Equal to a value.
     Eq(Vec<u8>),
+    /// Equal to one of them.
     In(Vec<Vec<u8>>),
     /// Bounds with whether they are inclusive.
     Range {
+        /// Lower bound.
         start: Option<(Vec<u8>, bool)>,
+        /// Upper bound.
         end: Option<(Vec<u8>, bool)>,
     },
+    /// A collection with that element or value.
     Contains(Vec<u8>),
+    /// A map with that key.
     ContainsKey(Vec<u8>),
+    /// A map with that key and value.
     Entry(Vec<u8>, Vec<u8>),
 }
 
 /// One condition on one column.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter {
-    pub(crate) source: Source,
+pub struct Filter {
+    /// The column.
+    pub source: Source,
     ty: CqlType,
     /// Order of values, or of what the collection contains.
     order: Comparator,
@@ -41,7 +49,8 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(column: &Column, test: Test) -> Filter {
+    /// A condition on a column.
+    pub fn new(column: &Column, test: Test) -> Filter {
         let of = |ty: &CqlType| Comparator::for_type(ty);
         let (order, values) = match (&column.ty, &test) {
             (CqlType::Map { value, .. }, Test::Contains(_)) => (of(value), of(value)),
@@ -58,18 +67,18 @@ impl Filter {
     }
 
     /// What is asked.
-    pub(crate) fn test(&self) -> &Test {
+    pub fn test(&self) -> &Test {
         &self.test
     }
 
     /// Whether it asks something of this column.
-    pub(crate) fn is_on(&self, column: &Column) -> bool {
+    pub fn is_on(&self, column: &Column) -> bool {
         self.source == Source::of(column)
     }
 
     /// Whether a value that is one run of bytes passes; null never does.
     #[inline]
-    pub(crate) fn accepts(&self, value: Option<&[u8]>) -> bool {
+    pub fn accepts(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value else { return false };
         let equal = |wanted: &[u8]| self.order.compare(value, wanted) == Ordering::Equal;
         match &self.test {
@@ -123,11 +132,7 @@ impl Filter {
 
     /// Whether a regular or static column passes.
     #[inline]
-    pub(crate) fn accepts_column(
-        &self,
-        column: Option<ColumnRef<'_>>,
-        now: DeletionSeconds,
-    ) -> bool {
+    pub fn accepts_column(&self, column: Option<ColumnRef<'_>>, now: DeletionSeconds) -> bool {
         match column {
             None => false,
             Some(ColumnRef::Simple(cell)) if self.source.is_counter() => {
@@ -150,13 +155,13 @@ impl Filter {
 
 /// Filters by what they look at, with what they need to find it.
 #[derive(Clone, Debug)]
-pub(crate) struct BoundFilters {
+pub struct BoundFilters {
     /// Partition key components.
-    pub(super) key: Vec<Filter>,
+    pub key: Vec<Filter>,
     /// Columns of the static row.
-    pub(super) statics: Vec<Filter>,
+    pub statics: Vec<Filter>,
     /// Clustering components and columns of the row.
-    pub(super) row: Vec<Filter>,
+    pub row: Vec<Filter>,
     /// Columns of the partition key.
     key_columns: usize,
     /// The reader's clock.
@@ -165,7 +170,7 @@ pub(crate) struct BoundFilters {
 
 impl BoundFilters {
     /// Filters of a table with so many columns in its partition key, for a reader at `now`.
-    pub(super) fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
+    pub fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
         let (key, statics, row) = (Vec::new(), Vec::new(), Vec::new());
         let mut sorted = BoundFilters { key, statics, row, key_columns, now };
         for filter in filters {

@@ -10,9 +10,9 @@ use cql_syntax::ast::{self, Selector};
 use schema::{Column, ColumnKind, Table};
 use types::Comparator;
 
-use super::expr::{Expr, Scope};
-use super::restricted::Restrictions;
-use super::restrictions::existing_column;
+use super::expr::Expr;
+use super::relations::existing_column;
+use super::restrictions::Restrictions;
 use super::selection::{PlannedSelection, plan_group_selector, refuse, selectors_columns};
 use crate::context::PlanContext;
 use crate::error::PlanError;
@@ -26,7 +26,7 @@ const ONLY: &str =
 
 /// A function of the last clustering column of a group: rows are one group while it gives the same.
 #[derive(Clone, Debug)]
-pub(super) struct GroupFunction {
+pub struct GroupFunction {
     expr: Expr,
     order: Comparator,
     /// It may not group: told at each execution, as Cassandra does.
@@ -35,22 +35,17 @@ pub(super) struct GroupFunction {
 
 impl GroupFunction {
     /// Whether it may group.
-    pub(super) fn check(&self) -> Result<(), PlanError> {
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
         self.wrong.clone().map_or(Ok(()), Err)
     }
 
     /// What it computes.
-    pub(super) fn expr(&self) -> &Expr {
+    pub fn expr(&self) -> &Expr {
         &self.expr
     }
 
-    /// What it gives for a row.
-    pub(super) fn eval(&self, scope: &Scope<'_>) -> Result<Option<Vec<u8>>, PlanError> {
-        Ok(self.expr.eval(scope)?.map(|value| value.into_owned()))
-    }
-
     /// Whether two of its results are of one group.
-    pub(super) fn is_same(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
+    pub fn is_same(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
         match (a, b) {
             (None, None) => true,
             (Some(a), Some(b)) => self.order.compare(a, b).is_eq(),

@@ -4,8 +4,8 @@
 
 use schema::Table;
 
-use super::restricted::{Condition, Restriction};
-use super::restrictions::list;
+use super::relations::list;
+use super::restrictions::{Condition, Restriction};
 use crate::error::PlanError;
 
 /// One side of two slices: at most one of them may have it.

@@ -1,35 +1,27 @@
-//! SELECT: a statement to a plan, a plan with values to reads, rows to encoded results.
+//! SELECT: a statement to a plan, a plan with values to reads.
 //!
 //! Owns: [`SelectPlan`] (checked WHERE clause, selection, ordering), [`BoundSelect`] (what to read
-//! and where the page begins), [`SelectExec`] (filters, limits, aggregates, result cells, the next
-//! paging state). Never: reading; the caller feeds rows in read order.
+//! and where the page begins), [`ResultPlan`] (what becomes of the rows), filters of rows. Never: reading;
+//! results of rows (`cql-exec`).
 //!
-//! Invariants: INV-select-1: pages of any size, put together, are the rows of one page without
-//! limit. INV-select-2: a plain row is written without allocation.
-//!
-//! Reading order: this file, `restrictions`, `bind`, `selection`, [`exec`], `expr`.
+//! Reading order: this file, `relations`, `restrictions`, `bind`, `selection`, `expr`, `result_plan`.
 
-mod accumulate;
 mod arguments;
 mod bind;
-mod bound;
-mod cells;
+mod bound_select;
 mod error_order;
-mod exec;
 mod expr;
-mod facts;
 mod filter;
 mod group;
-mod identity;
 mod masks;
 mod merge;
 mod reads;
-mod restricted;
-mod restrictions;
+mod relations;
+pub(crate) mod restrictions;
+mod result_plan;
 mod selection;
-pub(crate) mod shipped;
-#[cfg(test)]
-mod tests;
+mod statement_fingerprint;
+mod writetime_ttl;
 
 use std::sync::Arc;
 
@@ -52,26 +44,27 @@ use crate::term::{PlannedTerm, Receiver, plan_term};
 use crate::values::{Bound, BoundValue, ExecuteOptions};
 
 use crate::column_source::Source;
-pub use bound::BoundSelect;
-pub(crate) use cells::{append_udt, put_column};
-pub use exec::{Dropped, Flow, SelectDone, SelectExec};
-pub use shipped::{Shipped, ShippedText};
+pub use bound_select::BoundSelect;
+pub use expr::{CellFact, Cells, Expr};
+pub use filter::{BoundFilters, Filter, Test};
+pub use group::GroupFunction;
+pub use result_plan::{ResultPlan, Shaping, SortColumn};
+pub use selection::{AggregateFunction, AggregateSpec, ConstantCall, Output, PlannedSelection};
+pub use statement_fingerprint::StatementFingerprint;
 
 use bind::Values;
 use error_order::earlier_error;
-use expr::Expr;
-use group::{GroupFunction, plan_groups};
-use identity::Identity;
-use restricted::{KeyAccess, Restrictions};
-use restrictions::{WhereContext, existing_column, plan_where};
-use selection::{PlannedSelection, plan_selection, selected_columns};
+use group::plan_groups;
+use relations::{WhereContext, existing_column, plan_where};
+use restrictions::{KeyAccess, Restrictions};
+use selection::{plan_selection, selected_columns};
 
 /// Said of pages that would have to be sorted together.
 pub const CANNOT_PAGE: &str = "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must \
      either remove the ORDER BY or the IN and sort client side, or disable paging for this query";
 
 /// "No limit" of rows.
-const UNLIMITED: u32 = u32::MAX;
+pub const UNLIMITED: u32 = u32::MAX;
 
 /// One column of a result, as metadata shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,51 +77,6 @@ pub struct ResultColumn {
     pub name: Arc<str>,
     /// Type of the values.
     pub ty: CqlType,
-}
-
-/// How rows become results.
-#[derive(Clone, Debug)]
-enum Shaping {
-    /// Columns as they are. `streams`: regular columns ascend by id in the selection, so that one
-    /// pass over the row writes them. `clustering`: some clustering column is selected.
-    Plain { sources: Vec<Source>, streams: bool, clustering: bool },
-    /// Expressions per row.
-    Expressions,
-    /// One result row per group: same partition and same first `prefix` clustering components;
-    /// `None` is one group over everything.
-    Groups { prefix: Option<usize> },
-}
-
-/// One column of an ordering that is done after reading.
-#[derive(Clone, Debug)]
-struct SortColumn {
-    /// Position among the clustering columns.
-    position: usize,
-}
-
-/// What becomes of the rows that a SELECT reads. Shards share it, so it holds nothing of one of them.
-#[derive(Clone, Debug)]
-struct ResultPlan {
-    table: Arc<Table>,
-    comparator: ClusteringComparator,
-    selection: PlannedSelection,
-    shaping: Shaping,
-    /// JSON keys of the outputs, when the result is one JSON text.
-    json: Option<Vec<String>>,
-    distinct: bool,
-    reversed: bool,
-    /// ORDER BY over more than one partition: sorted after reading.
-    sort: Vec<SortColumn>,
-    /// A partition without rows is shown for its static row.
-    static_alone: bool,
-    /// The static row is looked at.
-    uses_statics: bool,
-    /// Of a partition there is the static row only, whatever else is stored: a static compact table.
-    only_static_rows: bool,
-    /// Said at execution about aggregates without a partition key.
-    warning: Option<&'static str>,
-    /// What GROUP BY makes of the last clustering column of the groups' prefix.
-    group_function: Option<Box<GroupFunction>>,
 }
 
 /// A planned SELECT.
@@ -146,7 +94,7 @@ pub struct SelectPlan {
     /// Columns outside the primary key whose cells are looked at; `None`: all.
     looked_at: Option<Arc<[ColumnId]>>,
     /// Told from others by paging states.
-    identity: Identity,
+    fingerprint: StatementFingerprint,
     selects_all: bool,
     /// ALLOW FILTERING is written.
     allows_filtering: bool,
@@ -295,7 +243,7 @@ impl SelectPlan {
             bypass_cache: select.bypass_cache,
             selects_statics,
             looked_at,
-            identity: Identity::of(statement),
+            fingerprint: StatementFingerprint::of(statement),
             selects_all: matches!(select.selection, Selection::Wildcard) && !select.json,
             allows_filtering: select.allow_filtering,
             groups: grouped,
@@ -306,7 +254,23 @@ impl SelectPlan {
 
     /// Digest of the statement and the table, for paging states.
     fn digest(&self) -> u64 {
-        self.identity.digest(&self.results.table)
+        self.fingerprint.digest(&self.results.table)
+    }
+
+    /// What becomes of the rows.
+    pub fn results(&self) -> &Arc<ResultPlan> {
+        &self.results
+    }
+
+    /// What the WHERE clause restricts.
+    #[cfg(test)]
+    pub(crate) fn restrictions(&self) -> &Restrictions {
+        &self.restrictions
+    }
+
+    /// For paging states.
+    pub fn fingerprint(&self) -> &StatementFingerprint {
+        &self.fingerprint
     }
 
     /// What the client is warned of at each execution.
@@ -324,7 +288,7 @@ impl SelectPlan {
         self.groups
     }
 
-    /// Shards may make its groups: see [`BoundSelect::shard_fold`].
+    /// Shards may make its groups: see `cql_exec::SelectFold`.
     pub fn folds(&self) -> bool {
         self.folds
     }

@@ -11,7 +11,7 @@ use schema::TableKind;
 
 use super::bind::{self, Values};
 use super::filter::BoundFilters;
-use super::restricted::KeyAccess;
+use super::restrictions::KeyAccess;
 use super::{BoundSelect, SelectPlan};
 use crate::error::PlanError;
 use crate::paging::PagingState;

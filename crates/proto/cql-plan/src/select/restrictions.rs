@@ -1,634 +1,207 @@
-//! WHERE clauses of SELECT: relations merged per column and checked with Cassandra's words.
+//! A planned WHERE clause: what is restricted, to what, and how its rows are found.
 //!
-//! Owns: which restrictions are answered by keys and slices and which by filtering. Never: values;
-//! they come at bind ([`super::bind`]); what a planned WHERE
-//! clause is ([`super::restricted`]).
-//!
-//! Source: `cql3.restrictions.StatementRestrictions` and its parts, `SingleColumnRelation`,
-//! `MultiColumnRelation`, `TokenRelation`.
+//! Owns: the form that binding, merging and reading share. Never: how it comes from relations
+//! ([`super::relations`]), values ([`super::bind`]).
 
-use std::sync::Arc;
-
-use cql_syntax::ast::{Ident, InValues, Operator, Relation, RelationKind, Term};
-use schema::{Column, ColumnKind, Table};
+use schema::{ColumnKind, Table};
 use types::CqlType;
 
-use super::merge::{merge_into, merge_limit};
-use super::restricted::{
-    Condition, InRows, KeyAccess, Limit, Restriction, Restrictions, Row, TokenCondition, TokenLimit,
-};
-use crate::context::PlanContext;
+use super::relations::NEEDS_FILTERING;
 use crate::error::PlanError;
-use crate::term::Binds;
-use crate::term::{PlannedTerm, Receiver, plan_term, text_of};
+use crate::term::PlannedTerm;
 
-/// Cassandra's refusal of a query that would filter.
-pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve data \
-    filtering and thus may have unpredictable performance. If you want to execute this query \
-    despite the performance unpredictability, use ALLOW FILTERING";
-
-/// What the rest of the statement says that bears on its WHERE clause.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WhereContext {
-    pub(crate) allow_filtering: bool,
-    /// The table is virtual: filtering needs no permission.
-    pub(crate) filters_freely: bool,
-    pub(crate) selects_only_statics: bool,
+/// Values for the columns of one relation.
+#[derive(Clone, Debug)]
+pub(crate) enum Row {
+    /// One term per column.
+    Each(Vec<PlannedTerm>),
+    /// One marker for a tuple of all columns.
+    Packed(PlannedTerm),
 }
 
-/// The column of that name with its index, or Cassandra's refusal.
-pub(crate) fn existing_column<'t>(
-    table: &'t Table,
-    name: &Ident,
-) -> Result<(usize, &'t Column), PlanError> {
-    let named = table.columns.iter().enumerate().find(|(_, c)| *c.name == *name.text);
-    named.filter(|(_, c)| !table.is_hidden(c)).ok_or_else(|| {
-        PlanError::invalid(format!(
-            "Undefined column name {} in table {}",
-            name,
-            crate::tables::full_name(table)
-        ))
-    })
+/// Right side of IN.
+#[derive(Clone, Debug)]
+pub(crate) enum InRows {
+    /// As written.
+    List(Vec<Row>),
+    /// One marker for the list; the elements are values, or tuples of the given type.
+    Marker(PlannedTerm, Option<CqlType>),
 }
 
-/// Plans the relations of a SELECT.
-pub(crate) fn plan_where(
-    relations: &[Relation],
-    table: &Table,
-    context: WhereContext,
-    cx: &PlanContext<'_>,
-    binds: &mut Binds,
-) -> Result<Restrictions, PlanError> {
-    let mut planner = Planner {
-        table,
-        cx,
-        binds,
-        context,
-        partition: Vec::new(),
-        clustering: Vec::new(),
-        other: Vec::new(),
-        token: None,
-    };
-    for relation in relations {
-        planner.relation(relation)?;
-    }
-    planner.finish()
+/// One side of a slice.
+#[derive(Clone, Debug)]
+pub(crate) struct Limit {
+    pub(crate) row: Row,
+    pub(crate) inclusive: bool,
 }
 
-struct Planner<'a, 'b, 'c> {
-    table: &'a Table,
-    cx: &'a PlanContext<'c>,
-    binds: &'b mut Binds,
-    context: WhereContext,
-    partition: Vec<Restriction>,
-    clustering: Vec<Restriction>,
-    other: Vec<Restriction>,
-    token: Option<TokenCondition>,
+/// What is asked of some columns.
+#[derive(Clone, Debug)]
+pub(crate) enum Condition {
+    Eq(Row),
+    In(InRows),
+    Slice {
+        start: Option<Limit>,
+        end: Option<Limit>,
+    },
+    Contains {
+        values: Vec<PlannedTerm>,
+        keys: Vec<PlannedTerm>,
+        entries: Vec<(PlannedTerm, PlannedTerm)>,
+    },
 }
 
-impl Planner<'_, '_, '_> {
-    fn relation(&mut self, relation: &Relation) -> Result<(), PlanError> {
-        match &relation.kind {
-            RelationKind::Column { column, op, value } => self.column(relation, column, *op, value),
-            RelationKind::ColumnIn { column, values } => self.column_in(column, values),
-            RelationKind::Element { column, key, op, value } => {
-                self.element(column, key, *op, value)
-            }
-            RelationKind::IsNotNull { column } => {
-                existing_column(self.table, column)?;
-                Err(PlanError::invalid(format!("Unsupported restriction: {relation}")))
-            }
-            RelationKind::Between { .. } | RelationKind::TokenBetween { .. } => {
-                Err(PlanError::unsupported("BETWEEN"))
-            }
-            RelationKind::Token { columns, op, value } => self.token(columns, *op, value),
-            RelationKind::Tuple { columns, op, value } => self.tuple(relation, columns, *op, value),
-            RelationKind::TupleIn { columns, values } => self.tuple_in(relation, columns, values),
-            RelationKind::Index { index, .. } => Err(PlanError::invalid(format!(
-                "Invalid index expression, index {} not found for {}.{}",
-                index.text, self.table.keyspace, self.table.name
-            ))),
-        }
+/// One restriction: of one column, or of neighbouring clustering columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Restriction {
+    /// Index of the first column in `Table::columns`.
+    pub(crate) first: usize,
+    /// How many columns.
+    pub(crate) count: usize,
+    /// Written as a tuple.
+    pub(crate) multi: bool,
+    pub(crate) condition: Condition,
+}
+
+impl Restriction {
+    pub(crate) fn overlaps(&self, other: &Restriction) -> bool {
+        self.first < other.first + other.count && other.first < self.first + self.count
     }
 
-    fn term(
-        &mut self,
-        term: &Term,
-        name: &Arc<str>,
-        ty: &CqlType,
-    ) -> Result<PlannedTerm, PlanError> {
-        let receiver = Receiver {
-            keyspace: &self.table.keyspace,
-            table: &self.table.name,
-            name: name.clone(),
-            ty: ty.clone(),
+    pub(super) fn is_slice(&self) -> bool {
+        matches!(self.condition, Condition::Slice { .. })
+    }
+
+    pub(super) fn is_contains(&self) -> bool {
+        matches!(self.condition, Condition::Contains { .. })
+    }
+
+    pub(crate) fn is_eq(&self) -> bool {
+        matches!(self.condition, Condition::Eq(_))
+    }
+
+    pub(crate) fn is_in(&self) -> bool {
+        matches!(self.condition, Condition::In(_))
+    }
+}
+
+/// One side of a token range.
+#[derive(Clone, Debug)]
+pub(crate) struct TokenLimit {
+    pub(crate) term: PlannedTerm,
+    pub(crate) inclusive: bool,
+}
+
+/// `token(…)` relations.
+#[derive(Clone, Debug)]
+pub(crate) enum TokenCondition {
+    Eq(PlannedTerm),
+    Slice { start: Option<TokenLimit>, end: Option<TokenLimit> },
+}
+
+/// How the partitions are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyAccess {
+    /// All key columns have values.
+    Keys,
+    /// A part of the ring.
+    Range,
+}
+
+/// The WHERE clause, merged and checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Restrictions {
+    /// Of partition key columns, by position.
+    pub(crate) partition: Vec<Restriction>,
+    pub(crate) token: Option<TokenCondition>,
+    /// Of clustering columns, by position.
+    pub(crate) clustering: Vec<Restriction>,
+    /// Of other columns.
+    pub(crate) other: Vec<Restriction>,
+    pub(crate) access: KeyAccess,
+    /// How many of `clustering` give slices; the rest is filtered.
+    pub(crate) clustering_sliced: Vec<bool>,
+    /// The partition key restrictions are filtered.
+    pub(crate) filters_partition_key: bool,
+    /// Filtering is allowed.
+    pub(super) may_filter: bool,
+}
+
+impl Restrictions {
+    /// The key is given by IN.
+    pub(crate) fn key_is_in(&self) -> bool {
+        self.partition.iter().any(Restriction::is_in)
+    }
+
+    /// How many filters are on columns outside the primary key.
+    pub(crate) fn filters_outside_key(&self) -> usize {
+        let filters = |r: &Restriction| match &r.condition {
+            Condition::Contains { values, keys, entries } => {
+                values.len() + keys.len() + entries.len()
+            }
+            Condition::Slice { start, end } => {
+                usize::from(start.is_some()) + usize::from(end.is_some())
+            }
+            Condition::Eq(_) | Condition::In(_) => 1,
         };
-        plan_term(term, &receiver, self.cx, self.binds)
+        self.other.iter().map(filters).sum()
     }
 
-    fn column(
-        &mut self,
-        relation: &Relation,
-        name: &Ident,
-        op: Operator,
-        value: &Term,
-    ) -> Result<(), PlanError> {
-        let refuse = |text: String| Err(PlanError::invalid(text));
-        if op == Operator::NotEq {
-            return refuse(not_equal(&name.to_string(), value));
-        }
-        let (index, column) = existing_column(self.table, name)?;
-        match op {
-            Operator::Like => {
-                check_restrictable(column, op)?;
-                self.term(value, &column.name, &column.ty)?;
-                return refuse(format!(
-                    "LIKE restriction is only supported on properly indexed columns. {relation} \
-                     is not valid."
-                ));
-            }
-            Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-                if column.ty.contains_duration() =>
-            {
-                let what = match &column.ty {
-                    ty if ty.is_collection() => "collections containing durations",
-                    ty if ty.is_tuple() => "tuples containing durations",
-                    ty if ty.is_udt() => "UDTs containing durations",
-                    _ => "duration columns",
-                };
-                return refuse(format!("Slice restrictions are not supported on {what}"));
-            }
-            _ => {}
-        }
-        check_restrictable(column, op)?;
-        if let Operator::Contains | Operator::ContainsKey = op {
-            let (ty, receiver) = contained(column, op);
-            let term = self.term(value, &receiver, &ty)?;
-            let (mut values, mut keys) = (Vec::new(), Vec::new());
-            if op == Operator::Contains { &mut values } else { &mut keys }.push(term);
-            let condition = Condition::Contains { values, keys, entries: Vec::new() };
-            return self.add(Restriction { first: index, count: 1, multi: false, condition });
-        }
-        let row = Row::Each(vec![self.term(value, &column.name, &column.ty)?]);
-        self.add(Restriction { first: index, count: 1, multi: false, condition: compare(op, row) })
+    /// Some row may be left out by a filter.
+    pub(crate) fn has_filters(&self) -> bool {
+        self.filters_partition_key
+            || !self.other.is_empty()
+            || self.clustering_sliced.iter().any(|sliced| !sliced)
     }
 
-    fn column_in(&mut self, name: &Ident, values: &InValues) -> Result<(), PlanError> {
-        let (index, column) = existing_column(self.table, name)?;
-        if column.ty.is_udt() || column.ty.is_collection() {
-            check_multi_cell(column, "IN")?;
+    /// What Cassandra says of filters last: behind what is wrong in the selection, the groups and the
+    /// ordering. Source: `SelectStatement.checkNeedsFiltering`.
+    pub(super) fn check_filters(&self) -> Result<(), PlanError> {
+        let filters = self.has_filters() || !self.clustering.is_empty();
+        if self.access == KeyAccess::Range && filters && !self.may_filter {
+            return Err(PlanError::invalid(NEEDS_FILTERING));
         }
-        let condition = match values {
-            InValues::List(terms) => {
-                let mut rows = Vec::with_capacity(terms.len());
-                for term in terms {
-                    rows.push(Row::Each(vec![self.term(term, &column.name, &column.ty)?]));
+        for (restriction, sliced) in self.clustering.iter().zip(&self.clustering_sliced) {
+            match &restriction.condition {
+                Condition::In(_) if restriction.count > 1 && !sliced => {
+                    return Err(PlanError::invalid("Multicolumn IN filters are not supported"));
                 }
-                in_condition(rows)
-            }
-            InValues::Bind(marker) => {
-                let name: Arc<str> = format!("in({})", column.name).into();
-                let ty = CqlType::list(column.ty.clone(), false);
-                let term = self.term(&Term::Bind(marker.clone()), &name, &ty)?;
-                Condition::In(InRows::Marker(term, None))
-            }
-        };
-        self.add(Restriction { first: index, count: 1, multi: false, condition })
-    }
-
-    fn element(
-        &mut self,
-        name: &Ident,
-        key: &Term,
-        op: Operator,
-        value: &Term,
-    ) -> Result<(), PlanError> {
-        let (index, column) = existing_column(self.table, name)?;
-        let refuse = |text: String| Err(PlanError::invalid(text));
-        if op == Operator::NotEq {
-            return refuse(not_equal(&format!("{name}[{}]", text_of(key)), value));
-        }
-        let (key_ty, value_ty) = match &column.ty {
-            CqlType::List { .. } => {
-                return refuse(format!(
-                    "Indexes on list entries ({}[index] = value) are not currently supported.",
-                    column.name
-                ));
-            }
-            CqlType::Map { frozen: true, .. } => {
-                return refuse(format!(
-                    "Map-entry equality predicates on frozen map column {} are not supported",
-                    column.name
-                ));
-            }
-            CqlType::Map { key, value, .. } => (key.clone(), value.clone()),
-            _ => return refuse(format!("Column {} cannot be used as a map", column.name)),
-        };
-        if op != Operator::Eq {
-            return refuse("Only EQ relations are supported on map entries".to_owned());
-        }
-        let key = self.term(key, &format!("key({})", column.name).into(), &key_ty)?;
-        let value = self.term(value, &format!("value({})", column.name).into(), &value_ty)?;
-        let condition = Condition::Contains {
-            values: Vec::new(),
-            keys: Vec::new(),
-            entries: vec![(key, value)],
-        };
-        self.add(Restriction { first: index, count: 1, multi: false, condition })
-    }
-
-    fn token(&mut self, columns: &[Ident], op: Operator, value: &Term) -> Result<(), PlanError> {
-        let mut given = Vec::with_capacity(columns.len());
-        for name in columns {
-            given.push(existing_column(self.table, name)?.0);
-        }
-        let keys = self.table.partition_key();
-        let refuse = |text: String| Err(PlanError::invalid(text));
-        if !(0..keys.len()).eq(given.iter().copied()) {
-            if !(0..keys.len()).all(|k| given.contains(&k)) {
-                return refuse(
-                    "The token() function must be applied to all partition key components or \
-                     none of them"
-                        .to_owned(),
-                );
-            }
-            let mut unique = given.clone();
-            unique.sort_unstable();
-            unique.dedup();
-            if unique.len() != given.len() {
-                return refuse(
-                    "The token() function contains duplicate partition key components".to_owned(),
-                );
-            }
-            if given.len() > keys.len() {
-                return refuse(
-                    "The token() function must contains only partition key components".to_owned(),
-                );
-            }
-            return refuse(format!(
-                "The token function arguments must be in the partition key order: {}",
-                names(keys)
-            ));
-        }
-        let term = self.term(value, &Arc::from("partition key token"), &CqlType::Bigint)?;
-        let limit = |inclusive| Some(TokenLimit { term: term.clone(), inclusive });
-        let new = match op {
-            Operator::Eq => TokenCondition::Eq(term.clone()),
-            Operator::Gt => TokenCondition::Slice { start: limit(false), end: None },
-            Operator::GtEq => TokenCondition::Slice { start: limit(true), end: None },
-            Operator::Lt => TokenCondition::Slice { start: None, end: limit(false) },
-            Operator::LtEq => TokenCondition::Slice { start: None, end: limit(true) },
-            Operator::NotEq => {
-                let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-                return refuse(not_equal(&format!("token({})", names.join(", ")), value));
-            }
-            other => {
-                return refuse(format!(
-                    "{} cannot be used with the token function",
-                    other.symbol()
-                ));
-            }
-        };
-        self.token = Some(match (self.token.take(), new) {
-            (None, new) => new,
-            (Some(TokenCondition::Eq(_)), _) => {
-                return refuse(format!(
-                    "{} cannot be restricted by more than one relation if it includes an Equal",
-                    names(keys)
-                ));
-            }
-            (Some(TokenCondition::Slice { .. }), TokenCondition::Eq(_)) => {
-                return refuse(format!(
-                    "Columns \"{}\" cannot be restricted by both an equality and an inequality \
-                     relation",
-                    names(keys)
-                ));
-            }
-            (
-                Some(TokenCondition::Slice { start, end }),
-                TokenCondition::Slice { start: new_start, end: new_end },
-            ) => TokenCondition::Slice {
-                start: merge_limit(start, new_start, "start", || names(keys))?,
-                end: merge_limit(end, new_end, "end", || names(keys))?,
-            },
-        });
-        Ok(())
-    }
-
-    /// The clustering columns of a tuple: first index and count.
-    fn tuple_columns(
-        &self,
-        relation: &Relation,
-        columns: &[Ident],
-    ) -> Result<(usize, usize), PlanError> {
-        let mut indices: Vec<usize> = Vec::with_capacity(columns.len());
-        for name in columns {
-            let (index, column) = existing_column(self.table, name)?;
-            if !matches!(column.kind, ColumnKind::Clustering { .. }) {
-                return Err(PlanError::invalid(format!(
-                    "Multi-column relations can only be applied to clustering columns but was \
-                     applied to: {}",
-                    column.name
-                )));
-            }
-            if indices.contains(&index) {
-                return Err(PlanError::invalid(format!(
-                    "Column \"{}\" appeared twice in a relation: {relation}",
-                    column.name
-                )));
-            }
-            if indices.last().is_some_and(|last| index != last + 1) {
-                return Err(PlanError::invalid(format!(
-                    "Clustering columns must appear in the PRIMARY KEY order in multi-column \
-                     relations: {relation}"
-                )));
-            }
-            indices.push(index);
-        }
-        Ok((indices.first().copied().unwrap_or(0), indices.len()))
-    }
-
-    fn tuple_type(&self, first: usize, count: usize) -> CqlType {
-        let columns = self.table.columns.get(first..first + count).unwrap_or(&[]);
-        CqlType::tuple(columns.iter().map(|c| c.ty.clone()))
-    }
-
-    fn tuple_row(&mut self, first: usize, count: usize, value: &Term) -> Result<Row, PlanError> {
-        let table = self.table;
-        let columns = table.columns.get(first..first + count).unwrap_or(&[]);
-        match value {
-            Term::Tuple(terms, _) => {
-                if terms.len() != count {
-                    return Err(PlanError::invalid(format!(
-                        "Expected {count} elements in value tuple, but got {}: {value}",
-                        terms.len()
-                    )));
+                Condition::Slice { .. } if restriction.multi && !sliced => {
+                    return Err(PlanError::invalid(
+                        "Multi-column slice restrictions cannot be used for filtering.",
+                    ));
                 }
-                let mut row = Vec::with_capacity(count);
-                for (term, column) in terms.iter().zip(columns) {
-                    row.push(self.term(term, &column.name, &column.ty)?);
-                }
-                Ok(Row::Each(row))
+                _ => {}
             }
-            other => {
-                let name: Arc<str> = format!("({})", list(columns, ",")).into();
-                let ty = self.tuple_type(first, count);
-                Ok(Row::Packed(self.term(other, &name, &ty)?))
-            }
-        }
-    }
-
-    fn tuple(
-        &mut self,
-        relation: &Relation,
-        columns: &[Ident],
-        op: Operator,
-        value: &Term,
-    ) -> Result<(), PlanError> {
-        match op {
-            Operator::NotEq => {
-                let names: Vec<String> = columns.iter().map(ToString::to_string).collect();
-                let text = not_equal(&format!("({})", names.join(", ")), value);
-                return Err(PlanError::invalid(text));
-            }
-            Operator::Contains | Operator::ContainsKey | Operator::Like => {
-                return Err(PlanError::invalid(format!(
-                    "{} cannot be used for multi-column relations",
-                    op.symbol()
-                )));
-            }
-            _ => {}
-        }
-        let (first, count) = self.tuple_columns(relation, columns)?;
-        let row = self.tuple_row(first, count, value)?;
-        self.add(Restriction { first, count, multi: true, condition: compare(op, row) })
-    }
-
-    fn tuple_in(
-        &mut self,
-        relation: &Relation,
-        columns: &[Ident],
-        values: &InValues,
-    ) -> Result<(), PlanError> {
-        let (first, count) = self.tuple_columns(relation, columns)?;
-        let condition = match values {
-            InValues::List(terms) => {
-                let mut rows = Vec::with_capacity(terms.len());
-                for term in terms {
-                    rows.push(self.tuple_row(first, count, term)?);
-                }
-                in_condition(rows)
-            }
-            InValues::Bind(marker) => {
-                let tuple = self.tuple_type(first, count);
-                let columns = self.table.columns.get(first..first + count).unwrap_or(&[]);
-                let name: Arc<str> = format!("in({})", list(columns, ",")).into();
-                let ty = CqlType::list(tuple.clone(), false);
-                let term = self.term(&Term::Bind(marker.clone()), &name, &ty)?;
-                Condition::In(InRows::Marker(term, Some(tuple)))
-            }
-        };
-        self.add(Restriction { first, count, multi: true, condition })
-    }
-
-    fn add(&mut self, new: Restriction) -> Result<(), PlanError> {
-        let table = self.table;
-        let kind = table.columns.get(new.first).map(|c| c.kind);
-        match kind {
-            Some(ColumnKind::PartitionKey(_)) => merge_into(table, &mut self.partition, new),
-            Some(ColumnKind::Clustering { .. }) => self.add_clustering(new),
-            _ => merge_into(table, &mut self.other, new),
-        }
-    }
-
-    fn add_clustering(&mut self, new: Restriction) -> Result<(), PlanError> {
-        let table = self.table;
-        let name = |index: usize| table.columns.get(index).map_or("", |c| &*c.name);
-        let last = self.clustering.last().map(|last| (last.first, last.is_slice()));
-        let (first, is_slice) = (new.first, new.is_slice());
-        merge_into(table, &mut self.clustering, new)?;
-        let Some((last_first, last_is_slice)) = last else { return Ok(()) };
-        if self.context.allow_filtering {
-            return Ok(());
-        }
-        if last_is_slice && first > last_first {
-            return Err(PlanError::invalid(format!(
-                "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is \
-                 restricted by a non-EQ relation)",
-                name(first),
-                name(last_first)
-            )));
-        }
-        if first < last_first && is_slice {
-            let next = self.clustering.iter().map(|r| r.first).find(|f| *f > first);
-            return Err(PlanError::invalid(format!(
-                "PRIMARY KEY column \"{}\" cannot be restricted (preceding column \"{}\" is \
-                 restricted by a non-EQ relation)",
-                name(next.unwrap_or(last_first)),
-                name(first)
-            )));
         }
         Ok(())
     }
 
-    fn finish(self) -> Result<Restrictions, PlanError> {
-        let table = self.table;
-        let keys = table.partition_key_count;
-        let may_filter = self.context.allow_filtering || self.context.filters_freely;
-        let needs_filter = || PlanError::invalid(NEEDS_FILTERING);
-
-        let filters_partition_key = !self.partition.is_empty()
-            && (self.partition.len() < keys
-                || self.partition.iter().any(|r| r.is_slice() || r.is_contains()));
-        let on_token =
-            self.token.is_some() && (filters_partition_key || self.partition.len() < keys);
-        if filters_partition_key && !may_filter {
-            return Err(needs_filter());
-        }
-        let by_range = on_token || self.partition.is_empty() || filters_partition_key;
-
-        if self.context.selects_only_statics && !self.clustering.is_empty() {
-            return Err(PlanError::invalid(
-                "Cannot restrict clustering columns when selecting only static columns",
-            ));
-        }
-
-        let mut position = keys;
-        let mut clustering_sliced = Vec::with_capacity(self.clustering.len());
-        for restriction in &self.clustering {
-            let sliced = !restriction.is_contains() && restriction.first == position;
-            if sliced && !restriction.is_slice() {
-                position = restriction.first + restriction.count;
-            }
-            clustering_sliced.push(sliced);
-        }
-        self.check_clustering(&clustering_sliced)?;
-        if !self.other.is_empty() && !may_filter {
-            return Err(needs_filter());
-        }
-
-        Ok(Restrictions {
-            access: if by_range { KeyAccess::Range } else { KeyAccess::Keys },
-            partition: self.partition,
-            token: self.token,
-            clustering: self.clustering,
-            other: self.other,
-            may_filter,
-            clustering_sliced,
-            filters_partition_key,
-        })
+    /// The column is restricted to one value.
+    pub(crate) fn is_eq(&self, column: usize) -> bool {
+        self.partition
+            .iter()
+            .chain(&self.clustering)
+            .chain(&self.other)
+            .any(|r| r.is_eq() && (r.first..r.first + r.count).contains(&column))
     }
 
-    fn check_clustering(&self, sliced: &[bool]) -> Result<(), PlanError> {
-        if self.context.allow_filtering {
-            return Ok(());
-        }
-        if self.clustering.iter().any(Restriction::is_contains) {
-            return Err(PlanError::invalid(
-                "Clustering columns can only be restricted with CONTAINS with a secondary index \
-                 or filtering",
-            ));
-        }
-        if sliced.iter().all(|s| *s) {
-            return Ok(());
-        }
-        let restricted = self.clustering.iter().flat_map(|r| r.first..r.first + r.count);
-        let columns = self.table.clustering().iter().zip(self.table.partition_key_count..);
-        for (index, (column, expected)) in restricted.zip(columns) {
-            if index != expected {
-                return Err(PlanError::invalid(format!(
-                    "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is \
-                     not restricted",
-                    self.table.columns.get(index).map_or("", |c| &*c.name),
-                    column.name
-                )));
-            }
-        }
-        Ok(())
+    /// A static column is compared with something.
+    pub(crate) fn filters_statics(&self, table: &Table) -> bool {
+        self.other
+            .iter()
+            .any(|r| table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Static))
     }
-}
 
-/// Which collections and user types may be restricted, and how.
-fn check_restrictable(column: &Column, op: Operator) -> Result<(), PlanError> {
-    if op == Operator::ContainsKey && !matches!(column.ty, CqlType::Map { .. }) {
-        return Err(PlanError::invalid(format!(
-            "Cannot use CONTAINS KEY on non-map column {}",
-            column.name
-        )));
+    /// A partition without rows is shown for its static row.
+    pub(crate) fn shows_static_alone(&self, table: &Table) -> bool {
+        let regular = |r: &Restriction| {
+            table.columns.get(r.first).is_some_and(|c| c.kind == ColumnKind::Regular)
+        };
+        // A row of a static compact table is the static row.
+        table.is_static_compact()
+            || table.static_count > 0
+                && self.clustering.is_empty()
+                && !self.other.iter().any(regular)
     }
-    if op == Operator::Contains && !column.ty.is_collection() {
-        return Err(PlanError::invalid(format!(
-            "Cannot use CONTAINS on non-collection column {}",
-            column.name
-        )));
-    }
-    if matches!(op, Operator::Contains | Operator::ContainsKey) {
-        return Ok(());
-    }
-    check_multi_cell(column, op.symbol())
-}
-
-fn check_multi_cell(column: &Column, op: &str) -> Result<(), PlanError> {
-    if !column.ty.is_multi_cell() {
-        return Ok(());
-    }
-    Err(PlanError::invalid(if column.ty.is_udt() {
-        format!(
-            "Non-frozen UDT column '{}' ({}) cannot be restricted by any relation",
-            column.name,
-            column.ty.to_cql_name()
-        )
-    } else {
-        format!(
-            "Collection column '{}' ({}) cannot be restricted by a '{op}' relation",
-            column.name,
-            column.ty.to_cql_name()
-        )
-    }))
-}
-
-/// Type and receiver name of what a collection contains.
-fn contained(column: &Column, op: Operator) -> (CqlType, Arc<str>) {
-    let key = op == Operator::ContainsKey;
-    let ty = match &column.ty {
-        CqlType::List { element, .. } | CqlType::Set { element, .. } => (**element).clone(),
-        CqlType::Map { key: ty, .. } if key => (**ty).clone(),
-        CqlType::Map { value, .. } => (**value).clone(),
-        other => other.clone(),
-    };
-    let what = if key { "key" } else { "value" };
-    (ty, format!("{what}({})", column.name).into())
-}
-
-fn compare(op: Operator, row: Row) -> Condition {
-    let limit = |inclusive| Some(Limit { row: row.clone(), inclusive });
-    match op {
-        Operator::Gt => Condition::Slice { start: limit(false), end: None },
-        Operator::GtEq => Condition::Slice { start: limit(true), end: None },
-        Operator::Lt => Condition::Slice { start: None, end: limit(false) },
-        Operator::LtEq => Condition::Slice { start: None, end: limit(true) },
-        _ => Condition::Eq(row),
-    }
-}
-
-/// IN of one value is an equality, as in Cassandra.
-fn in_condition(mut rows: Vec<Row>) -> Condition {
-    if rows.len() == 1
-        && let Some(row) = rows.pop()
-    {
-        return Condition::Eq(row);
-    }
-    Condition::In(InRows::List(rows))
-}
-
-pub(crate) fn list(columns: &[Column], separator: &str) -> String {
-    columns.iter().map(|c| &*c.name).collect::<Vec<_>>().join(separator)
-}
-
-pub(crate) fn names(columns: &[Column]) -> String {
-    list(columns, ", ")
-}
-
-fn not_equal(what: &str, value: &Term) -> String {
-    format!("Unsupported \"!=\" relation: {what} != {}", text_of(value))
 }

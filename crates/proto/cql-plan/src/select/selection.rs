@@ -14,15 +14,14 @@ use schema::Table;
 use types::aggregate::{Aggregate, AggregateKind};
 use types::{Comparator, CqlType};
 
-use super::accumulate::Accumulator;
 use super::arguments::{SelectorArgument, constant_term, is_untyped, text_of_selector};
 use super::error_order::no_signature;
 use super::expr::Expr;
-use super::restrictions::existing_column;
+use super::relations::existing_column;
 use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::functions::masking;
-use crate::functions::user::Callee;
+use crate::functions::user::{CallableAggregate, Callee};
 use crate::functions::{self, Argument, NativeFunction};
 use crate::term::Binds;
 use crate::term::{
@@ -32,50 +31,82 @@ use crate::term::{
 
 pub(super) use grouping::{plan_group_selector, selectors_columns};
 
+/// What an aggregate computes.
+#[derive(Clone, Debug)]
+pub enum AggregateFunction {
+    /// A native one, before the first row.
+    Native(Aggregate),
+    /// A user's.
+    User(Box<CallableAggregate>),
+}
+
+impl AggregateFunction {
+    /// Not a user's.
+    pub fn is_native(&self) -> bool {
+        matches!(self, AggregateFunction::Native(_))
+    }
+
+    /// Whether parts of it over some of the rows each can be merged: see [`Aggregate::can_be_merged`]. Of users'
+    /// aggregates that is unknown.
+    pub fn can_be_merged(&self) -> bool {
+        match self {
+            AggregateFunction::Native(aggregate) => aggregate.can_be_merged(),
+            AggregateFunction::User(_) => false,
+        }
+    }
+}
+
 /// An aggregate over the rows of a group.
 #[derive(Clone, Debug)]
-pub(crate) struct AggregateSpec {
-    /// State before the first row.
-    pub(crate) start: Accumulator,
+pub struct AggregateSpec {
+    /// The aggregate.
+    pub function: AggregateFunction,
     /// Its arguments; a native one without counts rows.
-    pub(crate) arguments: Vec<Expr>,
+    pub arguments: Vec<Expr>,
 }
 
 /// A call of a function with constants.
 #[derive(Clone, Debug)]
-pub(crate) struct ConstantCall {
-    pub(crate) function: NativeFunction,
+pub struct ConstantCall {
+    /// The function.
+    pub function: NativeFunction,
     /// By number of the term; `None` is null.
-    pub(crate) args: Vec<Option<usize>>,
+    pub args: Vec<Option<usize>>,
 }
 
 /// One result column.
 #[derive(Clone, Debug)]
-pub(crate) struct Output {
-    pub(crate) name: Arc<str>,
-    pub(crate) ty: CqlType,
-    pub(crate) expr: Expr,
+pub struct Output {
+    /// Name or alias.
+    pub name: Arc<str>,
+    /// Type of its values.
+    pub ty: CqlType,
+    /// What it computes.
+    pub expr: Expr,
 }
 
 /// A typed selection.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PlannedSelection {
-    pub(crate) outputs: Vec<Output>,
-    pub(crate) aggregates: Vec<AggregateSpec>,
+pub struct PlannedSelection {
+    /// The result columns.
+    pub outputs: Vec<Output>,
+    /// Aggregates that the outputs name by number.
+    pub aggregates: Vec<AggregateSpec>,
     /// Expressions taken from the first row of a group.
-    pub(crate) first_row: Vec<Expr>,
+    pub first_row: Vec<Expr>,
     /// Terms that are bound once per execution.
-    pub(crate) terms: Vec<PlannedTerm>,
+    pub terms: Vec<PlannedTerm>,
     /// Those of them that are keys of elements, with what the element is of: they must have values.
-    pub(crate) element_keys: Vec<(usize, String)>,
+    pub element_keys: Vec<(usize, String)>,
     /// Those of them that are ends of slices, with what the slice is of: they are not null.
-    pub(crate) slice_keys: Vec<(usize, String)>,
+    pub slice_keys: Vec<(usize, String)>,
     /// Those of them that are arguments of functions, with the function's name: they must be set.
-    pub(crate) call_terms: Vec<(usize, Arc<str>)>,
+    pub call_terms: Vec<(usize, Arc<str>)>,
     /// Calls of constants, and those that look at their constants: what is wrong with them is told
     /// whether or not there are rows.
-    pub(crate) constant_calls: Vec<ConstantCall>,
-    pub(crate) is_aggregate: bool,
+    pub constant_calls: Vec<ConstantCall>,
+    /// Rows are grouped, or some output has an aggregate.
+    pub is_aggregate: bool,
 }
 
 /// Indices of the columns that the selectors name.
@@ -614,8 +645,9 @@ impl Planner<'_, '_> {
         }
         let start = Aggregate::new(kind, ty).map_err(crate::term::invalid_value)?;
         let ty = start.result_type();
-        let (start, arguments) = (Accumulator::Native(start), argument.into_iter().collect());
-        self.plan.aggregates.push(AggregateSpec { start, arguments });
+        let (function, arguments) =
+            (AggregateFunction::Native(start), argument.into_iter().collect());
+        self.plan.aggregates.push(AggregateSpec { function, arguments });
         Ok(Planned { expr: Expr::Aggregate(self.plan.aggregates.len() - 1), ty, name })
     }
 
@@ -746,8 +778,8 @@ impl Planner<'_, '_> {
                         .to_owned(),
                 );
             }
-            let start = Accumulator::user(aggregate.clone());
-            self.plan.aggregates.push(AggregateSpec { start, arguments: exprs });
+            let aggregate = AggregateFunction::User(Box::new(aggregate.clone()));
+            self.plan.aggregates.push(AggregateSpec { function: aggregate, arguments: exprs });
             return Ok(Some(Planned {
                 ty: function.returns.clone(),
                 name: function.column_name(&names),

@@ -147,35 +147,6 @@ fn time_uuids_of_one_source_ascend_and_prepended_paths_descend() {
     assert_ne!(uuids.random_uuid(), uuids.random_uuid());
 }
 
-/// Runs a fuzz function over a corpus and deterministic mutations of it.
-pub(crate) fn mutate(corpus: &[&[u8]], rounds: u64, run: fn(&[u8])) {
-    let random = UuidSource::new(42);
-    for seed in corpus {
-        run(seed);
-    }
-    for _ in 0..rounds {
-        let pick = |n: usize| usize::try_from(random.random() % n.max(1) as u64).unwrap_or(0);
-        let mut data = corpus[pick(corpus.len())].to_vec();
-        for _ in 0..=pick(4) {
-            let at = pick(data.len());
-            match pick(4) {
-                0 if !data.is_empty() => data[at] = random.random().to_be_bytes()[0],
-                1 if !data.is_empty() => {
-                    data.remove(at);
-                }
-                2 => data.truncate(at),
-                _ => {
-                    let other = corpus[pick(corpus.len())];
-                    let from = pick(other.len());
-                    let piece = &other[from..(from + pick(20)).min(other.len())];
-                    data.splice(at..at, piece.iter().copied());
-                }
-            }
-        }
-        run(&data);
-    }
-}
-
 #[test]
 fn no_document_breaks_the_json_reader() {
     let corpus: &[&[u8]] = &[
@@ -184,5 +155,5 @@ fn no_document_breaks_the_json_reader() {
         b"{\"A\": \"{\\\"1\\\": []}\", \"x\": \"\\u00e9\\ud83d\\ude00\"}",
         b"[[[[[[null, true, false]]]]]]",
     ];
-    mutate(corpus, 10_000, json::fuzz_json);
+    cql_testing::mutate(corpus, 10_000, json::fuzz_json);
 }

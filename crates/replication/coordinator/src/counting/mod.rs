@@ -167,7 +167,7 @@ impl Coordinator {
 
     /// From where the places of members are followed; the tables that were emptied are empty by then.
     pub(crate) fn counts_since(&self, snapshot: &ClusterSnapshot) {
-        self.inner.counting.writer.borrow_mut().since = Some(snapshot.epoch);
+        self.inner.counting.writer.borrow_mut().since = Some(snapshot.places.last());
         self.inner.counting.emptied.found(snapshot);
     }
 
@@ -199,7 +199,8 @@ impl Coordinator {
         self.inner.store.count_as(id);
         let Some(cluster) = self.inner.cluster.get() else { return id };
         let Some(topology) = cluster.topology(snapshot, table) else { return id };
-        let (since, replication) = (cluster.moved_at(snapshot), topology.placements.replication());
+        // Of any range: one id is used for all of them.
+        let (since, replication) = (snapshot.places.last(), topology.placements.replication());
         let is_same = writer.since.is_none_or(|before| before == since)
             && writer.replications.get(&table).is_none_or(|before| before == replication);
         writer.since = Some(since);
@@ -288,7 +289,7 @@ impl Coordinator {
         self.inner.counting.sent.inc();
         let outgoing = Outgoing {
             host: leader,
-            shard: cluster.shard_of(leader, write.mutation.token),
+            shard: write.mutation.owner(cluster.shard_map_of(leader)),
             verb: Verb::CounterMutation,
             deadline: write.deadline,
             trace: trace.map(RequestTrace::id),
@@ -322,7 +323,7 @@ impl Coordinator {
         is_replicated: bool,
         trace: Option<Rc<RequestTrace>>,
     ) -> Result<(), ReplicatedError> {
-        let owner = self.owner(write.mutation.token);
+        let owner = write.mutation.owner(self.shard_map());
         let lead = Lead { write, is_replicated, trace: trace.as_ref().map(|trace| trace.id()) };
         if owner == self.inner.rt.shard() {
             return self.lead_here(lead, trace).await;

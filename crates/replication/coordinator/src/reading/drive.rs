@@ -22,6 +22,7 @@ use store::{Look, ReadStats, RowSink};
 use super::asking::ToPeer;
 use super::calls::{Answer, AnswerFuture, Asked, Calls, Event, What};
 use super::filtered::{Filtered, Filtering};
+use super::outdated::has_moved;
 use super::plan::Plan;
 use super::ring_walk::{RingWalk, part_of, tokens_of};
 use super::shards::ReplicaQuery;
@@ -33,6 +34,7 @@ use super::{
 use crate::cluster_parts::ReplicatedRead;
 use crate::failing::replica_error;
 use crate::replica::{Origin, ReplicaMutation};
+use crate::topology::Topology;
 use crate::{Coordinator, ReadTrace};
 
 /// Whether the sink wants more.
@@ -61,6 +63,8 @@ pub(super) struct Reader<'a, S> {
     plan: Rc<Plan>,
     /// The plan is of this epoch.
     epoch: Epoch,
+    /// And what is left to read has not moved until this one, or `needed` says so.
+    seen: Cell<Epoch>,
     /// A replica refused the plan: what it is based on is older than this epoch.
     needed: Rc<Cell<Epoch>>,
     trace: Option<Rc<ReadTrace>>,
@@ -98,6 +102,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             shape: plan.table.shape.clone(),
             plan: Rc::new(plan),
             epoch: order.snapshot.epoch,
+            seen: Cell::new(order.snapshot.epoch),
             needed: Rc::new(Cell::new(order.snapshot.epoch)),
             trace,
             filtering,
@@ -134,13 +139,20 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
     }
 
-    /// Whether a replica said, or this node has learnt, that members have other places than the plan
-    /// says. Messages carry the node's epoch, not the plan's, so replicas would not notice.
+    /// Whether a replica said, or this node has learnt, that what is left to read has other replicas
+    /// than the plan says. Messages carry the node's epoch, not the plan's, so replicas would not notice.
     fn is_outdated(&self) -> bool {
         let cluster = &self.plan.cluster;
         let now = (cluster.parts.snapshot)();
-        if now.epoch > self.epoch && cluster.moved_at(&now) > self.epoch {
-            self.needed.set(self.needed.get().max(now.epoch));
+        if now.epoch > self.seen.get() {
+            self.seen.set(now.epoch);
+            let has_moved =
+                |topology: Rc<Topology>| has_moved(&topology, self.epoch, &self.rest.partitions);
+            if now.places.last() > self.epoch
+                && cluster.topology(&now, self.rest.table).is_none_or(has_moved)
+            {
+                self.needed.set(self.needed.get().max(now.epoch));
+            }
         }
         self.needed.get() > self.epoch
     }
@@ -175,6 +187,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         self.shape = plan.table.shape.clone();
         self.plan = Rc::new(plan);
         self.epoch = snapshot.epoch;
+        self.seen.set(snapshot.epoch);
         self.needed.set(snapshot.epoch);
         Ok(())
     }
@@ -532,7 +545,8 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let (verb, shard) = match &command.partitions {
             Partitions::Key(key) => {
                 let token = codec::token_of(key);
-                (Verb::Read, self.plan.cluster.shard_of(replica.host, token))
+                let map = self.plan.cluster.shard_map_of(replica.host);
+                (Verb::Read, map.shard_of(command.table, token))
             }
             Partitions::Range(_) => {
                 // All shards of the replica take part; any of them asks the others.
@@ -597,9 +611,10 @@ impl<'a, S: RowSink> Reader<'a, S> {
                 Ok(Answer::Repaired)
             })
         } else {
+            let map = self.plan.cluster.shard_map_of(replica.host);
+            let table = self.plan.table.table.id;
             let send = |bytes: &Vec<u8>| {
-                let token = token_of(bytes)?;
-                let shard = self.plan.cluster.shard_of(replica.host, token);
+                let shard = map.shard_of(table, token_of(bytes)?);
                 let outgoing = self.outgoing(&replica, Verb::Mutation, shard);
                 let flags = MutationFlags::READ_REPAIR;
                 let messaging = &self.plan.cluster.parts.messaging;

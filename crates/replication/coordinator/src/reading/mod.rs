@@ -17,6 +17,7 @@ mod asking;
 mod calls;
 mod drive;
 mod filtered;
+pub(crate) mod outdated;
 pub(crate) mod plan;
 mod repairing;
 pub(crate) mod ring_walk;

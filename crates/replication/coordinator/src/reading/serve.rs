@@ -1,6 +1,5 @@
 //! Reads of other coordinators, for which this node is a replica.
 
-use cluster::{Placements, Replication};
 use data::RowFilter;
 use data::command::Partitions;
 use data::replica_page::PageLimits;
@@ -11,10 +10,9 @@ use rt::Group;
 use stdx::{Epoch, Instant};
 use store::ReadScope;
 
+use super::outdated::is_outdated;
 use super::plan::TableFacts;
-use super::ring_walk::tokens_of;
 use super::shards::{NodePage, ReplicaQuery};
-use crate::cluster_state::Cluster;
 use crate::read_trace::ShardReads;
 use crate::{Coordinator, failing};
 
@@ -158,46 +156,4 @@ impl Coordinator {
             failing::error_reply(&error)
         })
     }
-}
-
-/// Whether a coordinator has to learn first who holds what: it asks a node that does not hold it any
-/// more, or it is two steps of a movement behind. Then the other replicas that it asks may be none any
-/// more, and a level that it meets with them and this one says nothing. While the range moves one step is
-/// too much: who has not heard of the movement does not ask those whom its reads must reach.
-pub(crate) fn is_outdated(
-    cluster: &Cluster,
-    snapshot: &cluster::ClusterSnapshot,
-    epoch: Epoch,
-    command: &data::command::ReadCommand,
-) -> bool {
-    let Some(topology) = cluster.topology(snapshot, command.table) else { return true };
-    let placements = &topology.placements;
-    let is_local = *placements.replication() == Replication::Local;
-    let is_behind = !is_local && epoch < cluster.moved_before(snapshot);
-    let misses_step = !is_local && epoch < cluster.moved_at(snapshot);
-    let me = snapshot.local.host_id;
-    // The coordinator's metadata is older: it may ask a node that has handed its part over since.
-    let is_wrong =
-        |r: cluster::Replicas<'_>| r.position(me).is_none() || (misses_step && r.is_moving());
-    is_behind || touched(placements, command).any(is_wrong)
-}
-
-/// The replicas of every range that is read.
-fn touched<'a>(
-    placements: &'a Placements,
-    command: &data::command::ReadCommand,
-) -> impl Iterator<Item = cluster::Replicas<'a>> {
-    let (first, upto) = match &command.partitions {
-        Partitions::Key(key) => (codec::token_of(key), codec::token_of(key)),
-        Partitions::Range(range) => {
-            let tokens = tokens_of(range);
-            (stdx::Token(tokens.after.0.saturating_add(1)), tokens.upto)
-        }
-    };
-    // Those of both ends, and all ranges that end between them: only looked through when there may be any.
-    let between = (first < upto).then(|| placements.ranges()).into_iter().flatten();
-    let between = between.filter(move |(r, _)| first <= r.end && r.end <= upto);
-    let ends = std::iter::once(first).chain((first < upto).then_some(upto));
-    let ends = ends.map(|token| placements.replicas(token));
-    ends.chain(between.map(|(_, replicas)| replicas))
 }

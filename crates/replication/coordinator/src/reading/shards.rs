@@ -121,7 +121,8 @@ impl Coordinator {
         };
         match &query.command.partitions {
             Partitions::Key(key) => {
-                let owner = self.owner(codec::token_of(key));
+                let token = codec::token_of(key);
+                let owner = self.shard_map().shard_of(query.command.table, token);
                 Ok(noted(owner, self.read_of_shard(owner, query).await?))
             }
             Partitions::Range(_) if shards == 1 => {

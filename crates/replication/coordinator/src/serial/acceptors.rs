@@ -243,12 +243,12 @@ impl Coordinator {
 
     /// As [`Coordinator::ask`]; must not be dropped before it is done.
     pub(super) async fn ask_to_its_end(&self, ask: Ask) -> Result<Answered, StoreError> {
-        let token = ask.partition.token();
-        if self.is_local(token) {
+        let owner = ask.partition.owner(self.shard_map());
+        if owner == self.inner.rt.shard() {
             return self.ask_here(ask).await;
         }
         let request = ShardRequest::Paxos(Box::new(ask));
-        match self.inner.mesh.call(&self.inner.rt, self.owner(token), request).await {
+        match self.inner.mesh.call(&self.inner.rt, owner, request).await {
             Ok(ShardReply::Paxos(answer)) => answer,
             Ok(other) => stdx::invariant::broken(format_args!("acceptor answered by {other:?}")),
             Err(error) => Err(mesh_error(error)),

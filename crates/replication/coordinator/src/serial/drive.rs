@@ -344,7 +344,7 @@ impl Driver {
             Request::Refresh { .. } => (Verb::PaxosRefresh, job.deadline),
             Request::Prune { .. } => (Verb::PaxosPrune, job.commit_deadline),
         };
-        let shard = cluster.shard_of(replica.host, job.partition.token());
+        let shard = job.partition.owner(cluster.shard_map_of(replica.host));
         let trace = job.trace.as_ref().map(|trace| trace.id());
         let outgoing = Outgoing { host: replica.host, shard, verb, deadline, trace };
         let message = MessageRef {

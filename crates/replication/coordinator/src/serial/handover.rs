@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use cluster::ranges::WholeCluster;
 use cluster::topology::{finished, unmoved};
-use cluster::{ClusterSnapshot, Placements, Replication, TokenRange, movements};
+use cluster::{ClusterSnapshot, PlacementKey, TokenRange, movements};
 use codec::{DecodeError, Reader, Writer};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{ColumnRef, RowRef};
@@ -312,18 +312,17 @@ impl Coordinator {
         let is_alive = |host: HostId| Some(host) != dead && (cluster.parts.is_alive)(host);
         let (before, after) = (unmoved(&snapshot), finished(&snapshot, moving));
         // Whether tables of users are replicated so: those of the system hold nobody up.
-        let mut replications: BTreeMap<Replication, bool> = BTreeMap::new();
+        let mut keys: BTreeMap<PlacementKey, bool> = BTreeMap::new();
         for keyspace in snapshot.schema.keyspaces.values() {
-            let replication = snapshot.replication_of(keyspace);
-            if replication != Replication::Local && !keyspace.tables.is_empty() {
+            let key = PlacementKey::of_keyspace(&snapshot, keyspace);
+            if !key.is_local() && !keyspace.tables.is_empty() {
                 let is_users = !keyspace.name.starts_with("system");
-                *replications.entry(replication).or_default() |= is_users;
+                *keys.entry(key).or_default() |= is_users;
             }
         }
         let mut taken = 0;
-        for (replication, is_users) in replications {
-            let before = Placements::build(&before, &replication);
-            let after = Placements::build(&after, &replication);
+        for (key, is_users) in keys {
+            let (before, after) = (key.placements_among(&before), key.placements_among(&after));
             for movement in movements(&before, &after).iter().filter(|m| m.to == me) {
                 if movement.from.is_empty() {
                     continue;

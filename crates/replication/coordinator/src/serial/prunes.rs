@@ -53,10 +53,9 @@ impl Coordinator {
     /// Has a replica, `None` is this node, forget the rounds of a partition up to a ballot, within a
     /// moment. Nothing for a node that is alone.
     pub(super) fn prune_soon(&self, host: Option<HostId>, partition: &Partition, ballot: Ballot) {
-        let token = partition.token();
         let Some(cluster) = self.cluster() else { return };
-        let shard = host.map_or_else(|| self.owner(token), |host| cluster.shard_of(host, token));
-        let to = (host, shard);
+        let map = host.map_or_else(|| self.shard_map(), |host| cluster.shard_map_of(host));
+        let to = (host, partition.owner(map));
         let waiting = &self.inner.serial.prunes;
         if let Some(full) = waiting.push(to, partition, ballot) {
             self.send_prunes(to, full);

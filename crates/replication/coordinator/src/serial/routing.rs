@@ -32,6 +32,8 @@ const ANSWER_SLACK: Duration = Duration::from_millis(500);
 /// Whom a statement goes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SerialRoute {
+    /// The table of its partition.
+    pub table: TableId,
     /// The live replicas before this node, in the ring's order; it is carried out here when nothing
     /// can be sent to any of them.
     pub hosts: SmallVec<[HostId; 3]>,
@@ -90,6 +92,8 @@ impl Forwarded {
 /// What a statement is forwarded with.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardTerms {
+    /// The table of its partition.
+    pub table: TableId,
     /// The client's.
     pub deadline: Instant,
     /// Not a serial read.
@@ -133,7 +137,7 @@ impl Coordinator {
         }
         let pending = replicas.iter().filter(|r| r.pending).count();
         let quorum = super::plan::narrow(natural.count() / 2 + 1 + pending);
-        Some(SerialRoute { hosts, quorum })
+        Some(SerialRoute { table, hosts, quorum })
     }
 
     /// Leaves nodes out of the routes of statements whose clocks are wrong, as `is_wrong` says, this node
@@ -155,7 +159,7 @@ impl Coordinator {
         write: impl FnOnce(&mut Vec<u8>, Duration),
     ) -> Result<Vec<u8>, NotForwarded> {
         let Some(cluster) = self.cluster() else { return Err(NotForwarded::Elsewhere) };
-        let ForwardTerms { deadline, is_write, trace } = terms;
+        let ForwardTerms { table, deadline, is_write, trace } = terms;
         // As long as the executing node may wait for the commit.
         let commit_time = cluster.parts.settings.write_request_timeout;
         let ends = match is_write {
@@ -165,7 +169,7 @@ impl Coordinator {
         let gives_up = ends + ANSWER_SLACK;
         let outgoing = Outgoing {
             host,
-            shard: cluster.shard_of(host, token),
+            shard: cluster.shard_map_of(host).shard_of(table, token),
             verb: Verb::PaxosForward,
             deadline: gives_up,
             trace,

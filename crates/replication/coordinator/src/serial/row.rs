@@ -9,7 +9,7 @@ use data::{
 };
 use paxos::acceptor::cells::{Column, RowUpdate};
 use schema::Schema;
-use stdx::{ColumnId, DeletionSeconds, TableId, TimestampMicros, Token};
+use stdx::{ColumnId, DeletionSeconds, ShardId, ShardMap, TableId, TimestampMicros, Token};
 use store::{Flow, RowSink};
 
 /// Encoded mutations: shared by the machine, the messages and the acceptors.
@@ -27,6 +27,11 @@ pub struct Partition {
 impl Partition {
     pub(crate) fn token(&self) -> Token {
         codec::token_of(&self.key)
+    }
+
+    /// The shard that owns it on a node with such a map.
+    pub(crate) fn owner(&self, map: ShardMap) -> ShardId {
+        map.shard_of(self.table, self.token())
     }
 
     fn clustering(&self) -> ClusteringBuf {

@@ -196,7 +196,7 @@ impl Coordinator {
     }
 
     async fn ask_turn(&self, wish: TurnWish) -> Result<Turn, NoTurn> {
-        let owner = self.owner(wish.partition.token());
+        let owner = wish.partition.owner(self.shard_map());
         let (coordinator, partition) = (self.clone(), wish.partition.clone());
         let turn = move |id| Turn { coordinator, partition, owner, id, left: Left::Unsettled };
         if owner == self.inner.rt.shard() {

@@ -296,8 +296,7 @@ fn rows_lie_on_the_replicas_of_their_token_and_on_those_that_will_be() {
         nodes.run(100);
         let rows: Vec<_> = (1..=3).map(|n| nodes.rows(n)).collect();
         let snapshot = nodes.shard(1, 0).snapshot();
-        let replication = snapshot.replication_of_table(super::table::TABLE).unwrap();
-        let placements = snapshot.placements(&replication);
+        let placements = snapshot.placements_of_table(super::table::TABLE).unwrap();
         for pk in 0..60 {
             let replicas = placements.replicas(insert(pk, "", 1).token);
             pending += replicas.pending_len();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::Consistency::{All, EachQuorum, Quorum};
-use cluster::{ClusterSnapshot, MemberState, Replication, shard_of_token};
+use cluster::{ClusterSnapshot, MemberState};
 use dist_testing::host;
 use internode::{ErrorReply, Mutation, MutationFlags, Verb};
 use messaging::MessagingError;
-use stdx::{Epoch, TableId, TimestampMicros, Token, Uuid, WallMicros};
+use stdx::{Epoch, ShardMap, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
 use super::nodes::{Nodes, Options};
 use super::serving::{ask, hint};
@@ -24,17 +24,20 @@ fn learn(nodes: &Nodes, n: u8, snapshot: &ClusterSnapshot) {
 }
 
 fn replicas(snapshot: &ClusterSnapshot, token: Token) -> Vec<u8> {
-    let replication: Replication = snapshot.replication_of_table(TABLE).unwrap();
-    let placements = snapshot.placements(&replication);
+    let placements = snapshot.placements_of_table(TABLE).unwrap();
     let natural = placements.replicas(token);
     natural.natural().map(|m| m.host_id.0.as_bytes()[0]).collect()
+}
+
+fn owner(token: Token, shards: u16) -> u16 {
+    ShardMap::ByTokenHash { shards }.shard_of(TABLE, token).0
 }
 
 fn send_hint(nodes: &Nodes, to: u8, target: u8, pk: i32, created_at: WallMicros) {
     let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
     let shards = nodes.all_shards(to).len() as u16;
     let payload = hint(host(target), created_at, 864_000, &bytes);
-    ask(nodes, to, shard_of_token(token, shards).0, Verb::Hint, payload).unwrap();
+    ask(nodes, to, owner(token, shards), Verb::Hint, payload).unwrap();
 }
 
 #[test]
@@ -79,7 +82,7 @@ fn a_hint_reaches_who_takes_its_range_over() {
     }
     let (old, new) = (nodes.rows(3), nodes.rows(2));
     let snapshot = nodes.shard(1, 0).snapshot();
-    let placements = snapshot.placements(&snapshot.replication_of_table(TABLE).unwrap());
+    let placements = snapshot.placements_of_table(TABLE).unwrap();
     let is_moving = |pk: i32| placements.replicas(insert(pk, "x", 1).token).pending_len() > 0;
     let moving: BTreeMap<i32, String> =
         old.iter().filter(|(pk, _)| is_moving(**pk)).map(|(k, v)| (*k, v.clone())).collect();
@@ -148,7 +151,7 @@ fn what_was_read_or_logged_before_a_truncation_does_not_come_back_behind_it() {
         let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
         let mut out = Vec::new();
         Mutation { flags, bytes: &bytes }.encode(&mut out);
-        ask(&nodes, 3, shard_of_token(token, 3).0, Verb::Mutation, out)
+        ask(&nodes, 3, owner(token, 3), Verb::Mutation, out)
     };
     write(1, MutationFlags::READ_REPAIR).unwrap();
     nodes.truncate(3, nodes.shard(3, 0).rt.wall());

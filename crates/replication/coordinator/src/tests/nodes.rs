@@ -50,6 +50,16 @@ impl Shard {
     /// What it knows from now on.
     pub(super) fn learn(&self, snapshot: ClusterSnapshot) {
         self.messaging.set_epoch(snapshot.epoch);
+        self.follow(snapshot);
+    }
+
+    /// The same, of which it tells others nothing yet.
+    fn follow(&self, mut snapshot: ClusterSnapshot) {
+        let known = self.snapshot();
+        if known.epoch < snapshot.epoch {
+            snapshot.places = known.places.clone();
+            snapshot.places.follow(snapshot.epoch, &known.members, &snapshot.members);
+        }
         *self.snapshot.borrow_mut() = Arc::new(snapshot);
     }
 
@@ -539,7 +549,7 @@ impl Nodes {
             let mut next = (*shard.snapshot()).clone();
             next.epoch = Epoch(next.epoch.0 + 1);
             next.members.remove(&host(gone));
-            *shard.snapshot.borrow_mut() = Arc::new(next);
+            shard.follow(next);
         }
     }
 
@@ -556,8 +566,7 @@ impl Nodes {
             if let Some(member) = next.members.get_mut(&host(of)) {
                 *member = Arc::new(Member { state, ..(**member).clone() });
             }
-            shard.messaging.set_epoch(next.epoch);
-            *shard.snapshot.borrow_mut() = Arc::new(next);
+            shard.learn(next);
         }
     }
 

@@ -1,12 +1,11 @@
 //! What peers may ask of a replica, and how it says that it did not do it.
 
 use cluster::Consistency::{All, Quorum};
-use cluster::shard_of_token;
 use dist_testing::host;
 use internode::{ErrorReply, Hint, Mutation, MutationFlags, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::{ReplicaError, RequestError};
-use stdx::{HostId, ShardId, TableId, Uuid, WallMicros};
+use stdx::{HostId, ShardId, ShardMap, TableId, Uuid, WallMicros};
 
 use super::nodes::{Nodes, Options, Shard, millis};
 use super::table::{TABLE, insert, simple};
@@ -147,7 +146,7 @@ fn a_hint_for_a_node_that_has_left_goes_to_who_has_its_range() {
     let now = nodes.shard(1, 0).rt.wall();
     for pk in 0..20 {
         let ReplicaMutation { token, bytes, .. } = insert(pk, "x", 1_000);
-        let shard = shard_of_token(token, 2).0;
+        let shard = ShardMap::ByTokenHash { shards: 2 }.shard_of(TABLE, token).0;
         ask(&nodes, 2, shard, Verb::Hint, hint(host(9), now, 1000, &bytes)).unwrap();
     }
     let counts: Vec<usize> = (1..=3).map(|n| nodes.rows(n).len()).collect();

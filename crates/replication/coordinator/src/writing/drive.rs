@@ -200,7 +200,6 @@ impl Coordinator {
         let (Machine::Batch(request), Some(log)) = (&running.machine, &running.log) else { return };
         let Some(host) = request.log_host(to) else { return };
         self.inner.batches.note_logged();
-        let token = codec::token_of(log.id.as_bytes());
         let mutations = running.mutations.iter().map(|m| m.bytes.as_slice());
         if host == log.snapshot.local.host_id {
             let Some(table) = BatchTable::of(&log.snapshot.schema) else {
@@ -211,15 +210,15 @@ impl Coordinator {
             let entry = table.entry(log.id.as_bytes(), log.written_at, mutations, &mut next_id);
             self.inner.batches.note_stored(*log.id.as_bytes(), self.inner.rt.now());
             let who = Acknowledge::Log { write: write.clone(), place: to };
-            if let Some((_, result)) = self.apply_own(ReplicaMutation::durable(token, &entry), who)
-            {
+            let entry = ReplicaMutation::durable(log.token(), entry.as_slice());
+            if let Some((_, result)) = self.apply_own(entry, who) {
                 events.push(logged(to, &result));
             }
             return;
         }
         let outgoing = Outgoing {
             host,
-            shard: cluster.shard_of(host, token),
+            shard: log.owner(cluster.shard_map_of(host)),
             verb: Verb::BatchStore,
             deadline: running.deadline,
             trace: running.trace.as_ref().map(|trace| trace.id()),
@@ -249,10 +248,9 @@ impl Coordinator {
             }
             return;
         }
-        let token = codec::token_of(log.id.as_bytes());
         let outgoing = Outgoing {
             host,
-            shard: cluster.shard_of(host, token),
+            shard: log.owner(cluster.shard_map_of(host)),
             verb: Verb::BatchRemove,
             deadline: self.inner.rt.now() + REMOVAL_TIME,
             trace: None,
@@ -423,7 +421,7 @@ fn send(
     let mutation = Mutation { flags: running.purpose.flags(), bytes };
     let outgoing = Outgoing {
         host: replica.host,
-        shard: cluster.shard_of(replica.host, written.token),
+        shard: written.owner(cluster.shard_map_of(replica.host)),
         verb: if forward.is_empty() { Verb::Mutation } else { Verb::MutationForward },
         deadline: running.deadline,
         trace: running.trace.as_ref().map(|trace| trace.id()),
@@ -445,7 +443,10 @@ fn send(
         let targets = forward
             .iter()
             .filter_map(|t| plan.replicas.get(*t))
-            .map(|r| ForwardTarget { host: r.host, shard: cluster.shard_of(r.host, written.token) })
+            .map(|r| ForwardTarget {
+                host: r.host,
+                shard: written.owner(cluster.shard_map_of(r.host)),
+            })
             .collect();
         let message = MutationForward { targets, mutation };
         let encode = |out: &mut Vec<u8>| measure(out, &|out| message.encode(out));

@@ -26,7 +26,7 @@ use cluster::{ClusterSnapshot, Consistency};
 use internode::MutationFlags;
 use request::{BatchRequest, ReplicaInfo, RequestError, Target, WriteRequest, WriteType};
 use smallvec::SmallVec;
-use stdx::{Instant, TableId, TimestampMicros, Token, Uuid, WallMicros};
+use stdx::{Instant, ShardId, ShardMap, TableId, TimestampMicros, Token, Uuid, WallMicros};
 
 pub(crate) use slots::Writes;
 
@@ -85,6 +85,17 @@ struct Log {
     id: Uuid,
     written_at: TimestampMicros,
     snapshot: Arc<ClusterSnapshot>,
+}
+
+impl Log {
+    fn token(&self) -> Token {
+        codec::token_of(self.id.as_bytes())
+    }
+
+    /// The shard that keeps it on a node with such a map.
+    fn owner(&self, map: ShardMap) -> ShardId {
+        map.shard_of_lazy(self.token(), || crate::batch_log::table_id(&self.snapshot.schema))
+    }
 }
 
 /// Of a request that is passed on: which mutation, by whom, to whom.
@@ -299,7 +310,8 @@ impl Coordinator {
         let Some(topology) = cluster.topology(snapshot, table) else { return };
         let mut replicas = ReplicaList::new();
         cluster.replicas(&topology, token, &mut replicas);
-        let places: Places = self.places_of_replicas(cluster, replicas.iter(), token).collect();
+        let owner = |map: ShardMap| map.shard_of(table, token);
+        let places: Places = self.places_of_replicas(cluster, replicas.iter(), owner).collect();
         if !cluster.backlogs.has_room(&places, self.inner.rt.now()) {
             let terms = (NO_SOURCE, deadline);
             drop(cluster.backlogs.room_at(&self.inner.rt, &places, terms).await);
@@ -321,7 +333,8 @@ impl Coordinator {
             };
             let Some(plan) = plan else { continue };
             let replicas = plan.replicas.iter().map(|(_, replica)| replica);
-            for place in self.places_of_replicas(cluster, replicas, mutation.token) {
+            let owner = |map| mutation.owner(map);
+            for place in self.places_of_replicas(cluster, replicas, owner) {
                 if !places.contains(&place) {
                     places.push(place);
                 }
@@ -334,13 +347,14 @@ impl Coordinator {
         &self,
         cluster: &Cluster,
         replicas: impl Iterator<Item = &'r ReplicaInfo>,
-        token: Token,
+        owner: impl Fn(ShardMap) -> ShardId,
     ) -> impl Iterator<Item = Place> {
-        let is_own_shard = self.is_local(token);
+        let own = owner(self.shard_map());
+        let is_own_shard = own == self.inner.rt.shard();
         let sent_to = replicas.filter(move |r| r.alive && !(r.is_self && is_own_shard));
         sent_to.map(move |r| match r.is_self {
-            true => (r.host, self.owner(token)),
-            false => (r.host, cluster.shard_of(r.host, token)),
+            true => (r.host, own),
+            false => (r.host, owner(cluster.shard_map_of(r.host))),
         })
     }
 

@@ -3,7 +3,7 @@
 use request::batchlog::{LogCandidate, choose_log_nodes};
 use request::{BatchPlan, BatchRequest, Need, ReplicaInfo, WritePlan, WriteRequest};
 use smallvec::SmallVec;
-use stdx::{HostId, Token};
+use stdx::HostId;
 use store::StoreError;
 
 use super::Machine;
@@ -59,7 +59,9 @@ fn plan_of(
     let need = Need::of(order.consistency, &topology.factors);
     let plan = WritePlan::new(order.consistency, order.write_type, need.clone(), &replicas);
     let plan = plan.map_err(invalid)?;
-    if !cluster.backlogs.has_stalled() || !leave_out_stalled(cluster, &plan, &mut replicas, token) {
+    if !cluster.backlogs.has_stalled()
+        || !leave_out_stalled(cluster, &plan, &mut replicas, mutation)
+    {
         return Ok(plan);
     }
     WritePlan::new(order.consistency, order.write_type, need, &replicas).map_err(invalid)
@@ -71,11 +73,11 @@ fn leave_out_stalled(
     cluster: &Cluster,
     plan: &WritePlan,
     replicas: &mut ReplicaList,
-    token: Token,
+    mutation: &ReplicaMutation,
 ) -> bool {
     let now = cluster.now();
     let is_stalled = |r: &ReplicaInfo| {
-        let place = (r.host, cluster.shard_of(r.host, token));
+        let place = (r.host, mutation.owner(cluster.shard_map_of(r.host)));
         r.alive && !r.is_self && cluster.backlogs.is_stalled(place, now)
     };
     let stalled = plan.replicas.which(is_stalled);

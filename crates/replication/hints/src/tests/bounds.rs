@@ -165,6 +165,7 @@ fn some_room_stays_free_on_the_disk() {
     assert_eq!(cluster.hint_files().len(), 1);
 }
 
+/// INV-hints-3.
 #[test]
 fn bounds_on_files_refuse_and_delivery_makes_room() {
     let settings = HintsSettings { host_bytes_max: 3000, ..settings() };

@@ -22,6 +22,7 @@ fn restarted(seed: u64, count: u8, change: impl Fn(&Cluster)) -> Cluster {
     cluster
 }
 
+/// INV-hints-4.
 #[test]
 fn damage_costs_its_own_hint_and_the_file_is_set_aside_and_named() {
     let probe = restarted(1, 4, |_| ());

@@ -65,6 +65,7 @@ fn run(seed: u64, power_cuts: bool) -> Cluster {
     cluster
 }
 
+/// INV-hints-1 and INV-hints-2.
 #[test]
 fn every_confirmed_hint_arrives_in_the_order_of_its_partition() {
     let mut stored = 0;

@@ -13,6 +13,7 @@ use internode::Hint;
 use messaging::{Handler, Messaging, MessagingMesh, Peer, Request, Responder, Settings};
 use rt::sim::{World, WorldOptions};
 use rt::{Main, NodeSpec, Rt, ShardId};
+use stdx::ShardMap;
 
 use super::harness::{PORT, host, mutation, settings, snapshot};
 use crate::*;
@@ -26,7 +27,8 @@ impl Handler for Receiver {
     fn handle(&self, request: Request<'_>, responder: Responder) {
         let hint = Hint::decode(request.payload).unwrap();
         let mutation = MutationRef::open(hint.bytes).unwrap();
-        let owner = cluster::shard_of_token(token_of(mutation.key), self.0.shard_count());
+        let map = ShardMap::ByTokenHash { shards: self.0.shard_count() };
+        let owner = map.shard_of(mutation.table, token_of(mutation.key));
         self.1.send((mutation.schema_version, self.0.shard(), owner)).unwrap();
         responder.respond(|_| {});
     }

@@ -164,6 +164,7 @@ fn who_says_nothing_is_closed_and_silent_handshakes_are_bounded() {
     still_works(&w, &one, &ledger, 1);
 }
 
+/// INV-messaging-3.
 #[test]
 fn garbage_after_the_handshake_closes_its_own_connection_with_a_count() {
     let cases: [(&str, Vec<u8>); 5] = [

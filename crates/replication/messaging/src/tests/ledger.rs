@@ -58,11 +58,11 @@ impl Ledger {
             let wrong = |what: &str| Err(format!("request {token}: {what}: {record:?}"));
             match record.ends.as_slice() {
                 [] if record.cancelled => continue,
-                [] => return wrong("never completed"),
+                [] => return wrong("INV-messaging-1: never completed"),
                 [_] if record.cancelled => return wrong("completed after it was cancelled"),
                 [(at, end)] => {
                     if *at > record.deadline + TICK + SLACK {
-                        return wrong("completed after its deadline");
+                        return wrong("INV-messaging-1: completed after its deadline");
                     }
                     match end {
                         End::Answer { right: false } => return wrong("got another's answer"),
@@ -70,7 +70,7 @@ impl Ledger {
                             return wrong("was answered by nobody");
                         }
                         End::Error(error) if is_undelivered(error) && record.executed > 0 => {
-                            return wrong("was done, and said not to be");
+                            return wrong("INV-messaging-2: was done, and said not to be");
                         }
                         _ => {}
                     }
@@ -78,7 +78,7 @@ impl Ledger {
                         return wrong("was done more than once");
                     }
                 }
-                _ => return wrong("completed more than once"),
+                _ => return wrong("INV-messaging-1: completed more than once"),
             }
         }
         Ok(())

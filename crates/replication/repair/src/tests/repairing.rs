@@ -31,6 +31,7 @@ fn everywhere(mutations: impl IntoIterator<Item = Vec<u8>>) -> Vec<(Vec<u8>, Vec
     mutations.into_iter().map(|m| (m, vec![1, 2, 3])).collect()
 }
 
+/// INV-repair-1 and INV-repair-2.
 #[test]
 fn repair_makes_replicas_equal_to_what_they_have_together() {
     for seed in 0..12 {

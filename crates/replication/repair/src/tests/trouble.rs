@@ -53,6 +53,7 @@ fn a_repair_with_a_dead_replica_is_refused_and_names_it() {
     assert_ne!(nodes.content(1), nodes.content(3));
 }
 
+/// INV-repair-3.
 #[test]
 fn a_replica_that_is_cut_off_fails_the_repair_and_a_second_one_completes_it() {
     for (seed, after) in [(210, 100), (211, 400), (212, 900)] {

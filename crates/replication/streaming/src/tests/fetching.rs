@@ -27,6 +27,7 @@ fn data(seed: u64) -> Vec<Vec<u8>> {
     random_data(seed, 600, 120)
 }
 
+/// INV-stream-2.
 #[test]
 fn what_is_fetched_is_what_the_source_has_whatever_the_shards() {
     for (seed, (shards, own)) in [(1, 1), (2, 2), (1, 3), (3, 2), (2, 1)].into_iter().enumerate() {
@@ -200,6 +201,7 @@ fn a_node_that_dies_while_it_fetches_begins_again_and_has_all() {
 }
 
 /// A source's page with partitions that nobody asked for, and bytes that are none.
+/// INV-stream-3.
 #[test]
 fn what_a_source_should_not_give_is_not_taken() {
     let foreign: fn(&mut Vec<u8>) = |out| {

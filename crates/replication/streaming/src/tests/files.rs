@@ -95,6 +95,7 @@ fn a_node_that_does_not_want_files_gets_rows() {
 }
 
 /// Connections break, the source is started anew and holds nothing any more, one source of two dies.
+/// INV-stream-4.
 #[test]
 fn nothing_is_lost_of_files_under_faults() {
     let (mut whole, mut retried) = (0, 0);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, Member, MemberState, TokenRange, shard_of_token};
+use cluster::{ClusterSnapshot, Member, MemberState, TokenRange};
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageLimits, ReplicaPage};
@@ -30,7 +30,7 @@ use schema::{
     Column, ColumnKind, Keyspace, KeyspaceParams, Schema, Table, TableKind, TableOptions,
 };
 use stdx::{
-    ColumnId, DeletionSeconds, Epoch, FixedMap, HostId, TableId, TimestampMicros, Token,
+    ColumnId, DeletionSeconds, Epoch, FixedMap, HostId, ShardMap, TableId, TimestampMicros, Token,
     TtlSeconds, Uuid,
 };
 use store::Store;
@@ -295,7 +295,8 @@ async fn node(
     let mut store = open(&rt, &spec, run, schema.clone(), 0).await;
     for (i, bytes) in spec.data.iter().enumerate() {
         let mutation = MutationRef::open(bytes).unwrap();
-        if shard_of_token(codec::token_of(mutation.key), spec.shards) == rt.shard() {
+        let map = ShardMap::ByTokenHash { shards: spec.shards };
+        if map.shard_of(mutation.table, codec::token_of(mutation.key)) == rt.shard() {
             store.apply(&mutation, true).unwrap();
         }
         if i % 100 == 99 {

@@ -35,10 +35,9 @@ fn a_newcomer_fetches_each_of_its_ranges_from_who_loses_it() {
     let snapshot = cluster_of(5, MemberState::Joining, schema);
     let plan = plan(&snapshot, host(5), |_| true).unwrap();
     assert!(plan.iter().all(|f| f.table == TABLE), "a local table is in the plan");
-    let replication = snapshot.replication_of_table(TABLE).unwrap();
-    let before = cluster::Placements::build(&cluster::topology::unmoved(&snapshot), &replication);
-    let after =
-        cluster::Placements::build(&cluster::topology::finished(&snapshot, host(5)), &replication);
+    let key = cluster::PlacementKey::of_table(&snapshot, TABLE).unwrap();
+    let before = key.placements_among(&cluster::topology::unmoved(&snapshot));
+    let after = key.placements_among(&cluster::topology::finished(&snapshot, host(5)));
     for token in probes(&snapshot) {
         let (old, new) = (before.replicas(token), after.replicas(token));
         let from = covered(&plan, TABLE, token);
@@ -115,8 +114,8 @@ fn the_third_node_of_three_replicas_may_ask_either_of_the_two() {
 fn who_stays_fetches_what_the_one_that_leaves_has() {
     let schema = schema_of(&[("a", TABLE, RF1), ("own", LOCAL_TABLE, LOCAL)]);
     let snapshot = cluster_of(3, MemberState::Leaving, schema);
-    let replication = snapshot.replication_of_table(TABLE).unwrap();
-    let before = cluster::Placements::build(&cluster::topology::unmoved(&snapshot), &replication);
+    let key = cluster::PlacementKey::of_table(&snapshot, TABLE).unwrap();
+    let before = key.placements_among(&cluster::topology::unmoved(&snapshot));
     for token in probes(&snapshot) {
         let mut takers = Vec::new();
         for n in [1, 2] {

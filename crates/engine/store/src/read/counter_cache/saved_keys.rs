@@ -112,8 +112,7 @@ impl Store {
         let cache = &self.inner.counter_cache;
         let Some((key, clustering)) = row_of(place) else { return Ok(true) };
         let token = codec::token_of(key);
-        let (shard, shards) = self.shard();
-        if (self.inner.options.shard_of)(token, shards).0 != shard {
+        if self.inner.options.shard_map.shard_of(*id, token) != self.inner.rt.shard() {
             return Ok(true);
         }
         let Some(of) = self.counts_of(*id, key) else { return Ok(true) };

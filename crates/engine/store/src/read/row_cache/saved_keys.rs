@@ -72,10 +72,9 @@ impl Store {
     async fn warm_partition(&self, (id, key): &Saved) -> Result<bool, StoreError> {
         let cache = &self.inner.row_cache;
         let token = codec::token_of(key);
-        let (shard, shards) = self.shard();
         let Some(table) = self.table(*id) else { return Ok(true) };
         let CachedRows::First(rows) = table.cached_rows() else { return Ok(true) };
-        if (self.inner.options.shard_of)(token, shards).0 != shard {
+        if self.inner.options.shard_map.shard_of(*id, token) != self.inner.rt.shard() {
             return Ok(true);
         }
         let stats = cache.stats();

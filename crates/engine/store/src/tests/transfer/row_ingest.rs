@@ -164,7 +164,7 @@ fn what_is_no_page_of_this_shard_in_order_is_refused() {
         let mut options = options(&rt);
         options.data_directories = vec!["c/data".into()];
         options.commitlog_directory = "c/commitlog".into();
-        options.shard_of = |_, _| ShardId(1);
+        options.shard_map = ShardMap::ByTokenHash { shards: u16::MAX };
         let (other, _) = Store::open(rt.clone(), options, schema()).await.unwrap();
         assert_eq!(words(&other, &[&page]).await, "0: a partition of another shard");
         assert_eq!(
@@ -206,7 +206,11 @@ fn a_stream_has_the_partitions_of_its_ranges_and_its_slice() {
         tokens.sort_unstable();
         let bound = |n: usize| RingBound::Token { token: tokens[n].0, after: true };
         let ranges = [(0, 50), (50, 60), (100, 150)];
-        let filter = sstable::TokenFilter { shard_of, shard: ShardId(1), shard_count: 3 };
+        let filter = sstable::TokenFilter {
+            map: ShardMap::ByTokenHash { shards: 3 },
+            table: TABLE,
+            shard: ShardId(1),
+        };
         for slice in [None, Some(filter)] {
             let expected: Vec<i32> = tokens
                 .iter()

@@ -401,7 +401,7 @@ impl Nodes {
     pub(super) fn replicas_of(&self, mutation: &[u8]) -> Vec<u8> {
         let token = codec::token_of(MutationRef::open(mutation).unwrap().key);
         let snapshot = self.node(1, 0).snapshot;
-        let placements = snapshot.placements(&snapshot.replication_of_table(TABLE).unwrap());
+        let placements = snapshot.placements_of_table(TABLE).unwrap();
         let is_replica = |n: &u8| placements.replicas(token).position(host(*n)).is_some();
         (1..=self.count()).filter(is_replica).collect()
     }

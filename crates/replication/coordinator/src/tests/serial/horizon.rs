@@ -51,7 +51,10 @@ fn ready(seed: u64) -> Nodes {
 fn warm(nodes: &Nodes, n: u8, keys: std::ops::Range<i32>) {
     for shard in 0..nodes.all_shards(n).len() {
         let own = |pk: &i32| {
-            let owner = nodes.shard(n, 0).coordinator.owner(codec::token_of(&pk.to_be_bytes()));
+            let owner = {
+                let token = codec::token_of(&pk.to_be_bytes());
+                nodes.shard(n, 0).coordinator.shard_map().shard_of(TABLE, token)
+            };
             usize::from(owner.0) == shard
         };
         for pk in keys.clone().filter(own).take(usize::try_from(FIRST).unwrap()) {

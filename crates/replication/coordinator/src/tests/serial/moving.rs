@@ -47,7 +47,7 @@ fn read(nodes: &Nodes, by: u8, pk: i32) -> [u64; 2] {
 /// Partitions whose only replica is node 3 until node 2 has joined.
 fn moving(nodes: &Nodes) -> Vec<i32> {
     let snapshot = nodes.shard(1, 0).snapshot();
-    let placements = snapshot.placements(&snapshot.replication_of_table(TABLE).unwrap());
+    let placements = snapshot.placements_of_table(TABLE).unwrap();
     let is_moving = |pk: &i32| {
         let replicas = placements.replicas(insert(*pk, "x", 1).token);
         replicas.pending_len() > 0 && replicas.natural().all(|m| m.host_id == host(3))

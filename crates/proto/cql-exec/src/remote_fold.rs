@@ -1,0 +1,304 @@
+//! What shards of other nodes do with the rows of a SELECT, as bytes: `docs/formats/internode.md`, `Scan`.
+//!
+//! Owns: what another node needs to know of a bound SELECT beside what it reads. Of a fold the text is sent, which it
+//! plans with its own schema; everything that values and clocks came to is sent as it was bound, so that all nodes
+//! do the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
+
+pub(crate) mod fuzz;
+
+use std::sync::Arc;
+
+use codec::{DecodeError, Reader, Writer};
+use cql_plan::column_source::Source;
+use cql_plan::select::{BoundFilters, BoundSelect, Filter, SelectPlan, Test};
+use data::{RowFilter, RowFold};
+use schema::Table;
+use stdx::{DeletionSeconds, WallMicros};
+
+use crate::select::folding::Fold;
+use crate::select::folding_state::{put_value, take_value};
+
+const VERSION: u8 = 1;
+
+const FOLD: u8 = 1;
+const UNMASKED: u8 = 2;
+const KEYSPACE: u8 = 4;
+const PREPARED: u8 = 8;
+const RESUMED: u8 = 16;
+
+const EQ: u8 = 0;
+const IN: u8 = 1;
+const RANGE: u8 = 2;
+const CONTAINS: u8 = 3;
+const CONTAINS_KEY: u8 = 4;
+const ENTRY: u8 = 5;
+
+const START: u8 = 1;
+const START_INCLUSIVE: u8 = 2;
+const END: u8 = 4;
+const END_INCLUSIVE: u8 = 8;
+
+/// The statement that a fold is planned from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShippedText<'a> {
+    /// As the client wrote it.
+    pub text: &'a str,
+    /// Of names without one.
+    pub keyspace: Option<&'a str>,
+    /// A client has prepared it.
+    pub is_prepared: bool,
+}
+
+/// What came from another node, for a table.
+#[derive(Debug)]
+pub struct Shipped<'a> {
+    now: DeletionSeconds,
+    filters: Option<Arc<BoundFilters>>,
+    fold: Option<ShippedFold<'a>>,
+}
+
+/// The rest, of a fold.
+#[derive(Debug)]
+struct ShippedFold<'a> {
+    text: ShippedText<'a>,
+    terms: Vec<Option<Vec<u8>>>,
+    limit: u32,
+    per_partition: u32,
+    wall: WallMicros,
+    protocol_version: u8,
+    unmasked: bool,
+    resumed: Option<(Vec<u8>, u32)>,
+}
+
+/// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
+/// [`crate::SelectFold::shard_fold`]; false: it cannot be said.
+pub(crate) fn ship(
+    bound: &BoundSelect,
+    plan: &SelectPlan,
+    text: Option<ShippedText<'_>>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let table = plan.table();
+    let (keyspace, prepared) = (text.and_then(|t| t.keyspace), text.map(|t| t.is_prepared));
+    let flags = [
+        (text.is_some(), FOLD),
+        (bound.unmasked, UNMASKED),
+        (keyspace.is_some(), KEYSPACE),
+        (prepared == Some(true), PREPARED),
+        (text.is_some() && bound.resumed.is_some(), RESUMED),
+    ];
+    out.put_u8(VERSION);
+    out.put_u8(flags.iter().fold(0, |bits, (set, flag)| bits | if *set { *flag } else { 0 }));
+    out.put_u64(digest(table));
+    out.put_i64(bound.now.0);
+    let filters = bound.filters.as_deref();
+    let filters = || filters.into_iter().flat_map(|f| f.key.iter().chain(&f.statics).chain(&f.row));
+    out.put_vint_unsigned(filters().count() as u64);
+    for filter in filters() {
+        let at = table.columns.iter().position(|c| Source::of(c) == filter.source);
+        let Some(at) = at.and_then(|at| u16::try_from(at).ok()) else { return false };
+        out.put_u16(at);
+        put_test(filter.test(), out);
+    }
+    let Some(ShippedText { text, keyspace, .. }) = text else { return true };
+    out.put_bytes_vint(text.as_bytes());
+    if let Some(keyspace) = keyspace {
+        out.put_bytes_vint(keyspace.as_bytes());
+    }
+    out.put_vint_unsigned(bound.terms.len() as u64);
+    bound.terms.iter().for_each(|term| put_value(out, term.as_deref()));
+    out.put_u32(bound.limit);
+    out.put_u32(bound.per_partition);
+    out.put_i64(bound.wall.0);
+    out.put_u8(bound.protocol_version);
+    if let Some((key, rows)) = &bound.resumed {
+        out.put_bytes_vint(key);
+        out.put_u32(*rows);
+    }
+    true
+}
+
+impl<'a> Shipped<'a> {
+    /// Reads one for a table.
+    ///
+    /// # Errors
+    /// The bytes are none of this version, or of a table with other columns.
+    pub fn decode(bytes: &'a [u8], table: &Table) -> Result<Shipped<'a>, DecodeError> {
+        let mut r = Reader::new(bytes, "work of a scan");
+        let version = r.u8()?;
+        if version != VERSION {
+            return Err(r.invalid(i64::from(version)));
+        }
+        let flags = r.u8()?;
+        let has = |flag: u8| flags & flag != 0;
+        if flags & !(FOLD | UNMASKED | KEYSPACE | PREPARED | RESUMED) != 0 {
+            return Err(r.invalid(i64::from(flags)));
+        }
+        let of_table = r.u64()?;
+        if of_table != digest(table) {
+            r.rename("work of a scan of a table with other columns");
+            return Err(r.invalid(of_table.cast_signed()));
+        }
+        let now = DeletionSeconds(r.i64()?);
+        let filters = take_filters(&mut r, table, now)?;
+        if !has(FOLD) {
+            r.finish()?;
+            return Ok(Shipped { now, filters, fold: None });
+        }
+        let text = take_text(&mut r)?;
+        let keyspace = if has(KEYSPACE) { Some(take_text(&mut r)?) } else { None };
+        let count = take_count(&mut r)?;
+        let terms = (0..count).map(|_| take_value(&mut r)).collect::<Result<Vec<_>, _>>()?;
+        let (limit, per_partition) = (r.u32()?, r.u32()?);
+        let (wall, protocol_version) = (WallMicros(r.i64()?), r.u8()?);
+        let resumed = match has(RESUMED) {
+            true => Some((r.bytes_vint()?.to_vec(), r.u32()?)),
+            false => None,
+        };
+        r.finish()?;
+        let fold = ShippedFold {
+            text: ShippedText { text, keyspace, is_prepared: has(PREPARED) },
+            terms,
+            limit,
+            per_partition,
+            wall,
+            protocol_version,
+            unmasked: has(UNMASKED),
+            resumed,
+        };
+        Ok(Shipped { now, filters, fold: Some(fold) })
+    }
+
+    /// What a fold is to be planned from; `None`: rows are filtered.
+    pub fn text(&self) -> Option<ShippedText<'a>> {
+        self.fold.as_ref().map(|fold| fold.text)
+    }
+
+    /// The filter; `None`: there is none, or it is a fold.
+    pub fn filter(self) -> Option<Arc<dyn RowFilter>> {
+        let filters = self.filters.filter(|_| self.fold.is_none())?;
+        Some(filters)
+    }
+
+    /// The fold, of the plan of its text; `None`: it is none, or this node would plan it otherwise than its sender.
+    pub fn fold(self, plan: &SelectPlan, table: &Table) -> Option<Arc<dyn RowFold>> {
+        let fold = self.fold?;
+        let results = plan.results();
+        let fits = plan.folds()
+            && results.table.id == table.id
+            && results.table.columns == table.columns
+            && results.selection.terms.len() == fold.terms.len();
+        let ShippedFold { terms, limit, per_partition, wall, protocol_version, .. } = fold;
+        fits.then(|| -> Arc<dyn RowFold> {
+            Arc::new(Fold {
+                plan: results.clone(),
+                filters: self.filters,
+                terms,
+                limit,
+                per_partition,
+                now: self.now,
+                resumed: fold.resumed,
+                unmasked: fold.unmasked,
+                wall,
+                protocol_version,
+            })
+        })
+    }
+}
+
+/// Of all that plans depend on of a table: names, kinds, ids and types of its columns, and their masks.
+fn digest(table: &Table) -> u64 {
+    let Table { id, kind, columns, masks, .. } = table;
+    codec::xxh3_64(format!("{id:?} {kind:?} {columns:?} {masks:?}").as_bytes())
+}
+
+fn put_test(test: &Test, out: &mut Vec<u8>) {
+    match test {
+        Test::Eq(value) => {
+            out.put_u8(EQ);
+            out.put_bytes_vint(value);
+        }
+        Test::In(values) => {
+            out.put_u8(IN);
+            out.put_vint_unsigned(values.len() as u64);
+            values.iter().for_each(|value| out.put_bytes_vint(value));
+        }
+        Test::Range { start, end } => {
+            let flags = |limit: &Option<(Vec<u8>, bool)>, there: u8, inclusive: u8| match limit {
+                None => 0,
+                Some((_, is_inclusive)) => there | if *is_inclusive { inclusive } else { 0 },
+            };
+            out.put_u8(RANGE);
+            out.put_u8(flags(start, START, START_INCLUSIVE) | flags(end, END, END_INCLUSIVE));
+            start.iter().chain(end).for_each(|(value, _)| out.put_bytes_vint(value));
+        }
+        Test::Contains(value) => {
+            out.put_u8(CONTAINS);
+            out.put_bytes_vint(value);
+        }
+        Test::ContainsKey(value) => {
+            out.put_u8(CONTAINS_KEY);
+            out.put_bytes_vint(value);
+        }
+        Test::Entry(key, value) => {
+            out.put_u8(ENTRY);
+            out.put_bytes_vint(key);
+            out.put_bytes_vint(value);
+        }
+    }
+}
+
+fn take_test(r: &mut Reader<'_>) -> Result<Test, DecodeError> {
+    let value = |r: &mut Reader<'_>| r.bytes_vint().map(<[u8]>::to_vec);
+    Ok(match r.u8()? {
+        EQ => Test::Eq(value(r)?),
+        IN => {
+            let count = take_count(r)?;
+            Test::In((0..count).map(|_| value(r)).collect::<Result<_, _>>()?)
+        }
+        RANGE => {
+            let flags = r.u8()?;
+            let is_wrong = |there: u8, inclusive: u8| flags & (there | inclusive) == inclusive;
+            if flags > 15 || is_wrong(START, START_INCLUSIVE) || is_wrong(END, END_INCLUSIVE) {
+                return Err(r.invalid(i64::from(flags)));
+            }
+            let mut limit = |there: u8, inclusive: u8| match flags & there {
+                0 => Ok(None),
+                _ => Ok(Some((value(r)?, flags & inclusive != 0))),
+            };
+            let start = limit(START, START_INCLUSIVE)?;
+            Test::Range { start, end: limit(END, END_INCLUSIVE)? }
+        }
+        CONTAINS => Test::Contains(value(r)?),
+        CONTAINS_KEY => Test::ContainsKey(value(r)?),
+        ENTRY => Test::Entry(value(r)?, value(r)?),
+        other => return Err(r.invalid(i64::from(other))),
+    })
+}
+
+fn take_filters(
+    r: &mut Reader<'_>,
+    table: &Table,
+    now: DeletionSeconds,
+) -> Result<Option<Arc<BoundFilters>>, DecodeError> {
+    let count = take_count(r)?;
+    let mut filters = Vec::with_capacity(count);
+    for _ in 0..count {
+        let at = r.u16()?;
+        let column = table.columns.get(usize::from(at)).ok_or_else(|| r.invalid(i64::from(at)))?;
+        filters.push(Filter::new(column, take_test(r)?));
+    }
+    let key_columns = table.partition_key_count;
+    Ok((count > 0).then(|| Arc::new(BoundFilters::new(filters, key_columns, now))))
+}
+
+/// A count of things that take a byte at least.
+fn take_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
+    let count = r.vint_len()?;
+    r.check_count(count, 1)
+}
+
+fn take_text<'a>(r: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+    let length = r.vint_len()?;
+    r.utf8(length)
+}

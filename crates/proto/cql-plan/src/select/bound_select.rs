@@ -1,0 +1,160 @@
+//! A SELECT with its values: what one execution reads, and how far.
+//!
+//! Owns: [`BoundSelect`], what is asked of it. How it is made of a plan is in the module above.
+
+use std::sync::Arc;
+
+use data::RowFilter;
+use data::command::{ReadCommand, ResumePosition, RingBound};
+use schema::{Column, Table};
+use smallvec::SmallVec;
+use stdx::{DeletionSeconds, WallMicros};
+
+use super::filter::BoundFilters;
+use super::{SelectPlan, Shaping, UNLIMITED};
+use crate::functions::{EvalEnv, UuidSource};
+use crate::paging::PagingState;
+
+/// Memory of a read of one partition, and of a slice, which all reads share.
+const READ_BYTES: usize = size_of::<ReadCommand>() + 48;
+const SLICE_BYTES: usize = size_of::<data::Slice>() + 64;
+
+/// What to read for one execution, and how far.
+#[derive(Debug)]
+pub struct BoundSelect {
+    /// See [`BoundSelect::reads`].
+    pub reads: SmallVec<[ReadCommand; 1]>,
+    /// See [`BoundSelect::timeout_nanos`].
+    pub timeout_nanos: Option<u64>,
+    /// `None`: everything that is read is wanted. Shared with the shards that read.
+    pub filters: Option<Arc<BoundFilters>>,
+    /// Values of the terms of the selection.
+    pub terms: Vec<Option<Vec<u8>>>,
+    /// Rows left of LIMIT.
+    pub limit: u32,
+    /// Rows of a partition at most.
+    pub per_partition: u32,
+    /// Rows of a page at most.
+    pub page_rows: u32,
+    /// More rows are read than are given: filters, aggregates, sorting.
+    pub reads_ahead: bool,
+    /// When it is, for what expires.
+    pub now: DeletionSeconds,
+    /// Of a virtual table on a later page: where its range began on the first one.
+    pub floor: Option<RingBound>,
+    /// The partition that the last page ended in, with the rows it gave.
+    pub resumed: Option<(Vec<u8>, u32)>,
+    /// Whoever asks may see what masks hide.
+    pub unmasked: bool,
+    /// For functions in the selection.
+    pub wall: WallMicros,
+    /// Native protocol version of the connection.
+    pub protocol_version: u8,
+    /// For functions in the selection.
+    pub uuids: UuidSource,
+}
+
+impl BoundSelect {
+    /// What to read, in this order, into one `SelectExec`: partitions by key, or one range. None
+    /// when the values leave nothing to read.
+    pub fn reads(&self) -> &[ReadCommand] {
+        &self.reads
+    }
+
+    /// Memory of what IN relations were expanded to; 0 where that is not worth counting.
+    pub fn expanded_bytes(&self) -> usize {
+        let slices = self.reads.first().map_or(0, |read| read.slices.0.len());
+        match self.reads.len() + slices {
+            0..=16 => 0,
+            _ => self.reads.len() * READ_BYTES + slices * SLICE_BYTES,
+        }
+    }
+
+    /// The columns that rows are filtered on, each once, in the order of the table; empty when
+    /// everything that is read is wanted.
+    pub fn filtered_columns<'t>(&self, table: &'t Table) -> Vec<&'t str> {
+        let Some(filters) = &self.filters else { return Vec::new() };
+        let all = || filters.key.iter().chain(&filters.statics).chain(&filters.row);
+        let is_filtered = |column: &&Column| all().any(|f| f.is_on(column));
+        table.columns.iter().filter(is_filtered).map(|column| &*column.name).collect()
+    }
+
+    /// Leaves the masks of columns off: whoever asks may see what they hide. A plan is shared by
+    /// everybody, so this is said at each execution.
+    pub fn unmask(&mut self) {
+        self.unmasked = true;
+    }
+
+    /// Where the range of a virtual table began before a paging state moved its start. Its
+    /// partitions come in the order of their keys, so that what is behind the last one may still lie
+    /// before the range; `None` when the start says it all.
+    pub fn floor(&self) -> Option<&RingBound> {
+        self.floor.as_ref()
+    }
+
+    /// `USING TIMEOUT`.
+    pub fn timeout_nanos(&self) -> Option<u64> {
+        self.timeout_nanos
+    }
+
+    /// Whether LIMIT allows more rows than a page has.
+    pub fn exceeds(&self, page_rows: u32) -> bool {
+        self.limit > page_rows
+    }
+
+    /// What functions in the selection see.
+    pub fn env(&self) -> EvalEnv<'_> {
+        let (uuids, protocol_version) = (&self.uuids, self.protocol_version);
+        EvalEnv { now: self.wall, clock: self.wall, uuids, protocol_version }
+    }
+
+    pub(super) fn resume(&mut self, state: PagingState) -> Option<ResumePosition> {
+        let clustering = state.clustering?;
+        self.resumed = Some((state.key, state.rows_in_partition));
+        Some(ResumePosition {
+            clustering: Some(clustering),
+            rows_in_partition: state.rows_in_partition,
+        })
+    }
+
+    /// Rows of one partition that are read at most; `u32::MAX` when there is no such limit, or when
+    /// rows are read that are not given.
+    pub fn rows_per_partition(&self) -> u32 {
+        if self.reads_ahead { UNLIMITED } else { self.per_partition }
+    }
+
+    /// Whether more rows are read than are given, for filters, aggregates, sorting: then a page takes as long as
+    /// what is looked at for it.
+    pub fn reads_ahead(&self) -> bool {
+        self.reads_ahead
+    }
+
+    /// Whether the rows that are read are the answer, all of them in one page: nobody goes on behind it.
+    pub fn is_one_page(&self, plan: &SelectPlan) -> bool {
+        let is_grouped = matches!(plan.results.shaping, Shaping::Groups { .. });
+        self.page_rows == UNLIMITED && !is_grouped
+    }
+
+    /// What shards may leave out of what they read, with how many of the rows that pass are wanted; `None`
+    /// when everything that is read is wanted. `SelectExec` filters what it is shown all the same.
+    pub fn shard_filter(&self, plan: &SelectPlan) -> Option<(Arc<dyn RowFilter>, usize)> {
+        let filters = self.filters.clone().filter(|_| !plan.results.only_static_rows)?;
+        let gives_all =
+            !plan.results.sort.is_empty() || matches!(plan.results.shaping, Shaping::Groups { .. });
+        let rows = match self.limit.min(self.page_rows) {
+            UNLIMITED => usize::MAX,
+            _ if gives_all => usize::MAX,
+            rows => usize::try_from(rows).unwrap_or(usize::MAX),
+        };
+        Some((filters, rows))
+    }
+
+    /// How many rows are worth fetching ahead from other shards.
+    pub fn rows_wanted(&self) -> usize {
+        if self.reads_ahead {
+            return usize::MAX;
+        }
+        let rows = self.limit.min(self.page_rows);
+        usize::try_from(rows).unwrap_or(usize::MAX)
+    }
+}
