@@ -147,12 +147,12 @@ impl ResultSink for FrameSink {
         let compiled = prepared.compiled.borrow().clone();
         let version = self.session.version();
         let markers = compiled.markers.encoded(version)?;
-        let result = match &compiled.result {
+        let result = match compiled.result() {
             Some(result) => Some(result.encoded(version)?),
             None => None,
         };
         let nothing = Description::new(Vec::new());
-        let metadata_id = *compiled.result.as_ref().unwrap_or(&nothing).id();
+        let metadata_id = *compiled.result().unwrap_or(&nothing).id();
         // Tells drivers that ask for it to send all of a partition to the same node: proposers that do not meet
         // cost each other no rounds.
         let mark = cql_wire::scylla::LWT_MARK;

@@ -22,6 +22,7 @@ use crate::prepare::{check_keyspace, current};
 use crate::prepared::{Compiled, Source, parse};
 use crate::role_change;
 use crate::schema_change;
+use crate::select::ReadRequest;
 use crate::sink::{Describe, ResultSink};
 use crate::truncate_table;
 use crate::write::modify;
@@ -70,9 +71,9 @@ pub fn query<S: ResultSink>(
         Compiled::new(&statement, &snapshot, keyspace, limits, cx.executor.rt.wall())?
     };
     let is_serial = scope_of(parameters.consistency).is_some();
-    let folds = matches!(&compiled.plan.kind, PlanKind::Select(plan) if plan.folds());
+    let folds = compiled.select.as_ref().is_some_and(|select| select.plan.folds());
     if is_serial || folds || compiled.is_conditional() {
-        compiled.source = Some(text_source(text, keyspace));
+        compiled.set_source(text_source(text, keyspace));
     }
     let values = values_of(&compiled, &parameters.values);
     if values.len() != compiled.plan.binds.len() {
@@ -80,9 +81,9 @@ pub fn query<S: ResultSink>(
     }
     cx.executor.counters.regular_executions.inc();
     let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
-    if matches!(compiled.plan.kind, PlanKind::Auth(_)) {
+    if let PlanKind::Auth(plan) = &compiled.plan.kind {
         access::check_login(cx.executor, cx.sink.client())?;
-        return role_change::run(&Rc::new(compiled), mode, cx);
+        return Ok(Step::Waits(role_change::run(plan.clone(), mode, cx)));
     }
     run_plan(&Rc::new(compiled), &values, parameters, mode, cx)
 }
@@ -127,7 +128,7 @@ pub fn execute<S: ResultSink>(
     let values = values_of(&compiled, &parameters.values);
     compiled.plan.check_value_count(values.len())?;
     cx.executor.counters.prepared_executions.inc();
-    let mode = match &compiled.result {
+    let mode = match compiled.result() {
         None => Describe::Full,
         Some(result) => {
             let current = result.id();
@@ -202,13 +203,17 @@ fn run_plan<S: ResultSink>(
             }
             modify_one(compiled, values, parameters, cx)
         }
-        PlanKind::Select(plan) => {
+        PlanKind::Select(_) => {
+            let Some(select) = &compiled.select else {
+                return Err(cx.executor.internal_failure("a read without its statement"));
+            };
             cx.executor.counters.reads.inc();
             if let Some(watch) = cx.ticket.watch() {
-                crate::guardrails::check_select(watch, plan, parameters.consistency)?;
+                crate::guardrails::check_select(watch, &select.plan, parameters.consistency)?;
             }
             let allowed = check(cx.executor, compiled, parameters.consistency, Access::Read)?;
-            crate::select::run(compiled, values, parameters, (mode, allowed), cx)
+            let read = ReadRequest { compiled, select, values, parameters, describe: mode };
+            crate::select::run(&read, allowed, cx)
         }
         PlanKind::Ddl(plan) => {
             cx.executor.counters.schema_changes.inc();
@@ -218,16 +223,19 @@ fn run_plan<S: ResultSink>(
             if compiled.drops_table {
                 check_drop_allowed(cx.executor)?;
             }
-            Ok(Step::Waits(schema_change::run(compiled.clone(), cx)))
+            Ok(Step::Waits(schema_change::run(plan.clone(), cx)))
         }
         PlanKind::Describe(describe, keyspace) => {
             let mode = undescribed(cx.sink.client());
             crate::describe::run(describe, keyspace.as_deref(), parameters, mode, cx)
         }
-        PlanKind::Auth(_) => role_change::run(compiled, undescribed(cx.sink.client()), cx),
-        PlanKind::Truncate(_) => {
+        PlanKind::Auth(plan) => {
+            let mode = undescribed(cx.sink.client());
+            Ok(Step::Waits(role_change::run(plan.clone(), mode, cx)))
+        }
+        PlanKind::Truncate(plan) => {
             check_drop_allowed(cx.executor)?;
-            Ok(Step::Waits(truncate_table::run(compiled.clone(), cx)))
+            Ok(Step::Waits(truncate_table::run(plan.table.clone(), cx)))
         }
         PlanKind::Use(keyspace) => {
             if !cx.executor.settings.use_statements_enabled {

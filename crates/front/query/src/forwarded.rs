@@ -11,12 +11,12 @@ use crate::outbound::Kind;
 use crate::outbound::wire::{Message, Statement, Value};
 use crate::prepare::compile;
 use crate::prepared::Compiled;
-use crate::select;
+use crate::select::ReadRequest;
 use crate::sink::{Describe, ResultSink};
 use crate::ticket::Ticket;
 use crate::trace::Trace;
 use coordinator::{ForwardRefused, ForwardedStatement};
-use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
+use cql_plan::plan::{BoundValue, ExecuteOptions};
 use cql_syntax::ast::BatchKind;
 use cql_wire::QueryParameters;
 use std::rc::Rc;
@@ -112,9 +112,9 @@ fn begin_select<S: ResultSink>(
     let &[(compiled, values)] = statements else {
         return Err(Failure::invalid("several reads were forwarded as one"));
     };
-    if !matches!(compiled.plan.kind, PlanKind::Select(_)) {
+    let Some(select) = &compiled.select else {
         return Err(Failure::invalid("a statement that is no read was forwarded as one"));
-    }
+    };
     let seconds = |now: WallMicros| i32::try_from(now.0.div_euclid(1_000_000)).ok();
     let parameters = QueryParameters {
         page_size: message.page_size,
@@ -123,12 +123,13 @@ fn begin_select<S: ResultSink>(
         ..QueryParameters::new(message.consistency)
     };
     // What the client knows of the columns is what the other node told it.
-    let is_same = compiled.result.as_ref().map(|result| *result.id()) == message.described_as;
+    let is_same = compiled.result().map(|result| *result.id()) == message.described_as;
     let describe = match message.describe {
         Describe::Skip if is_same => Describe::Skip,
         Describe::Skip if message.negotiated.has_metadata_id() => Describe::Changed,
         Describe::Skip => Describe::Full,
         describe => describe,
     };
-    select::run(compiled, values, &parameters, (describe, Allowed::default()), cx)
+    let read = ReadRequest { compiled, select, values, parameters: &parameters, describe };
+    crate::select::run(&read, Allowed::default(), cx)
 }

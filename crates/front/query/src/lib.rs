@@ -41,6 +41,7 @@ mod password;
 mod prepare;
 mod prepared;
 mod read_deadline;
+mod read_strategy;
 mod remote_fold;
 mod replica_disks;
 mod replicas;

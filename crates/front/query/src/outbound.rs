@@ -70,7 +70,7 @@ impl Outbound {
         client: &ClientState,
     ) -> Option<Box<Outbound>> {
         let route = route?;
-        let first = statements.first().and_then(|(compiled, _)| compiled.result.as_ref());
+        let first = statements.first().and_then(|(compiled, _)| compiled.result());
         let described_as = first.map(|result| *result.id());
         let statements = statements
             .iter()

@@ -31,7 +31,7 @@ pub fn prepare_here(
         && current(executor, &known).is_ok()
     {
         let compiled = known.compiled.borrow().clone();
-        known.described_as.set(compiled.result.as_ref().map(|r| *r.id()));
+        known.described_as.set(compiled.result().map(|r| *r.id()));
         return Ok((known, false));
     }
     let compiled = {
@@ -90,8 +90,8 @@ pub fn prepare<S: ResultSink>(
     let keyspace = keyspace.or(used.as_deref());
     let (prepared, is_new) = prepare_here(cx.executor, text, keyspace)?;
     if let Some(watch) = cx.ticket.watch()
-        && let PlanKind::Select(plan) = &prepared.compiled.borrow().plan.kind
-        && plan.groups()
+        && let Some(select) = &prepared.compiled.borrow().select
+        && select.plan.groups()
     {
         watch.group_by()?;
     }
@@ -195,7 +195,7 @@ pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Resul
     });
     match made {
         Ok(mut compiled) => {
-            compiled.source = Some(source_of(&prepared.text, prepared.keyspace.as_ref()));
+            compiled.set_source(source_of(&prepared.text, prepared.keyspace.as_ref()));
             let compiled = Rc::new(compiled);
             *prepared.compiled.borrow_mut() = compiled.clone();
             Ok(compiled)

@@ -5,11 +5,13 @@
 //! for, or one that left its tables alone.
 
 use crate::description::{Described, Description};
+use crate::read_strategy::ReadStrategy;
 use cluster::ClusterSnapshot;
 use cql_plan::PlanError;
 use cql_plan::auth::Requirement;
 use cql_plan::functions::user::UserFunctions;
 use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
+use cql_plan::select::SelectPlan;
 use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
 use md5::{Digest, Md5};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -73,14 +75,24 @@ pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
     }
 }
 
+/// A SELECT, with everything that its reads keep while they wait.
+pub(crate) struct SelectStatement {
+    pub(crate) plan: Rc<SelectPlan>,
+    /// The columns of its result.
+    pub(crate) columns: Description,
+    pub(crate) strategy: ReadStrategy,
+    /// Where it comes from, if other nodes may be asked to make its groups.
+    pub(crate) source: Option<Source>,
+}
+
 /// A plan with everything that executing it needs ready.
 pub struct Compiled {
     /// The plan.
     pub plan: Plan,
     /// The bind markers.
     pub markers: Description,
-    /// The result's columns; `None` for statements that return none.
-    pub result: Option<Description>,
+    /// Of a SELECT.
+    pub(crate) select: Option<Rc<SelectStatement>>,
     /// `SELECT *`: what it means may change, so its description is not left out for clients that
     /// cannot be told about a change.
     pub(crate) is_wildcard: bool,
@@ -128,13 +140,18 @@ impl Compiled {
                 ty: b.ty.clone(),
             })
             .collect();
-        let result = match &plan.kind {
-            PlanKind::Select(select) => Some(Description::new(select.result_columns().clone())),
+        let select = match &plan.kind {
+            PlanKind::Select(plan) => Some(Rc::new(SelectStatement {
+                plan: plan.clone(),
+                columns: Description::new(plan.result_columns().clone()),
+                strategy: ReadStrategy::of(plan),
+                source: None,
+            })),
             _ => None,
         };
         Ok(Compiled {
             markers: Description::new(markers),
-            result,
+            select,
             is_wildcard: matches!(&plan.kind, PlanKind::Select(select) if select.is_wildcard()),
             drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
             valid_at: Cell::new(snapshot.epoch),
@@ -144,6 +161,22 @@ impl Compiled {
             source: None,
             plan,
         })
+    }
+
+    /// The result's columns; `None` for statements that return none.
+    #[inline]
+    pub fn result(&self) -> Option<&Description> {
+        self.select.as_ref().map(|select| &select.columns)
+    }
+
+    /// Says where it comes from, before it is shared.
+    pub(crate) fn set_source(&mut self, source: Source) {
+        if let Some(select) = self.select.as_mut().and_then(Rc::get_mut)
+            && select.strategy == ReadStrategy::Folded
+        {
+            select.source = Some(source.clone());
+        }
+        self.source = Some(source);
     }
 
     /// Whether it has IF.
@@ -196,8 +229,8 @@ impl Prepared {
         mut compiled: Compiled,
     ) -> Prepared {
         let (text, keyspace): (Rc<str>, Option<Rc<str>>) = (text.into(), keyspace.map(Into::into));
-        compiled.source = Some(source_of(&text, keyspace.as_ref()));
-        let described_as = compiled.result.as_ref().map(|r| *r.id());
+        compiled.set_source(source_of(&text, keyspace.as_ref()));
+        let described_as = compiled.result().map(|r| *r.id());
         let bytes = plan_bytes(&text).saturating_add(compiled.plan.binds.len() * MARKER_BYTES);
         Prepared {
             id,

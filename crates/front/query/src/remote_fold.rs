@@ -9,7 +9,6 @@ use crate::prepare::compile;
 use crate::prepared::Source;
 use coordinator::ShardWork;
 use cql_exec::{SelectFold, Shipped, ShippedText};
-use cql_plan::plan::PlanKind;
 use cql_plan::select::{BoundSelect, SelectPlan};
 use schema::Table;
 use std::rc::Rc;
@@ -50,10 +49,11 @@ fn plan(executor: &Rc<Executor>, work: &[u8], table: &Arc<Table>) -> Result<Shar
     let source = Source { text: Rc::from(text), keyspace, is_prepared };
     let compiled = compile(executor, &source);
     let compiled = compiled.map_err(|error| format!("it is refused here: {error:?}"))?;
-    let PlanKind::Select(select) = &compiled.plan.kind else {
+    let Some(select) = &compiled.select else {
         return Err("a statement that is no read".to_owned());
     };
-    let fold =
-        shipped.fold(select, table).ok_or_else(|| "it is planned otherwise here".to_owned())?;
+    let fold = shipped
+        .fold(&select.plan, table)
+        .ok_or_else(|| "it is planned otherwise here".to_owned())?;
     Ok(ShardWork::Fold(fold))
 }

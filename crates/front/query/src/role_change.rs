@@ -1,17 +1,15 @@
 //! Statements about roles and permissions: planned on the newest metadata, submitted, again when
 //! another change was faster; LIST answers rows.
 
-use crate::context::{Cx, Step, finish};
+use crate::context::{Cx, Waiting, finish};
 use crate::describe::described;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::prepared::Compiled;
 use crate::schema_change::await_next_attempt;
 use crate::settings::Timeout;
 use crate::sink::{Describe, MadeRows, ResultSink};
 use cql_plan::PlanError;
 use cql_plan::auth::{Access, AuthContext, AuthOutcome, AuthPlan};
-use cql_plan::plan::PlanKind;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,22 +18,16 @@ use std::rc::Rc;
 const BCRYPT_COST: u32 = 10;
 
 /// Runs a statement about roles.
-///
-/// # Errors
-/// A plan of another kind.
 pub(crate) fn run<S: ResultSink>(
-    compiled: &Rc<Compiled>,
+    plan: AuthPlan,
     mode: Describe,
     cx: &Cx<'_, S>,
-) -> Result<Step<S::Answer>> {
-    let PlanKind::Auth(_) = &compiled.plan.kind else {
-        return Err(cx.executor.internal_failure("a plan of another kind"));
-    };
+) -> Waiting<S::Answer> {
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
-    let (ticket, compiled) = (cx.ticket.clone(), compiled.clone());
-    Ok(Step::Waits(Box::pin(async move {
+    let ticket = cx.ticket.clone();
+    Box::pin(async move {
         let user = (sink.client().user(), sink.client().peer.ip());
-        let (result, outcome) = match execute(&executor, &compiled, user).await {
+        let (result, outcome) = match execute(&executor, plan, user).await {
             Ok(outcome) => (Ok(()), outcome),
             Err(failure) => (Err(failure), AuthOutcome::default()),
         };
@@ -58,23 +50,18 @@ pub(crate) fn run<S: ResultSink>(
             }
         })
         .await
-    })))
+    })
 }
 
 /// In a task of its own: a client that goes away must not stop the metadata log in the middle of a
 /// write.
 async fn execute(
     executor: &Rc<Executor>,
-    compiled: &Rc<Compiled>,
+    plan: AuthPlan,
     user: (Option<Rc<str>>, IpAddr),
 ) -> Result<AuthOutcome> {
-    let (this, compiled) = (executor.clone(), compiled.clone());
-    let work = async move {
-        let PlanKind::Auth(plan) = &compiled.plan.kind else {
-            return Err(this.internal_failure("a plan of another kind"));
-        };
-        change(&this, plan, user.0.as_deref(), user.1).await
-    };
+    let this = executor.clone();
+    let work = async move { change(&this, &plan, user.0.as_deref(), user.1).await };
     executor.to_its_end("role-change", work).await
 }
 

@@ -3,7 +3,6 @@
 use crate::context::{Cx, Waiting, finish};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::prepared::Compiled;
 use crate::settings::Timeout;
 use crate::sink::ResultSink;
 use cluster::{AuthChange, ClusterSnapshot, MemberState, Transformation};
@@ -11,7 +10,6 @@ use cql_plan::auth::Resource;
 use cql_plan::created;
 use cql_plan::ddl::DdlContext;
 use cql_plan::guardrails::Watch;
-use cql_plan::plan::PlanKind;
 use cql_plan::{DdlPlan, SchemaEvent};
 use membership::SubmitError;
 use schema::Schema;
@@ -28,12 +26,12 @@ struct Changed {
 }
 
 /// Runs a statement that changes the schema.
-pub(crate) fn run<S: ResultSink>(compiled: Rc<Compiled>, cx: &Cx<'_, S>) -> Waiting<S::Answer> {
+pub(crate) fn run<S: ResultSink>(plan: DdlPlan, cx: &Cx<'_, S>) -> Waiting<S::Answer> {
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
         let (watch, user) = (ticket.watch.clone(), sink.client().user());
-        let (result, changed) = match execute(&executor, &compiled, user, watch).await {
+        let (result, changed) = match execute(&executor, plan, user, watch).await {
             Ok(changed) => (Ok(()), Some(changed)),
             Err(failure) => (Err(failure), None),
         };
@@ -57,17 +55,12 @@ pub(crate) fn run<S: ResultSink>(compiled: Rc<Compiled>, cx: &Cx<'_, S>) -> Wait
 /// of a write.
 async fn execute(
     executor: &Rc<Executor>,
-    compiled: &Rc<Compiled>,
+    plan: DdlPlan,
     user: Option<Rc<str>>,
     watch: Option<Rc<Watch>>,
 ) -> Result<Changed> {
-    let (this, compiled) = (executor.clone(), compiled.clone());
-    let work = async move {
-        let PlanKind::Ddl(plan) = &compiled.plan.kind else {
-            return Err(this.internal_failure("a plan of another kind"));
-        };
-        change(&this, plan, user.as_deref(), watch.as_deref()).await
-    };
+    let this = executor.clone();
+    let work = async move { change(&this, &plan, user.as_deref(), watch.as_deref()).await };
     executor.to_its_end("schema-change", work).await
 }
 

@@ -14,8 +14,9 @@ use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
 use crate::guardrails;
 use crate::latency::Kind;
 use crate::outbound::{self, Outbound, Sent, Terms};
-use crate::prepared::Compiled;
+use crate::prepared::{Compiled, SelectStatement};
 use crate::read_deadline::ReadDeadline;
+use crate::read_strategy::ReadStrategy;
 use crate::remote_fold;
 use crate::replicas;
 use crate::settings::Timeout;
@@ -29,7 +30,7 @@ use coordinator::{
 };
 use cql_exec::{Dropped, SelectDone, SelectExec, SelectFold, select};
 use cql_plan::auth::is_computed;
-use cql_plan::plan::{BoundValue, PlanKind};
+use cql_plan::plan::BoundValue;
 use cql_plan::select::{BoundSelect, CANNOT_PAGE, SelectPlan};
 use cql_wire::{Consistency, QueryParameters};
 use data::RowRef;
@@ -55,20 +56,28 @@ const READS_PER_LOOK: usize = 16;
 const NO_ROOM: &str = "The answers of reads take too much memory. Executor is currently in an overloaded state and \
      cannot accept more requests.";
 
+/// A SELECT as a client asks for it.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadRequest<'r> {
+    pub(crate) compiled: &'r Rc<Compiled>,
+    /// Of `compiled`.
+    pub(crate) select: &'r Rc<SelectStatement>,
+    pub(crate) values: &'r [BoundValue<'r>],
+    pub(crate) parameters: &'r QueryParameters<'r>,
+    pub(crate) describe: Describe,
+}
+
 /// Binds and begins a read. It is polled once in place; what it finds in memory is answered at once.
 ///
 /// # Errors
 /// Values that do not fit.
 pub(crate) fn run<S: ResultSink>(
-    compiled: &Rc<Compiled>,
-    values: &[BoundValue<'_>],
-    parameters: &QueryParameters<'_>,
-    (describe, allowed): (Describe, Allowed),
+    request: &ReadRequest<'_>,
+    allowed: Allowed,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
-    let PlanKind::Select(plan) = &compiled.plan.kind else {
-        return Err(cx.executor.internal_failure("a plan of another kind"));
-    };
+    let &ReadRequest { select, values, parameters, describe, .. } = request;
+    let plan = &*select.plan;
     if cx.sink.client().answers.is_heavy() && cx.executor.account.is_full() {
         cx.executor.counters.overloaded.inc();
         return Err(Failure::overloaded(NO_ROOM));
@@ -96,7 +105,7 @@ pub(crate) fn run<S: ResultSink>(
         cx.executor.latencies.note_kind(Kind::Range);
     }
     let outbound = match scope {
-        Some(scope) => outbound(compiled, values, parameters, (describe, &bound, scope), cx),
+        Some(scope) => outbound(request, &bound, scope, cx),
         None => None,
     };
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
@@ -109,7 +118,7 @@ pub(crate) fn run<S: ResultSink>(
         executor,
         sink,
         ticket: cx.ticket.clone(),
-        compiled: compiled.clone(),
+        select: select.clone(),
         describe,
         consistency: parameters.consistency,
         deadline: cx.sink.client().forwarded_deadline(),
@@ -131,22 +140,21 @@ fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
 /// A serial read for the node that carries out the serial operations of its partition; `None` when
 /// that is this one.
 fn outbound<S: ResultSink>(
-    compiled: &Rc<Compiled>,
-    values: &[BoundValue<'_>],
-    parameters: &QueryParameters<'_>,
-    (describe, bound, scope): (Describe, &BoundSelect, paxos::Scope),
+    request: &ReadRequest<'_>,
+    bound: &BoundSelect,
+    scope: paxos::Scope,
     cx: &Cx<'_, S>,
 ) -> Option<Box<Outbound>> {
     if !S::TAKES_FORWARDED || cx.sink.client().forwarded.is_some() {
         return None;
     }
+    let &ReadRequest { compiled, select, values, parameters, describe } = request;
     let command = bound.reads().first()?;
     let Partitions::Key(key) = &command.partitions else { return None };
     let (token, snapshot) = (codec::token_of(key), cx.executor.snapshot());
     let route = cx.executor.coordinator.serial_route(&snapshot, command.table, token, scope);
     let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
-    let PlanKind::Select(plan) = &compiled.plan.kind else { return None };
-    let table = plan.table();
+    let table = select.plan.table();
     let terms = Terms {
         kind: outbound::Kind::Select,
         unmasks: !table.masks.is_empty() && access::unmasks(cx.executor, cx.sink.client(), table),
@@ -188,7 +196,7 @@ struct Read<S> {
     executor: Rc<Executor>,
     sink: S,
     ticket: Ticket,
-    compiled: Rc<Compiled>,
+    select: Rc<SelectStatement>,
     describe: Describe,
     consistency: Consistency,
     /// The metadata the request began with, when other nodes may have the data too, or when it is
@@ -263,13 +271,8 @@ impl<S: ResultSink> Read<S> {
 
     /// Appends the whole answer.
     async fn page(&self, bound: &BoundSelect, out: &mut S::Answer) -> Result<()> {
-        let PlanKind::Select(plan) = &self.compiled.plan.kind else {
-            return Err(self.executor.internal_failure("a plan of another kind"));
-        };
-        let Some(columns) = &self.compiled.result else {
-            return Err(self.executor.internal_failure("a read without columns"));
-        };
-        let mut page = self.sink.page(out, &self.ticket, (columns, self.describe))?;
+        let plan = &*self.select.plan;
+        let mut page = self.sink.page(out, &self.ticket, (&self.select.columns, self.describe))?;
         let expansion = Charge::new(&self.executor.account);
         expansion.set(bound.expanded_bytes());
         let charge = Charge::new(&self.executor.account);
@@ -361,13 +364,11 @@ impl<S: ResultSink> Read<S> {
     ) -> Result<(SelectDone, ReadStats, u64)> {
         let mut bytes = 0;
         let mut stats = ReadStats::default();
-        let computed = match table.kind {
-            TableKind::Virtual => Some(virtual_tables::rows(&self.executor, table).await),
-            TableKind::Regular | TableKind::Compact(_) if is_computed(table) => {
-                Some(virtual_tables::auth_rows(&self.executor, table))
-            }
-            TableKind::Regular | TableKind::Compact(_) => None,
-        };
+        let strategy = self.select.strategy;
+        if strategy.computes() {
+            let read = self.read_computed((plan, bound), (table, patience, charge), body);
+            return Box::pin(read).await;
+        }
         let order = match (&self.snapshot, deadline) {
             (Some(snapshot), Some(deadline)) => Some(ReplicatedRead {
                 snapshot: snapshot.clone(),
@@ -379,28 +380,22 @@ impl<S: ResultSink> Read<S> {
             }),
             _ => None,
         };
-        if computed.is_none()
-            && let Some(folded) = self
-                .read_folded(plan, bound, (order.as_ref(), trace, patience, charge), body)
-                .await?
-        {
-            return Ok(folded);
+        if strategy == ReadStrategy::Folded {
+            let how = ReadTerms { order: order.as_ref(), trace, patience, charge };
+            if let Some(folded) = self.read_folded((plan, bound), how, body).await? {
+                return Ok(folded);
+            }
         }
-        let _permit = match computed {
-            Some(_) => None,
-            None => self.permit(table, bound).await,
-        };
+        let _permit = self.permit(table, bound).await;
         let filter = bound.shard_filter(plan).map(|(filter, rows_wanted)| {
             let shipped = order.as_ref().and_then(|_| remote_fold::ship(bound, plan, None));
             ShardFilter { filter, rows_wanted, shipped }
         });
-        if computed.is_none()
-            && let (Some(order), Some(filter), None) = (&order, &filter, self.scope)
-            && let Some(read) = self
-                .read_scattered((plan, bound), order, (filter, trace, patience, charge), body)
-                .await?
-        {
-            return Ok(read);
+        if let (Some(order), Some(filter), None) = (&order, &filter, self.scope) {
+            let how = ReadTerms { order: Some(order), trace, patience, charge };
+            if let Some(read) = self.read_scattered((plan, bound), filter, how, body).await? {
+                return Ok(read);
+            }
         }
         let mut exec = SelectExec::new(plan, bound, body);
         let settings = &self.executor.settings;
@@ -416,11 +411,8 @@ impl<S: ResultSink> Read<S> {
             let counters = &self.executor.counters;
             let mut sink =
                 Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
-            let read = match (&computed, &order, trace) {
-                (Some(rows), ..) => {
-                    virtual_tables::read(table, rows, (command, bound.floor()), &mut sink)
-                }
-                (None, order, Some(trace)) => {
+            let read = match (&order, trace) {
+                (order, Some(trace)) => {
                     let mut counting = Counting { sink, bytes: 0 };
                     let wanted = (bound.rows_wanted(), filter.as_ref(), order.as_ref());
                     let read = self.read_noted(command, wanted, trace, &mut counting);
@@ -429,18 +421,18 @@ impl<S: ResultSink> Read<S> {
                     read
                 }
                 // Boxed, so that reads of a node that is alone do not carry its size around.
-                (None, Some(order), None) => {
+                (Some(order), None) => {
                     let asked = (self.consistency, self.scope);
                     let to = (None, filter.as_ref(), &mut sink);
                     Box::pin(replicas::read(&self.executor, asked, command, order, to)).await?
                 }
-                (None, None, None) => {
+                (None, None) => {
                     let wanted = (bound.rows_wanted(), filter.as_ref());
                     self.read_stored(command, wanted, &mut sink).await?
                 }
             };
             self.check_room(charge)?;
-            if computed.is_none() && order.is_none() && tombstones.refuses(read.tombstones) {
+            if order.is_none() && tombstones.refuses(read.tombstones) {
                 let error = StoreError::TombstoneFailure { scanned: read.tombstones };
                 let id = self.executor.log_failure("read", &error);
                 return Err(Failure::read(&error, self.consistency, id));
@@ -460,26 +452,52 @@ impl<S: ResultSink> Read<S> {
         Ok((exec.finish()?, stats, bytes))
     }
 
+    /// Reads rows that this node computes.
+    async fn read_computed(
+        &self,
+        (plan, bound): (&SelectPlan, &BoundSelect),
+        (table, patience, charge): (&Arc<Table>, Option<&ReadDeadline>, &Charge),
+        body: &mut Vec<u8>,
+    ) -> Result<(SelectDone, ReadStats, u64)> {
+        let computed = match self.select.strategy {
+            ReadStrategy::Roles => virtual_tables::auth_rows(&self.executor, table),
+            _ => virtual_tables::rows(&self.executor, table).await,
+        };
+        let mut exec = SelectExec::new(plan, bound, body);
+        let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
+        let counters = &self.executor.counters;
+        let mut stats = ReadStats::default();
+        for (number, command) in bound.reads().iter().enumerate() {
+            if exec.is_stopped() {
+                break;
+            }
+            if number % READS_PER_LOOK == READS_PER_LOOK - 1 {
+                self.executor.rt.yield_if_due().await;
+            }
+            let mut sink =
+                Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
+            let read = virtual_tables::read(table, &computed, (command, bound.floor()), &mut sink);
+            self.check_room(charge)?;
+            stats.rows = stats.rows.saturating_add(read.rows);
+            stats.partitions = stats.partitions.saturating_add(read.partitions);
+        }
+        Ok((exec.finish()?, stats, 0))
+    }
+
     /// Has the shards make the groups of an aggregation; `None` when that cannot be: then nothing is appended.
     async fn read_folded(
         &self,
-        plan: &SelectPlan,
-        bound: &BoundSelect,
-        (order, trace, patience, charge): (
-            Option<&ReplicatedRead>,
-            Option<&Rc<ReadTrace>>,
-            Option<&ReadDeadline>,
-            &Charge,
-        ),
+        (plan, bound): (&SelectPlan, &BoundSelect),
+        ReadTerms { order, trace, patience, charge }: ReadTerms<'_>,
         body: &mut Vec<u8>,
     ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
         let coordinator = &self.executor.coordinator;
         let Some((fold, results_wanted)) = bound.shard_fold(plan) else { return Ok(None) };
         let Some(command) = bound.reads().first() else { return Ok(None) };
-        let begins_at = body.len();
-        let mut exec = SelectExec::new(plan, bound, body);
+        let mut attempt = Attempt::of(body);
+        let mut exec = SelectExec::new(plan, bound, &mut attempt.body);
         let mut sink = FoldedSink { exec: &mut exec, patience, results: 0, charge };
-        let source = order.and(self.compiled.source.as_ref());
+        let source = order.and(self.select.source.as_ref());
         let shipped = source.and_then(|source| remote_fold::ship(bound, plan, Some(source)));
         let fold = FoldOrder { fold, results_wanted, shipped };
         let read = coordinator.fold(command, &fold, (order, trace.map(|t| &**t)), &mut sink);
@@ -500,10 +518,8 @@ impl<S: ResultSink> Read<S> {
         });
         // Whatever went wrong, the rows tell it in their order.
         let done = if merged { exec.finish().ok() } else { None };
-        let Some(done) = done else {
-            body.truncate(begins_at);
-            return Ok(None);
-        };
+        let Some(done) = done else { return Ok(None) };
+        attempt.keep(body);
         Ok(Some((done, folded.stats, folded.stats.filtered.bytes)))
     }
 
@@ -511,21 +527,17 @@ impl<S: ResultSink> Read<S> {
     async fn read_scattered(
         &self,
         (plan, bound): (&SelectPlan, &BoundSelect),
-        order: &ReplicatedRead,
-        (filter, trace, patience, charge): (
-            &ShardFilter,
-            Option<&Rc<ReadTrace>>,
-            Option<&ReadDeadline>,
-            &Charge,
-        ),
+        filter: &ShardFilter,
+        ReadTerms { order, trace, patience, charge }: ReadTerms<'_>,
         body: &mut Vec<u8>,
     ) -> Result<Option<(SelectDone, ReadStats, u64)>> {
+        let Some(order) = order else { return Ok(None) };
         let [command] = bound.reads() else { return Ok(None) };
         if !matches!(command.partitions, Partitions::Range(_)) {
             return Ok(None);
         }
-        let begins_at = body.len();
-        let mut exec = SelectExec::new(plan, bound, body);
+        let mut attempt = Attempt::of(body);
+        let mut exec = SelectExec::new(plan, bound, &mut attempt.body);
         let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
         let counters = &self.executor.counters;
         let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
@@ -536,11 +548,10 @@ impl<S: ResultSink> Read<S> {
         let read = read.map_err(|e| Failure::request(e, self.consistency, &order.snapshot))?;
         let bytes = counting.bytes;
         self.check_room(charge)?;
-        let Some(stats) = read else {
-            body.truncate(begins_at);
-            return Ok(None);
-        };
-        Ok(Some((exec.finish()?, stats, bytes.saturating_add(stats.filtered.bytes))))
+        let Some(stats) = read else { return Ok(None) };
+        let done = exec.finish()?;
+        attempt.keep(body);
+        Ok(Some((done, stats, bytes.saturating_add(stats.filtered.bytes))))
     }
 
     /// Waits until another read that has pages of other shards may begin.
@@ -554,8 +565,8 @@ impl<S: ResultSink> Read<S> {
                 return None;
             }
             Partitions::Key(key) => {
-                let shard_map = executor.coordinator.shard_map();
-                let owner = || shard_map.shard_of(table.id, codec::token_of(key));
+                let owner =
+                    || executor.coordinator.shard_map().shard_of(table.id, codec::token_of(key));
                 let is_here = || owner() == executor.rt.shard();
                 if bound.reads().len() == 1 && self.snapshot.is_none() && is_here() {
                     return None;
@@ -621,6 +632,32 @@ impl<S: ResultSink> Read<S> {
         warnings.extend(tombstone_warning(&self.executor.settings, plan.table(), stats));
         warnings
     }
+}
+
+/// A page that is made in a way that may turn out to be closed. Dropped, nothing has happened to the page before.
+struct Attempt {
+    body: Vec<u8>,
+}
+
+impl Attempt {
+    /// Begins with what the page has: the description of its columns.
+    fn of(page: &[u8]) -> Attempt {
+        Attempt { body: page.to_vec() }
+    }
+
+    /// It went well: takes the page's place.
+    fn keep(self, page: &mut Vec<u8>) {
+        *page = self.body;
+    }
+}
+
+/// The terms of a read by shards of this node or of replicas.
+#[derive(Clone, Copy)]
+struct ReadTerms<'r> {
+    order: Option<&'r ReplicatedRead>,
+    trace: Option<&'r Rc<ReadTrace>>,
+    patience: Option<&'r ReadDeadline>,
+    charge: &'r Charge,
 }
 
 /// How a read is done.

@@ -3,31 +3,33 @@
 use crate::context::{Cx, Waiting, finish_void};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::prepared::Compiled;
 use crate::sink::ResultSink;
-use cql_plan::plan::PlanKind;
 use cql_wire::ErrorCode;
+use schema::Table;
 use std::rc::Rc;
+use std::sync::Arc;
 use stdx::{TableId, Uuid};
 use truncation::TruncateError;
 
-pub(crate) fn run<S: ResultSink>(compiled: Rc<Compiled>, cx: &Cx<'_, S>) -> Waiting<S::Answer> {
+pub(crate) fn run<S: ResultSink>(table: Arc<Table>, cx: &Cx<'_, S>) -> Waiting<S::Answer> {
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
-        let result = match &compiled.plan.kind {
-            PlanKind::Truncate(plan) if plan.table.is_virtual() => {
-                let is_empty = executor.virtual_source.truncate(&plan.table);
-                let table = format!("{}.{}", plan.table.keyspace, plan.table.name);
-                is_empty.then_some(()).ok_or_else(|| {
-                    Failure::invalid(format!("Truncation is not supported by table {table}"))
-                })
-            }
-            PlanKind::Truncate(plan) => truncate(&executor, plan.table.id).await,
-            _ => Err(executor.internal_failure("a plan of another kind")),
+        let result = match table.is_virtual() {
+            true => empty_virtual(&executor, &table),
+            false => truncate(&executor, table.id).await,
         };
         finish_void(&executor, &sink, &ticket, result, &[]).await
     })
+}
+
+/// Empties a virtual table, if it is one that can be emptied.
+fn empty_virtual(executor: &Executor, table: &Table) -> Result<()> {
+    if executor.virtual_source.truncate(table) {
+        return Ok(());
+    }
+    let name = format!("{}.{}", table.keyspace, table.name);
+    Err(Failure::invalid(format!("Truncation is not supported by table {name}")))
 }
 
 /// Empties a table on all nodes, in a task of its own, as a schema change.

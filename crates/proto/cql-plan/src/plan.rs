@@ -4,6 +4,7 @@
 //! [`crate::values`], the bind markers in [`crate::term`]. Never: IO, clocks, randomness of its own; a plan is
 //! immutable and shared.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cql_syntax::ast::{Describe, Statement, StatementKind};
@@ -169,8 +170,8 @@ impl Plan {
 pub enum PlanKind {
     /// INSERT, UPDATE, DELETE.
     Modify(ModifyPlan),
-    /// SELECT.
-    Select(Box<SelectPlan>),
+    /// SELECT; a read that waits keeps its plan.
+    Select(Rc<SelectPlan>),
     /// BEGIN BATCH.
     Batch(BatchPlan),
     /// CREATE, ALTER, DROP.
@@ -228,7 +229,7 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
         StatementKind::Select(s) => {
             let table = cx.table(&s.table)?;
             let plan = select::plan_select(s, statement, table, cx, &mut binds)?;
-            Plan::of_table(PlanKind::Select(Box::new(plan)), binds, table)
+            Plan::of_table(PlanKind::Select(Rc::new(plan)), binds, table)
         }
         StatementKind::Use(s) => {
             let name = &s.keyspace.text;

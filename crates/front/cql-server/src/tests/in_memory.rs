@@ -25,11 +25,11 @@ fn values_come_typed_and_null_where_there_is_none() {
         let server = node(&rt, settings(), &Meshes::new(1)).await;
         let executor = server.executor().clone();
         Client::ready(&server, V4).await.with_table().await;
-        ask(&executor, "CREATE TABLE ks.of (k int PRIMARY KEY, n bigint, v text)").await;
-        let written = ask(&executor, "INSERT INTO ks.of (k, n, v) VALUES (1, -5, 'x')").await;
+        ask(&executor, "CREATE TABLE ks.typed (k int PRIMARY KEY, n bigint, v text)").await;
+        let written = ask(&executor, "INSERT INTO ks.typed (k, n, v) VALUES (1, -5, 'x')").await;
         assert!(matches!(written, Outcome::Void), "{written:?}");
-        ask(&executor, "INSERT INTO ks.of (k, n) VALUES (2, 7)").await;
-        let found = rows(&executor, "SELECT k, n, v FROM ks.of WHERE k IN (1, 2)").await;
+        ask(&executor, "INSERT INTO ks.typed (k, n) VALUES (2, 7)").await;
+        let found = rows(&executor, "SELECT k, n, v FROM ks.typed WHERE k IN (1, 2)").await;
         let shown: Vec<_> =
             found.iter().map(|r| (r.int("k"), r.bigint("n"), r.text("v"))).collect();
         assert_eq!(shown, [(Some(1), Some(-5), Some("x")), (Some(2), Some(7), None)]);
@@ -39,7 +39,7 @@ fn values_come_typed_and_null_where_there_is_none() {
         let made = rows(&executor, "DESCRIBE KEYSPACES").await;
         assert!(made.iter().any(|row| row.text("keyspace_name") == Some("ks")));
         // Conditions are decided here.
-        let refused = rows(&executor, "INSERT INTO ks.of (k) VALUES (1) IF NOT EXISTS").await;
+        let refused = rows(&executor, "INSERT INTO ks.typed (k) VALUES (1) IF NOT EXISTS").await;
         let row = refused.iter().next().unwrap();
         assert_eq!((row.bytes("[applied]"), row.bigint("n")), (Some(&[0_u8][..]), Some(-5)));
     });

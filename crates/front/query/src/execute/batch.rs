@@ -70,7 +70,7 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
     if has_conditions {
         for (one, statement) in compiled.iter_mut().zip(request.statements.iter()) {
             if let (BatchQuery::Text(text), Some(one)) = (statement.query, Rc::get_mut(one)) {
-                one.source = Some(text_source(text, keyspace));
+                one.set_source(text_source(text, keyspace));
             }
         }
     }

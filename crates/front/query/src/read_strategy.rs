@@ -1,0 +1,36 @@
+//! How a read gets its rows, chosen when it is planned.
+
+use cql_plan::auth::is_computed;
+use cql_plan::select::SelectPlan;
+use schema::TableKind;
+
+/// Where the rows of a SELECT come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadStrategy {
+    /// This node computes them: a virtual table.
+    Virtual,
+    /// This node computes them of its metadata: a table of roles.
+    Roles,
+    /// Shards make the groups of an aggregation; where they cannot, as `Stored`.
+    Folded,
+    /// The store has them, on this shard, on others or on replicas; shards may filter them.
+    Stored,
+}
+
+impl ReadStrategy {
+    /// That of a plan.
+    pub(crate) fn of(plan: &SelectPlan) -> ReadStrategy {
+        let table = plan.table();
+        match table.kind {
+            TableKind::Virtual => ReadStrategy::Virtual,
+            TableKind::Regular | TableKind::Compact(_) if is_computed(table) => ReadStrategy::Roles,
+            TableKind::Regular | TableKind::Compact(_) if plan.folds() => ReadStrategy::Folded,
+            TableKind::Regular | TableKind::Compact(_) => ReadStrategy::Stored,
+        }
+    }
+
+    /// Whether this node computes the rows.
+    pub(crate) fn computes(self) -> bool {
+        matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles)
+    }
+}
