@@ -5,15 +5,13 @@
 //!
 //! Started as one of Cassandra's tools (`nodetool`, `cqlsh`, `sstabledump`, …) it is that tool: [`tool_names`].
 //!
-//! Reading order: [`server`], [`nodetool`], [`sstable_tools`], [`commitlog_tools`], [`bench`], [`local_cluster`].
+//! Reading order: [`server`], [`nodetool`], [`bench`], [`local_cluster`].
 
-#[macro_use]
-mod say;
+#[macro_use(say, say_line, complain, complain_line)]
+extern crate tool_io;
 
 mod bench;
-mod commitlog_tools;
 mod exit;
-mod http;
 mod local_cluster;
 mod log_records;
 mod logging;
@@ -22,7 +20,6 @@ mod reload;
 mod resources;
 mod server;
 mod signals;
-mod sstable_tools;
 mod tool_names;
 
 use std::ffi::OsString;
@@ -73,7 +70,7 @@ enum Command {
     /// Look into segments of the commit log
     Commitlog {
         #[command(subcommand)]
-        command: commitlog_tools::Command,
+        command: sstable_tools::commitlog::Command,
     },
     /// Put load on a server over its CQL port and report throughput and latency
     Bench {
@@ -116,7 +113,7 @@ fn main() -> ExitCode {
         Command::Nodetool { arguments } => nodetool::main(arguments),
         Command::Cqlsh { arguments } => cqlsh::main(&arguments),
         Command::Sstable { command } => sstable_tools::main(command),
-        Command::Commitlog { command } => commitlog_tools::main(command),
+        Command::Commitlog { command } => sstable_tools::commitlog::main(command),
         Command::Bench { command } => bench::main(command),
         Command::Cluster { command } => local_cluster::main(command),
         Command::Version => {

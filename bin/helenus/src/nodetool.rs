@@ -65,6 +65,11 @@ impl Terminal for Process {
     }
 }
 
+/// The API of a node, for other tools of this program.
+pub fn api_of(host: &str, port: u16) -> NodeApi {
+    NodeApi { host: host.to_owned(), port, terminal: Rc::new(Process) }
+}
+
 /// Runs nodetool; the exit code.
 pub fn main(arguments: Vec<String>) -> u8 {
     let wants_help = |a: &String| a == "--help" || a == "-?";

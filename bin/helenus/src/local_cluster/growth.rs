@@ -7,7 +7,7 @@ use admin::model::NodeReport;
 
 use super::file::{ClusterDir, ClusterFile, NodeFile};
 use super::{API_PORT, Failure, STEP, start};
-use crate::http::Api;
+use crate::nodetool::api_of;
 
 /// Most nodes of a local cluster.
 pub(super) const NODES_MAX: u16 = 100;
@@ -129,7 +129,7 @@ pub(super) fn wait_until_seen_as_dead(
         let unaware: Vec<u16> = others
             .iter()
             .filter(|node| {
-                let api = Api { host: node.address.clone(), port: API_PORT };
+                let api = api_of(&node.address, API_PORT);
                 let report = api.get::<NodeReport>("/api/v1/node");
                 !report.is_ok_and(|report| sees_down(&report, &dead.address))
             })

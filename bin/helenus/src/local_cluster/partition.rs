@@ -3,12 +3,14 @@
 //! told when they start.
 
 use admin::model::ClusterCommand;
+use admin::operation::{CLUSTER, Method};
+use admin::verbs::HttpError;
 
 use super::file::{ClusterFile, NodeFile};
 use super::process::State;
 use super::{API_PORT, Failure, Place, known, open};
 use crate::exit;
-use crate::http::{Api, HttpError};
+use crate::nodetool::api_of;
 
 /// The groups of a command line: `1,2 3`. One group alone is cut off from all the others.
 pub(super) fn groups(file: &ClusterFile, words: &[String]) -> Result<Vec<Vec<u16>>, Failure> {
@@ -60,9 +62,9 @@ pub(super) fn partition(place: &Place, words: &[String]) -> Result<u8, Failure> 
 }
 
 fn tell(node: &NodeFile, addresses: Vec<String>) -> Result<(), Failure> {
-    let api = Api { host: node.address.clone(), port: API_PORT };
+    let api = api_of(&node.address, API_PORT);
     let number = node.number;
-    let told = api.command("POST", "/api/v1/cluster", &ClusterCommand::CutLinks { addresses });
+    let told = api.command(Method::Post, CLUSTER, &ClusterCommand::CutLinks { addresses });
     told.map_err(|error| {
         Failure::failed(match error {
             HttpError::Connect(error) => format!("node {number} cannot be told: {error}"),

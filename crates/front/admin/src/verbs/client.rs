@@ -81,7 +81,7 @@ impl NodeApi {
     ///
     /// # Errors
     /// See [`HttpError`].
-    pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
         parsed(&self.exchange(Method::Get, path, None)?)
     }
 
@@ -89,7 +89,7 @@ impl NodeApi {
     ///
     /// # Errors
     /// See [`HttpError`].
-    pub(super) fn command<B: Serialize>(
+    pub fn command<B: Serialize>(
         &self,
         method: Method,
         path: &str,

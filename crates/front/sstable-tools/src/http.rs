@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use admin::model::ErrorReport;
 use blocking_client::Endpoint;
-use blocking_client::http::{self, HttpFault, JSON, OCTETS};
+use blocking_client::http::{self, HttpFault, OCTETS};
 use http_client::Request;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// How long a connection may take to be made.
@@ -15,7 +14,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub enum HttpError {
+pub(crate) enum HttpError {
     /// Nobody listens there, or the connection broke.
     Connect(io::Error),
     /// The node refused, with a status and its words.
@@ -26,11 +25,11 @@ pub enum HttpError {
 
 /// Where the API is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Api {
+pub(crate) struct Api {
     /// Name or address.
-    pub host: String,
+    pub(crate) host: String,
     /// Port.
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 impl Api {
@@ -38,30 +37,21 @@ impl Api {
     ///
     /// # Errors
     /// See [`HttpError`].
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, HttpError> {
         let body = self.exchange("GET", path, None, None)?;
         serde_json::from_slice(&body).map_err(|e| HttpError::Strange(e.to_string()))
-    }
-
-    /// Commands, and waits until it is done.
-    ///
-    /// # Errors
-    /// See [`HttpError`].
-    pub fn command<B: Serialize>(
-        &self,
-        method: &str,
-        path: &str,
-        body: &B,
-    ) -> Result<(), HttpError> {
-        let body = serde_json::to_vec(body).map_err(|e| HttpError::Strange(e.to_string()))?;
-        self.exchange(method, path, Some((JSON, &body)), None).map(|_| ())
     }
 
     /// Posts bytes that are not JSON; waits at most so long for the network.
     ///
     /// # Errors
     /// See [`HttpError`].
-    pub fn post_bytes(&self, path: &str, body: &[u8], patience: Duration) -> Result<(), HttpError> {
+    pub(crate) fn post_bytes(
+        &self,
+        path: &str,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<(), HttpError> {
         self.exchange("POST", path, Some((OCTETS, body)), Some(patience)).map(|_| ())
     }
 

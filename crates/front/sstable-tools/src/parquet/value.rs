@@ -12,7 +12,7 @@ use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 
 /// A value as a file has it.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::sstable_tools) enum Value {
+pub(crate) enum Value {
     Null,
     Bool(bool),
     Int(i128),
@@ -184,10 +184,7 @@ const DEPTH_MAX: u32 = 64;
 ///
 /// # Errors
 /// It is not a value of that type: too large, of another kind, of other fields.
-pub(in crate::sstable_tools) fn to_cql(
-    value: &Value,
-    ty: &CqlType,
-) -> Result<Option<Vec<u8>>, String> {
+pub(crate) fn to_cql(value: &Value, ty: &CqlType) -> Result<Option<Vec<u8>>, String> {
     let bytes = convert(value, ty, 0)?;
     if let Some(bytes) = &bytes {
         ty.validate(bytes).map_err(|e| e.to_string())?;

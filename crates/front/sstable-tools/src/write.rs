@@ -29,7 +29,7 @@ use super::export::{RowForm, usage};
 use super::out::Progress;
 use super::parquet::FileReader;
 use super::{schema_file, written_version};
-use crate::exit;
+use tool_io::exit;
 
 /// What `write` is told.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]

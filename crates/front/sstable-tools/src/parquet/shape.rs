@@ -16,7 +16,7 @@ pub(super) const DURATION_FIELDS: [&str; 3] = ["months", "days", "nanoseconds"];
 
 /// How decimals and varints are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sstable_tools) enum Decimals {
+pub(crate) enum Decimals {
     /// As text: every value, with its own scale.
     Text,
     /// As `DECIMAL(precision, scale)`, varints with scale 0.

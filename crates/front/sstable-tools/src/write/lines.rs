@@ -6,8 +6,8 @@ use schema::Table;
 use types::CqlType;
 
 use super::times::fact_of;
-use crate::sstable_tools::export::json_name;
-use crate::sstable_tools::schema_file;
+use crate::export::json_name;
+use crate::schema_file;
 
 /// Longest row of input, bytes.
 const LINE_BYTES_MAX: usize = 256 << 20;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sstable::{Component, Descriptor};
 use stdx::Generation;
 
-use crate::exit;
+use tool_io::exit;
 
 /// A file set and where it lies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@ use data::{Liveness, MutationRef};
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token};
 
 use super::*;
-use crate::sstable_tools::schema_file;
+use crate::schema_file;
 
 const PLACE: (&str, u64) = ("nb-1-big-Data.db", 7);
 

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Arc, Once};
 
-use crate::exit;
+use tool_io::exit;
 
 thread_local! {
     /// The file that this thread's crate `parquet` reads.

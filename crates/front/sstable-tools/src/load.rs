@@ -28,8 +28,8 @@ use super::export::usage;
 use super::out::memory;
 use super::targets::{Found, Search, Target, find};
 use super::{Failure, report, wrong_paths};
-use crate::exit;
 use crate::http::{Api, HttpError};
+use tool_io::exit;
 
 /// Levels that a load may have.
 const LEVELS: [&str; 8] =

@@ -1,40 +1,44 @@
-//! What the tools print.
+//! What command-line tools share.
 //!
 //! Owns: [`say!`] and [`say_line!`] for standard output, [`complain!`] and [`complain_line!`] for standard
-//! error, and what becomes of a tool that cannot print. Never: what is printed.
+//! error, what becomes of a tool that cannot print, the [exit codes](exit). Never: what is printed.
 //!
 //! The macros of `std` panic where nobody reads any more, as behind `helenus server --help | head`;
-//! `clippy.toml` bans them here.
+//! `clippy.toml` of the tools bans them.
+
+pub mod exit;
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
-use crate::exit;
-
 /// Prints to standard output.
+#[macro_export]
 macro_rules! say {
-    ($($text:tt)*) => { $crate::say::put(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::put(format_args!($($text)*)) };
 }
 
 /// Prints a line to standard output.
+#[macro_export]
 macro_rules! say_line {
-    () => { $crate::say::put(format_args!("\n")) };
-    ($($text:tt)*) => { $crate::say::put(format_args!("{}\n", format_args!($($text)*))) };
+    () => { $crate::put(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::put(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// Prints to standard error.
+#[macro_export]
 macro_rules! complain {
-    ($($text:tt)*) => { $crate::say::put_error(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::put_error(format_args!($($text)*)) };
 }
 
 /// Prints a line to standard error.
+#[macro_export]
 macro_rules! complain_line {
-    ($($text:tt)*) => { $crate::say::put_error(format_args!("{}\n", format_args!($($text)*))) };
+    ($($text:tt)*) => { $crate::put_error(format_args!("{}\n", format_args!($($text)*))) };
 }
 
 /// Ends the process when standard output takes no more: quietly when whoever read it has gone, else with
 /// the reason.
-pub(crate) fn put(text: Arguments<'_>) {
+pub fn put(text: Arguments<'_>) {
     if let Err(error) = std::io::stdout().write_fmt(text) {
         let code = code_of(&error);
         if code != exit::OK {
@@ -45,7 +49,7 @@ pub(crate) fn put(text: Arguments<'_>) {
 }
 
 /// What cannot be said on standard error cannot be said at all: the tool goes on.
-pub(crate) fn put_error(text: Arguments<'_>) {
+pub fn put_error(text: Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }
 

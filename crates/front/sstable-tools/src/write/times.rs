@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use stdx::{ColumnId, DeletionSeconds, TimestampMicros, TtlSeconds};
 use types::CqlType;
 
-use crate::sstable_tools::parquet::Value;
+use crate::parquet::Value;
 
 /// Which time a column of the input has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use super::out::{Out, Progress};
 use super::parquet::{Decimals, FileWriter};
 use super::targets::{Found, Search, Target, find};
 use super::{Failure, finish, report, schema_file, wrong_paths};
-use crate::exit;
+use tool_io::exit;
 
 /// Forms of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -17,7 +17,7 @@ use store::commitlog::scan::{Found, PIECE_BYTES, Scan, Scanner};
 use store::commitlog::{Keys, LogPosition, Record, SegmentHeader, SegmentId, TruncationRef};
 use types::CqlType;
 
-use crate::exit;
+use tool_io::exit;
 
 /// What can be done with segments.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]

@@ -16,7 +16,7 @@ use stdx::DeletionSeconds;
 use super::out::{Out, Progress, Table, fixed3, key_cell, memory};
 use super::targets::{Search, Target, find};
 use super::{Failure, report};
-use crate::exit;
+use tool_io::exit;
 
 /// Seconds in which tombstones must be kept, in a table that does not say otherwise.
 const GC_GRACE_SECONDS: u32 = 864_000;

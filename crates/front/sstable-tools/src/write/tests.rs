@@ -9,7 +9,7 @@ fn written(name: &str, format: &str, rows: &str) -> (u8, usize) {
     #[derive(Parser)]
     struct Line {
         #[command(subcommand)]
-        command: crate::sstable_tools::Command,
+        command: crate::Command,
     }
     let work = std::env::temp_dir().join(format!("helenus-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&work).unwrap();
@@ -22,7 +22,7 @@ fn written(name: &str, format: &str, rows: &str) -> (u8, usize) {
     let (schema, rows, output) = (path("schema.cql"), path("rows"), path("out"));
     let words = ["sstable", "write", "--schema", &schema, "--format", format];
     let words = words.into_iter().chain(["--sstable-version", "da", "--output", &output, &rows]);
-    let code = crate::sstable_tools::main(Line::parse_from(words).command);
+    let code = crate::main(Line::parse_from(words).command);
     let table = work.join("out/ks/t-5bc52802de2535edaeab188eecebb090");
     let files = std::fs::read_dir(&table).into_iter().flatten().flatten();
     let files: Vec<String> = files
@@ -30,8 +30,8 @@ fn written(name: &str, format: &str, rows: &str) -> (u8, usize) {
         .filter(|path| path.ends_with("-bti-Data.db"))
         .collect();
     for file in &files {
-        let verify = crate::sstable_tools::Command::Verify { files: vec![file.clone()] };
-        assert_eq!(crate::sstable_tools::main(verify), exit::OK);
+        let verify = crate::Command::Verify { files: vec![file.clone()] };
+        assert_eq!(crate::main(verify), exit::OK);
         // Unlike a node's flush, which may take a faster compressor than the table's until it is compacted.
         let info = std::fs::read(file.replace("Data.db", "CompressionInfo.db")).unwrap();
         assert!(info.starts_with(b"\0\x0eZstdCompressor"), "{info:?}");
@@ -108,10 +108,10 @@ fn tool(words: &[&str]) -> u8 {
     #[derive(Parser)]
     struct Line {
         #[command(subcommand)]
-        command: crate::sstable_tools::Command,
+        command: crate::Command,
     }
     let words = ["sstable"].into_iter().chain(words.iter().copied());
-    crate::sstable_tools::main(Line::parse_from(words).command)
+    crate::main(Line::parse_from(words).command)
 }
 
 #[test]

@@ -1,14 +1,21 @@
-//! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools.
+//! `helenus sstable`: offline tools over the files of an SSTable, layouts as Cassandra's tools. And
+//! `helenus commitlog`.
 //!
-//! Owns: the command line, which files are meant, what is printed. Never: the bytes of files (crate
-//! `sstable`). Tools that change a directory refuse one that a node has open.
+//! Owns: the command line of each tool, which files are meant, what is printed. Never: the bytes of files
+//! (crates `sstable` and `commitlog`). Invariants: a tool that changes a directory refuses one that a node
+//! has open.
 //!
-//! Reading order: [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
+//! Reading order: [`commitlog`] stands by itself; [`targets`], [`out`], [`partitions`], [`analyses`], [`change`], [`schema_file`],
 //! [`export`], [`write`], [`parquet`], [`load`].
+
+#[macro_use(say, say_line, complain, complain_line)]
+extern crate tool_io;
 
 mod analyses;
 mod change;
+pub mod commitlog;
 mod export;
+mod http;
 mod load;
 mod out;
 mod parquet;
@@ -29,7 +36,7 @@ use sstable::{
 };
 use stdx::{DeletionSeconds, Generation};
 
-use crate::exit;
+use tool_io::exit;
 
 /// What can be done with files.
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]

@@ -12,7 +12,7 @@ use sstable::{Component, SstableError, SstableReader, Written};
 use super::out::{Out, Progress, fixed3};
 use super::targets::{Found, Search, Target, find};
 use super::{Failure, report};
-use crate::exit;
+use tool_io::exit;
 
 /// Bytes of a megabyte in Cassandra's tools.
 const MEGABYTE: u64 = 1 << 20;

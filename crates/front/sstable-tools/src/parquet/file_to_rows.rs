@@ -26,7 +26,7 @@ const BATCH_ROWS: usize = 256;
 const DEPTH_MAX: u32 = 64;
 
 /// A file that is being read, row by row.
-pub(in crate::sstable_tools) struct FileReader {
+pub(crate) struct FileReader {
     path: Arc<str>,
     file: SerializedFileReader<Input>,
     /// Bytes of the file.
@@ -45,7 +45,7 @@ impl FileReader {
     ///
     /// # Errors
     /// It is not a Parquet file, damaged, or has columns of types that are not read.
-    pub(in crate::sstable_tools) fn open(path: &str) -> Result<FileReader, String> {
+    pub(crate) fn open(path: &str) -> Result<FileReader, String> {
         let path: Arc<str> = path.into();
         guarded(&path.clone(), || FileReader::opened(path))
     }
@@ -66,12 +66,12 @@ impl FileReader {
     }
 
     /// Rows of the file, as it says.
-    pub(in crate::sstable_tools) fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         u64::try_from(self.file.metadata().file_metadata().num_rows()).unwrap_or(0)
     }
 
     /// Names of the columns.
-    pub(in crate::sstable_tools) fn names(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.columns.iter().map(|(name, _)| name.as_str())
     }
 
@@ -79,7 +79,7 @@ impl FileReader {
     ///
     /// # Errors
     /// The file is damaged.
-    pub(in crate::sstable_tools) fn row(&mut self) -> Result<Option<Vec<Value>>, String> {
+    pub(crate) fn row(&mut self) -> Result<Option<Vec<Value>>, String> {
         guarded(&self.path.clone(), || self.next_row())
     }
 

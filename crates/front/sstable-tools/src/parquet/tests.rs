@@ -8,8 +8,8 @@ use types::CqlType;
 
 use super::value::{Meaning, Value, meaning, of_bytes, of_int32, of_int64};
 use super::{Decimals, to_cql};
-use crate::exit;
-use crate::sstable_tools::{Command, main};
+use crate::{Command, main};
+use tool_io::exit;
 
 #[derive(Parser)]
 struct Line {

@@ -6,8 +6,8 @@ use store::Store;
 
 use super::times::{Fact, Times, fact_of};
 use super::{Plans, Row, Rows};
-use crate::sstable_tools::parquet::{FileReader, Value, to_cql};
-use crate::sstable_tools::schema_file;
+use crate::parquet::{FileReader, Value, to_cql};
+use crate::schema_file;
 
 /// The columns of a file and how its rows are written.
 pub(super) struct Columns<'o> {

@@ -19,7 +19,7 @@ use types::number::{BigInt, Decimal, varint_from_bytes};
 use types::wire::{CollectionKind, Elements, Entries, Fields, VectorElements};
 
 use super::shape::{DECIMAL_BYTES, Decimals, Kind, Node, Shaper};
-use crate::sstable_tools::Failure;
+use crate::Failure;
 
 /// Bytes of values and levels in memory after which a row group is written.
 const GROUP_BYTES: usize = 64 << 20;
@@ -27,7 +27,7 @@ const GROUP_BYTES: usize = 64 << 20;
 const GROUP_ROWS: u64 = 1 << 20;
 
 /// A file that is being written.
-pub(in crate::sstable_tools) struct FileWriter {
+pub(crate) struct FileWriter {
     columns: Vec<(String, Node)>,
     leaves: Vec<Leaf>,
     decimals: Decimals,
@@ -40,7 +40,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// A type that Parquet has nothing for, or the file cannot be written.
-    pub(in crate::sstable_tools) fn new(
+    pub(crate) fn new(
         to: Box<dyn Write + Send>,
         table: &str,
         columns: &[(String, CqlType)],
@@ -70,10 +70,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// A value that the type of its column does not hold, or the file cannot be written.
-    pub(in crate::sstable_tools) fn row(
-        &mut self,
-        values: &[Option<&[u8]>],
-    ) -> Result<(), Failure> {
+    pub(crate) fn row(&mut self, values: &[Option<&[u8]>]) -> Result<(), Failure> {
         for (number, (name, node)) in self.columns.iter().enumerate() {
             let value = values.get(number).copied().flatten();
             let mut shred = Shred { leaves: &mut self.leaves, decimals: self.decimals };
@@ -107,7 +104,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub(in crate::sstable_tools) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         if self.rows > 0 {
             self.group()?;
         }
