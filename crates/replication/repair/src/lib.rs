@@ -34,7 +34,6 @@ mod details;
 mod drive;
 mod error;
 mod exchange;
-pub mod fuzz;
 pub mod history;
 mod incremental;
 mod job;

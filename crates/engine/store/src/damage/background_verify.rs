@@ -14,10 +14,9 @@ use sstable::Component;
 use sstable::offline::{verify, verify_checksums_with};
 use stdx::{Generation, TableId};
 
-use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::files::marks;
 use crate::files::slots::CompactionProgress;
+use crate::files::table_files::checked_body;
 use crate::store::Store;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -33,18 +32,20 @@ const COLD: Duration = Duration::from_secs(3_600);
 const SUSPECTS_MAX: usize = 64;
 /// Most bytes of the times of a table.
 const TIMES_BYTES_MAX: usize = 16 << 20;
+const HEAD: &str = "helenus-verified 1\n";
 
-pub(crate) fn encode(times: &VerifiedTimes) -> Vec<u8> {
-    let mut text = String::new();
+fn encode(times: &VerifiedTimes) -> Vec<u8> {
+    let mut text = HEAD.to_owned();
     for (generation, at) in times {
         text.push_str(&format!("{} {at}\n", generation.0));
     }
-    marks::VERIFIED.encode(text.as_bytes())
+    let crc = codec::crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {crc:08x}\n"));
+    text.into_bytes()
 }
 
-/// `None`: these are not the lines of such a file.
-pub(crate) fn of_lines(body: &str) -> Option<VerifiedTimes> {
-    let lines = body.lines();
+fn decode(bytes: &[u8]) -> Option<VerifiedTimes> {
+    let lines = checked_body(bytes)?.strip_prefix(HEAD)?.lines();
     let time = |line: &str| {
         let (generation, at) = line.split_once(' ')?;
         Some((Generation(generation.parse().ok()?), at.parse().ok()?))
@@ -269,22 +270,8 @@ impl Store {
         let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
         let mut all = VerifiedTimes::new();
         for directory in self.everywhere(&fs, &own).await.unwrap_or(vec![own]) {
-            let path = self.times_in(&directory);
-            let read = marks::read(&fs, marks::VERIFIED, &path, TIMES_BYTES_MAX).await;
-            let read = read.and_then(|body| match body {
-                None => Ok(VerifiedTimes::new()),
-                Some(body) => {
-                    of_lines(&body).ok_or_else(|| "its lines are not what was written".to_owned())
-                }
-            });
-            let times = read.unwrap_or_else(|why| {
-                let what = format!(
-                    "{path} is ignored and will be rewritten, files are verified again: {why}"
-                );
-                self.tell_failure(StoreFailure::Mark(what));
-                VerifiedTimes::new()
-            });
-            for (generation, at) in times {
+            let bytes = fs.read(&self.times_in(&directory), TIMES_BYTES_MAX).await;
+            for (generation, at) in decode(&bytes.unwrap_or_default()).unwrap_or_default() {
                 let known = all.entry(generation).or_insert(at);
                 *known = at.max(*known);
             }
@@ -329,9 +316,9 @@ mod tests {
     fn times_are_read_back() {
         let times = VerifiedTimes::from([(Generation(3), 5), (Generation(9), -1)]);
         let bytes = encode(&times);
-        assert_eq!(of_lines(&marks::body_of(marks::VERIFIED, &bytes).unwrap()), Some(times));
+        assert_eq!(decode(&bytes), Some(times));
         for at in 0..bytes.len() {
-            assert!(marks::body_of(marks::VERIFIED, &bytes[..at]).is_err(), "{at}");
+            assert_eq!(decode(&bytes[..at]), None, "{at}");
         }
     }
 }

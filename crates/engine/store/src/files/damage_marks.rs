@@ -7,8 +7,7 @@ use sstable::Component;
 use stdx::Generation;
 
 use crate::error::StoreError;
-use crate::files::marks;
-use crate::files::table_files::remove_if_there;
+use crate::files::table_files::{checked_body, remove_if_there};
 use crate::store::Store;
 use crate::tables::damage::Damage;
 use crate::tables::table::TableState;
@@ -62,18 +61,20 @@ fn parse_mark_name(name: &str) -> Option<(Generation, u16)> {
 
 impl Damage {
     pub(crate) fn encode(&self, shards: u16) -> Vec<u8> {
-        let mut text = format!("shards {shards}\nfound {}\n", self.found);
+        let mut text = format!("helenus-damaged 1\nshards {shards}\nfound {}\n", self.found);
         if let Some(at) = self.salvaged {
             text.push_str(&format!("salvaged {at}\n"));
         }
         text.push_str(&format!("reason {}\n", self.reason.replace(['\n', '\r'], " ")));
-        marks::DAMAGED.encode(text.as_bytes())
+        let crc = codec::crc32(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text.into_bytes()
     }
 
-    /// The mark of these lines; `None` when they are of none. A copy that was made with another number of
+    /// `None` when it is not a mark that this code wrote. A copy that was made with another number of
     /// shards counts for nothing: another shard may have had a part in it.
-    pub(crate) fn of_lines(body: &str, shards: u16) -> Option<Damage> {
-        let mut lines = body.lines();
+    pub(crate) fn decode(bytes: &[u8], shards: u16) -> Option<Damage> {
+        let mut lines = checked_body(bytes)?.strip_prefix("helenus-damaged 1\n")?.lines();
         let of: u16 = lines.next()?.strip_prefix("shards ")?.parse().ok()?;
         let found = lines.next()?.strip_prefix("found ")?.parse().ok()?;
         let mut damage = Damage { found, salvaged: None, reason: String::new() };
@@ -114,9 +115,8 @@ impl Store {
         }
     }
 
-    /// Reads the marks of a table that is opened, and removes those of files that are not there any more. Returns
-    /// which of them are damaged, with what is done about it.
-    pub(crate) async fn open_marks(&self, table: &TableState) -> Result<Vec<String>, StoreError> {
+    /// Reads the marks of a table that is opened, and removes those of files that are not there any more.
+    pub(crate) async fn open_marks(&self, table: &TableState) -> Result<(), StoreError> {
         let fs = self.inner.rt.fs();
         let own = self.directory_of(&table.version().table);
         let mut marks = Vec::new();
@@ -128,9 +128,7 @@ impl Store {
         let list = list_name(shard);
         let list = marks.iter().find(|(_, entry)| entry.name == list);
         let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
-        let mut bad: Vec<String> = Vec::new();
-        bad.extend(self.open_looked(table, list.as_deref()).await);
-        let mut rewritten = Vec::new();
+        self.open_looked(table, list.as_deref()).await;
         for (directory, entry) in marks {
             let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };
             let path = format!("{directory}/{}", entry.name);
@@ -140,18 +138,11 @@ impl Store {
                 }
                 continue;
             }
-            let damage = match marks::read(&fs, marks::DAMAGED, &path, MARK_BYTES_MAX).await {
-                // Another shard was first to remove it.
-                Ok(None) => continue,
-                Ok(Some(body)) => Damage::of_lines(&body, shards)
-                    .ok_or_else(|| "its lines are not what was written".to_owned()),
-                Err(why) => Err(why),
-            };
-            let damage = damage.unwrap_or_else(|why| {
-                bad.push(format!("{path} is rewritten, its file stays in quarantine: {why}"));
-                rewritten.extend((of == shard).then_some(generation));
-                let found = self.inner.rt.wall().seconds().0;
-                Damage { found, salvaged: None, reason: "its mark cannot be read".to_owned() }
+            let Ok(bytes) = fs.read(&path, MARK_BYTES_MAX).await else { continue };
+            let damage = Damage::decode(&bytes, shards).unwrap_or_else(|| Damage {
+                found: self.inner.rt.wall().seconds().0,
+                salvaged: None,
+                reason: "its mark cannot be read".to_owned(),
             });
             let mut damaged = table.damaged.borrow_mut();
             if of == shard {
@@ -161,11 +152,7 @@ impl Store {
                 damaged.entry(generation).or_insert(Damage { salvaged: None, ..damage });
             }
         }
-        for generation in rewritten {
-            self.write_mark(table, generation).await?;
-        }
-        self.mark_unreadable(table).await?;
-        Ok(bad)
+        self.mark_unreadable(table).await
     }
 
     /// Step 1 for files that could not be opened. Pre: the marks were read.
@@ -238,24 +225,20 @@ impl Store {
 mod tests {
     use super::*;
 
-    fn decode(bytes: &[u8], shards: u16) -> Option<Damage> {
-        Damage::of_lines(&marks::body_of(marks::DAMAGED, bytes).ok()?, shards)
-    }
-
     #[test]
     fn a_mark_is_read_back_and_a_copy_counts_for_the_same_shards_only() {
         let some = Damage { found: 5, salvaged: Some(7), reason: "a line\nand more".to_owned() };
         let bytes = some.encode(2);
-        let read = decode(&bytes, 2).unwrap();
+        let read = Damage::decode(&bytes, 2).unwrap();
         assert_eq!(read, Damage { reason: "a line and more".to_owned(), ..some.clone() });
-        assert_eq!(decode(&bytes, 3).unwrap().salvaged, None);
+        assert_eq!(Damage::decode(&bytes, 3).unwrap().salvaged, None);
         let none = Damage { salvaged: None, ..read };
-        assert_eq!(decode(&none.encode(2), 2).unwrap(), none);
+        assert_eq!(Damage::decode(&none.encode(2), 2).unwrap(), none);
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
-            assert_eq!(decode(&bad, 2), None, "{at}");
-            assert_eq!(decode(&bytes[..at], 2), None, "{at}");
+            assert_eq!(Damage::decode(&bad, 2), None, "{at}");
+            assert_eq!(Damage::decode(&bytes[..at], 2), None, "{at}");
         }
         assert_eq!(parse_mark_name(&mark_name(Generation(8), 3)), Some((Generation(8), 3)));
         assert_eq!(cut("ä".repeat(REASON_BYTES_MAX)).len(), REASON_BYTES_MAX);

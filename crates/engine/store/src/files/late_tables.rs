@@ -72,9 +72,7 @@ impl Store {
         let mut all = view.files.clone();
         all.extend(files);
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
-        for what in self.open_marks(table).await? {
-            self.tell_failure(StoreFailure::Mark(what));
-        }
+        self.open_marks(table).await?;
         let below = format!("/{}/{}", version.table.keyspace, version.table.directory_name());
         self.inner.strangers.borrow_mut().retain(|path| !path.ends_with(&below));
         if count > 0 {

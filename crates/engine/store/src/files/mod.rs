@@ -9,7 +9,6 @@ pub(crate) mod directories;
 pub(crate) mod failed_directories;
 pub(crate) mod held_files;
 pub(crate) mod late_tables;
-pub(crate) mod marks;
 pub(crate) mod scan_list;
 pub(crate) mod slots;
 pub(crate) mod table_files;

@@ -3,7 +3,7 @@
 
 use stdx::Generation;
 
-use crate::files::marks;
+use crate::files::table_files::checked_body;
 use crate::store::Store;
 use crate::tables::large_files::Looked;
 use crate::tables::table::TableState;
@@ -12,19 +12,22 @@ use crate::tables::table_file::TableFile;
 /// Most bytes of the list of a table.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
+const HEAD: &str = "helenus-looked 1\n";
+
 pub(crate) fn encode(looked: &Looked) -> Vec<u8> {
-    let mut text = String::new();
+    let mut text = HEAD.to_owned();
     let lines = looked.done.iter().map(|g| ("looked", g));
     for (word, generation) in lines.chain(looked.waiting.iter().map(|g| ("waits", g))) {
         text.push_str(&format!("{word} {}\n", generation.0));
     }
-    marks::LOOKED.encode(text.as_bytes())
+    let crc = codec::crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {crc:08x}\n"));
+    text.into_bytes()
 }
 
-/// `None`: these are not the lines of a list.
-pub(crate) fn of_lines(body: &str) -> Option<Looked> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Looked> {
     let mut looked = Looked::default();
-    for line in body.lines() {
+    for line in checked_body(bytes)?.strip_prefix(HEAD)?.lines() {
         let (word, generation) = line.split_once(' ')?;
         let generation = Generation(generation.parse().ok()?);
         match word {
@@ -49,29 +52,12 @@ impl Store {
         meta.group().is_some() && host == Some(self.inner.options.host.0)
     }
 
-    /// Files of a table that is opened: which of them wait. `list`: what was kept of that. Returns what is wrong
-    /// with it.
-    pub(crate) async fn open_looked(
-        &self,
-        table: &TableState,
-        list: Option<&str>,
-    ) -> Option<String> {
-        let mut bad = None;
+    /// Files of a table that is opened: which of them wait. `list`: what was kept of that.
+    pub(crate) async fn open_looked(&self, table: &TableState, list: Option<&str>) {
         let mut kept = Looked::default();
         if let Some(path) = list {
-            let fs = self.inner.rt.fs();
-            let read = marks::read(&fs, marks::LOOKED, path, LIST_BYTES_MAX).await;
-            let read = read.and_then(|body| match body {
-                None => Ok(Looked::default()),
-                Some(body) => {
-                    of_lines(&body).ok_or_else(|| "its lines are not what was written".to_owned())
-                }
-            });
-            kept = read.unwrap_or_else(|why| {
-                let then = "files of other nodes are scanned again";
-                bad = Some(format!("{path} is ignored and will be rewritten, {then}: {why}"));
-                Looked::default()
-            });
+            let bytes = self.inner.rt.fs().read(path, LIST_BYTES_MAX).await.unwrap_or_default();
+            kept = decode(&bytes).unwrap_or_default();
         }
         let view = table.view();
         let mine = view.files.iter().filter(|file| self.is_mine(file.generation));
@@ -84,7 +70,6 @@ impl Store {
                 known.looked.waiting.insert(generation);
             }
         }
-        bad
     }
 
     pub(crate) async fn write_looked(&self, table: &TableState, looked: &Looked) {

@@ -101,12 +101,15 @@ pub(crate) fn encode_record(files: &[Descriptor]) -> Vec<u8> {
             version => text.push_str(&format!("add {} {version}\n", file.generation.0)),
         }
     }
-    codec::seal_text(text)
+    let crc = codec::crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {crc:08x}\n"));
+    text.into_bytes()
 }
 
 /// `None` when it is not a record that this code wrote.
 pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
-    let lines = codec::open_text(bytes, "helenus-ingest 1\n")?.lines();
+    let body = checked_body(bytes)?;
+    let lines = body.strip_prefix("helenus-ingest 1\n")?.lines();
     let file = |line: &str| {
         let line = line.strip_prefix("add ")?;
         let (number, version) = match line.split_once(' ') {
@@ -116,6 +119,14 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
         Some(Descriptor::new(version, Generation(number.parse().ok()?)))
     };
     lines.map(file).collect()
+}
+
+/// The text before its line of checksum, when that is right.
+pub(crate) fn checked_body(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
+    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
+    (u32::from_str_radix(crc, 16).ok()? == codec::crc32(body.as_bytes())).then_some(body)
 }
 
 /// The generation in the name of a half-written `.tmp` file of a file set or record; not of the mark of an
@@ -145,12 +156,17 @@ impl Transaction {
             let word = if *spanning { "release" } else { "remove" };
             text.push_str(&format!("{word} {}\n", generation.0));
         }
-        codec::seal_text(text)
+        let crc = codec::crc32(text.as_bytes());
+        text.push_str(&format!("crc32 {crc:08x}\n"));
+        text.into_bytes()
     }
 
     /// `None` when it is not a record that this code wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Transaction> {
-        let mut lines = codec::open_text(bytes, "helenus-txn 1\n")?.lines();
+        let mut lines = checked_body(bytes)?.lines();
+        if lines.next()? != "helenus-txn 1" {
+            return None;
+        }
         let (shard, shards) = lines.next()?.strip_prefix("slice ")?.split_once(" of ")?;
         let (shard, shards) = (shard.parse().ok()?, shards.parse().ok()?);
         let mut inputs = Vec::new();
@@ -191,8 +207,6 @@ pub(crate) struct OpenedSets {
     pub(crate) rebuilt: Vec<String>,
     /// Data files that were written under other names, or for other tables.
     pub(crate) moved: Vec<String>,
-    /// Small files of tables that are damaged, with what is done about it.
-    pub(crate) bad_marks: Vec<String>,
 }
 
 /// What is known of files before they are opened.

@@ -222,7 +222,6 @@ impl Store {
         report.removed_files = opened.removed;
         report.rebuilt_tocs = opened.rebuilt;
         report.moved_files = opened.moved;
-        report.damaged_marks = opened.bad_marks;
         store.start_background();
         store.start_watch();
         store.start_row_cache();
@@ -250,7 +249,7 @@ impl Store {
             state.has_directory.set(true);
             state.is_opened.set(true);
             state.set_view(TableView { files, ..TableView::empty() });
-            done.bad_marks.extend(self.open_marks(&state).await?);
+            self.open_marks(&state).await?;
             self.inner.tables.borrow_mut().insert(id, state);
         }
         Ok(done)

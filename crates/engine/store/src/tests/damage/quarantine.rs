@@ -12,7 +12,7 @@ use crate::tests::compact::incremental::noise;
 use crate::tests::everywhere::*;
 use crate::tests::files::failed_directories::run_failing;
 use crate::tests::*;
-use crate::{OwnedRanges, ReadScope, StoreFailure};
+use crate::{OwnedRanges, ReadScope};
 
 const MANY: i32 = 60;
 
@@ -463,70 +463,6 @@ async fn watched(rt: Rt) {
     rt.sleep(Duration::from_secs(4_000)).await;
     assert!(is_salvaged(&store), "found though nobody has read it");
     store.stop().await;
-}
-
-#[test]
-fn damaged_times_of_verification_are_named_and_rebuilt() {
-    run_long(114, |rt| async move {
-        fill(&rt).await;
-        let store = watching(&rt).await;
-        rt.sleep(Duration::from_secs(5_000)).await;
-        let first = store.verified_files(TABLE);
-        assert_eq!(first.len(), 1);
-        let directory = store.directory_of(&store.table(TABLE).unwrap().version().table);
-        let path = format!("{directory}/helenus-verified.0");
-        store.stop().await;
-        let mut bytes = rt.fs().read(&path, 1 << 20).await.unwrap();
-        assert!(bytes.starts_with(b"helenus-file verified 2\n"));
-        bytes[30] ^= 1;
-        rt.fs().write_atomic(&path, bytes).await.unwrap();
-
-        let store = watching(&rt).await;
-        let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let of = told.clone();
-        store.on_failure(move |failure| of.borrow_mut().push(failure));
-        rt.sleep(Duration::from_secs(5_000)).await;
-        let told = told.take();
-        let [StoreFailure::Mark(what)] = told.as_slice() else { panic!("{told:?}") };
-        assert!(what.starts_with(&path) && what.ends_with("checksum mismatch"), "{what}");
-        let again = store.verified_files(TABLE);
-        assert!(again.len() == 1 && again[0].1 > first[0].1, "it was verified again: {again:?}");
-        let rebuilt = rt.fs().read(&path, 1 << 20).await.unwrap();
-        assert!(codec::SmallForm { kind: "verified", version: 2 }.decode(&rebuilt).is_ok());
-        store.stop().await;
-    });
-}
-
-#[test]
-fn damaged_marks_are_named_by_a_start_and_rebuilt() {
-    run(115, |rt| async move {
-        fill(&rt).await;
-        let store = watching(&rt).await;
-        let table = store.table(TABLE).unwrap();
-        let directory = store.directory_of(&table.version().table);
-        let generation = table.view().files[0].generation;
-        drop(table);
-        store.stop().await;
-        let looked = format!("{directory}/helenus-looked.0");
-        let mark = format!("{directory}/helenus-damaged-{}.0", generation.0);
-        for path in [&looked, &mark] {
-            rt.fs().write_atomic(path, b"helenus-file".to_vec()).await.unwrap();
-        }
-        for is_first in [true, false] {
-            let opened = Store::open(rt.clone(), options(&rt), schema()).await.unwrap();
-            let (store, mut report) = opened;
-            report.damaged_marks.sort();
-            let named: Vec<&str> =
-                report.damaged_marks.iter().filter_map(|what| what.split(' ').next()).collect();
-            // The mark is rewritten at once, the list when a file was scanned.
-            let expect = if is_first { vec![mark.as_str(), &looked] } else { vec![&*looked] };
-            assert_eq!(named, expect, "{:?}", report.damaged_marks);
-            assert_eq!(store.damaged_files().len(), 1, "it stays in quarantine");
-            store.stop().await;
-        }
-        let rebuilt = rt.fs().read(&mark, 1 << 20).await.unwrap();
-        assert!(codec::SmallForm { kind: "damaged", version: 2 }.decode(&rebuilt).is_ok());
-    });
 }
 
 /// Whenever the stop comes, the tasks hear of it: none waits out its round.
