@@ -84,34 +84,9 @@ pub fn fuzz_small_file(data: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::mutate;
 
-    /// Runs `target` over the corpus and 10,000 deterministic mutations of it.
-    fn mutate(corpus: &[Vec<u8>], target: fn(&[u8])) {
-        for seed in corpus {
-            target(seed);
-        }
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
-        for _ in 0..10_000 {
-            let mut data = corpus[next() % corpus.len()].clone();
-            for _ in 0..1 + next() % 4 {
-                let at = next() % (data.len() + 1);
-                match next() % 4 {
-                    0 if at < data.len() => data[at] = next() as u8,
-                    1 => data.truncate(at),
-                    2 if at < data.len() => data[at] ^= 1 << (next() % 8),
-                    _ => data.insert(at, next() as u8),
-                }
-            }
-            target(&data);
-        }
-    }
+    use super::*;
 
     #[test]
     fn reading_any_bytes_never_panics() {

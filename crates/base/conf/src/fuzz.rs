@@ -34,42 +34,7 @@ mod tests {
 
     #[test]
     fn no_mutation_of_the_corpus_panics() {
-        // xorshift64: the mutations are the same on every run.
-        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        for text in CORPUS {
-            fuzz_yaml(text.as_bytes());
-        }
-        for round in 0..10_000 {
-            let mut bytes = CORPUS[round % CORPUS.len()].as_bytes().to_vec();
-            for _ in 0..=next() % 6 {
-                let at = (next() % bytes.len().max(1) as u64) as usize;
-                match next() % 5 {
-                    0 if !bytes.is_empty() => bytes[at] = (next() % 128) as u8,
-                    1 => bytes.insert(
-                        at.min(bytes.len()),
-                        b":-[]{}#&*!|>'\"%\n\t ,?"[(next() % 20) as usize],
-                    ),
-                    2 if !bytes.is_empty() => {
-                        bytes.remove(at);
-                    }
-                    3 => bytes.truncate(at),
-                    _ => {
-                        let tail = bytes[at.min(bytes.len())..].to_vec();
-                        bytes.extend(tail);
-                        bytes.truncate(4096);
-                    }
-                }
-                if bytes.is_empty() {
-                    bytes.push(b'a');
-                }
-            }
-            fuzz_yaml(&bytes);
-        }
+        let letters = b":-[]{}#&*!|>'\"%\n\t ,?";
+        testkit::Mutations::of(CORPUS).letters(letters).run(fuzz_yaml);
     }
 }

@@ -390,25 +390,5 @@ fn the_fuzz_target_takes_anything() {
     for page in [sample(), whole(&[])] {
         corpus.push([&[0][..], &page].concat());
     }
-    let mut seed = 11_u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (seed >> 33) as usize
-    };
-    for round in 0..20_000 {
-        let mut data = corpus[round % corpus.len()].clone();
-        for _ in 0..random() % 4 {
-            let at = random() % data.len().max(1);
-            match random() % 3 {
-                0 => data.truncate(at),
-                1 => data.insert(at.min(data.len()), random() as u8),
-                _ => {
-                    if let Some(byte) = data.get_mut(at) {
-                        *byte = random() as u8;
-                    }
-                }
-            }
-        }
-        walk_page(&data);
-    }
+    testkit::Mutations::of(corpus).rounds(20_000).run(walk_page);
 }

@@ -229,23 +229,7 @@ mod tests {
 
     #[test]
     fn ten_thousand_mutations_never_panic() {
-        let (bytes, _) = log();
-        let mut state = 0x1234_5678_9abc_def0_u64;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
-        for _ in 0..10_000 {
-            let mut bad = bytes.clone();
-            for _ in 0..1 + next() % 4 {
-                let at = next() % bad.len();
-                bad[at] = next() as u8;
-            }
-            bad.truncate(bad.len() - next() % 8);
-            fuzz_metalog(&bad);
-        }
+        testkit::mutate([log().0], fuzz_metalog);
     }
 
     /// Entries of every kind about members; joins, a move, a replacement, in a legal order.

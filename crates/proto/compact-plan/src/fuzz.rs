@@ -33,28 +33,7 @@ mod tests {
 
     #[test]
     fn no_mutation_of_the_corpus_panics() {
-        // xorshift64: the mutations are the same on every run.
-        let mut state = 0x2545_F491_4F6C_DD1D_u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
-        for text in CORPUS {
-            fuzz_compaction_map(text.as_bytes());
-        }
-        for round in 0..10_000 {
-            let mut bytes = CORPUS[round % CORPUS.len()].as_bytes().to_vec();
-            for _ in 0..=next() % 4 {
-                let at = (next() % bytes.len() as u64) as usize;
-                match next() % 3 {
-                    0 => bytes[at] = (next() % 128) as u8,
-                    1 => bytes.insert(at, b"0123456789.+-eE%B*^=\n,TLN"[(next() % 25) as usize]),
-                    _ => bytes.truncate(at.max(1)),
-                }
-            }
-            fuzz_compaction_map(&bytes);
-        }
+        let mutations = testkit::Mutations::of(CORPUS).letters(b"0123456789.+-eE%B*^=\n,TLN");
+        mutations.run(fuzz_compaction_map);
     }
 }

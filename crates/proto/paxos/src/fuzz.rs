@@ -86,26 +86,6 @@ mod tests {
                 }
             }
         }
-        fuzz_paxos_row(&row);
-        let mut state = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state as usize
-        };
-        for _ in 0..20_000 {
-            let mut data = row.clone();
-            for _ in 0..1 + next() % 4 {
-                let at = next() % (data.len() + 1);
-                match next() % 4 {
-                    0 if at < data.len() => data[at] = next() as u8,
-                    1 => data.truncate(at),
-                    2 if at < data.len() => data[at] ^= 1 << (next() % 8),
-                    _ => data.insert(at, next() as u8),
-                }
-            }
-            fuzz_paxos_row(&data);
-        }
+        testkit::Mutations::of([row]).rounds(20_000).run(fuzz_paxos_row);
     }
 }

@@ -114,26 +114,10 @@ fn no_bytes_make_decoding_panic() {
         answer.encode(&mut out);
         seeds.push(out);
     }
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    let mut next = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as usize
-    };
     let mut accepted = 0;
-    for _ in 0..20_000 {
-        let mut data = seeds[next() % seeds.len()].clone();
-        for _ in 0..next() % 3 {
-            let at = next() % data.len();
-            match next() % 3 {
-                0 => data.truncate(at.max(1)),
-                1 => data[at] ^= 1 << (next() % 8),
-                _ => data.insert(at, next() as u8),
-            }
-        }
-        accepted += usize::from(fuzz_paxos_message_accepts(&data));
-    }
+    testkit::Mutations::of(seeds).rounds(20_000).edits(1).run(|data| {
+        accepted += usize::from(fuzz_paxos_message_accepts(data));
+    });
     assert!(accepted > 5_000, "{accepted}: most inputs should be near to valid ones");
 }
 
