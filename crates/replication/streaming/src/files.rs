@@ -78,7 +78,7 @@ impl Streaming {
             operation: pull.order.operation.to_string(),
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
-            versions: inner.store.whole_versions(),
+            versions: inner.store.transfer().whole_versions(),
             version: OPEN_VERSION,
         };
         let to = self.to_source(source, shard, Verb::StreamOpen);

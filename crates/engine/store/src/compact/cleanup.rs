@@ -12,9 +12,9 @@
 use compact_plan::{Cut, Plan, Reason};
 use stdx::{Generation, TableId, Token};
 
+use crate::compact::Compactor;
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::store::Store;
 use crate::tables::table_file::TableFile;
 
 /// What a node owns of a table.
@@ -99,7 +99,7 @@ pub struct Cleaned {
     pub removed: u64,
 }
 
-impl Store {
+impl Compactor {
     /// Removes from this shard's files of a table what is not owned. `owned` is asked when nothing
     /// is between its answer and the choice of files; `None` gives it up.
     ///
@@ -111,10 +111,10 @@ impl Store {
         id: TableId,
         owned: impl FnOnce() -> Option<OwnedRanges>,
     ) -> Result<Cleaned, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.flush(Some(&[id])).await?;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.flush(Some(&[id])).await?;
         // Held to the end: what another compaction writes now may have newer partitions in it.
-        let _own = self.own_table(&table).await;
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         // No wait between these two.

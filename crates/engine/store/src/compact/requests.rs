@@ -8,9 +8,9 @@ use std::rc::Rc;
 use compact_plan::{CompactionOptions, Plan, SstableInfo};
 use stdx::{Generation, TableId, Token};
 
+use crate::compact::Compactor;
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::store::Store;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
 use crate::tables::table_file::has_partition;
@@ -43,11 +43,11 @@ impl Drop for Ageless<'_> {
     }
 }
 
-impl Store {
+impl Compactor {
     /// How this shard compacts a table; `None`: there is none of that id, or its options are not
     /// understood.
     pub fn compaction_control(&self, id: TableId) -> Option<CompactionControl> {
-        let table = self.table(id)?;
+        let table = self.tables.table(id)?;
         let version = table.version();
         let options = version.compaction.as_ref().ok()?;
         Some(CompactionControl {
@@ -63,9 +63,9 @@ impl Store {
     /// # Errors
     /// `UnknownTable`.
     pub fn set_automatic_compaction(&self, id: TableId, enabled: bool) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         table.change_overrides(|overrides| overrides.automatic = Some(enabled));
-        self.inner.slots.changed.notify_waiters();
+        self.files.slots.changed.notify_waiters();
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Store {
         id: TableId,
         (min, max): (u32, u32),
     ) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if min > max {
             return Err(StoreError::Invalid(format!(
                 "The min_compaction_threshold cannot be larger than the \
@@ -94,7 +94,7 @@ impl Store {
             return Err(StoreError::Invalid(text.to_owned()));
         }
         table.change_overrides(|overrides| overrides.thresholds = Some((min, max)));
-        self.inner.slots.changed.notify_waiters();
+        self.files.slots.changed.notify_waiters();
         Ok(())
     }
 
@@ -104,9 +104,9 @@ impl Store {
     /// # Errors
     /// As [`Store::compact_major`].
     pub async fn compact_split(&self, id: TableId) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.flush(Some(&[id])).await?;
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.flush(Some(&[id])).await?;
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         for plan in compact_plan::major_split(options, &self.infos(&table).state()) {
@@ -152,7 +152,7 @@ impl Store {
     /// As [`Store::compact_major`].
     pub async fn compact_partition(&self, id: TableId, key: &[u8]) -> Result<u64, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
-        if self.inner.options.shard_map.shard_of(id, token) != self.inner.rt.shard() {
+        if self.env.options.shard_map.shard_of(id, token) != self.env.rt.shard() {
             return Ok(0);
         }
         self.compact_chosen(id, |file| {
@@ -170,17 +170,17 @@ impl Store {
     /// # Errors
     /// As [`Store::compact_major`].
     pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
-        let (map, own) = (self.inner.options.shard_map, self.inner.rt.shard());
+        let (map, own) = (self.env.options.shard_map, self.env.rt.shard());
         let wanted: Vec<(Token, codec::KeyHash)> = keys
             .iter()
             .map(|key| (codec::token_of(key), codec::hash_key(key)))
             .filter(|(token, _)| map.shard_of(id, *token) == own)
             .collect();
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if wanted.is_empty() {
             return Ok(0);
         }
-        let _own = self.own_table(&table).await;
+        let _own = self.files.slots.own_table(&table).await;
         // No other compaction of the table begins while it is there.
         let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
         let is_chosen = |file: &TableFile| {
@@ -204,7 +204,7 @@ impl Store {
         key: &[u8],
     ) -> Result<Vec<(String, u32)>, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         // No key has the least token: there is one before.
         let range = (Token(token.0.saturating_sub(1)), token);
         let mut found = Vec::new();
@@ -227,8 +227,8 @@ impl Store {
         id: TableId,
         is_chosen: impl Fn(&TableFile) -> bool,
     ) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
         self.compact_owned(&table, is_chosen).await
     }
 

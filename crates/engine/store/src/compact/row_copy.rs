@@ -12,6 +12,7 @@ use sst_format::{RowCopier, UsualRow};
 use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
 use stdx::TimestampMicros;
 
+use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::MergeCounts;
 use crate::compact::outputs::Outputs;
@@ -22,7 +23,6 @@ use crate::memtable::ITEMS_PER_LOOK;
 use crate::read::cache_handover::Warmth;
 use crate::read::merging::Merging;
 use crate::read::sources::Source;
-use crate::store::Store;
 use crate::tables::table_file::map_error;
 
 /// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
@@ -146,7 +146,7 @@ impl Copiers {
     }
 }
 
-impl Store {
+impl Compactor {
     /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
     pub(crate) async fn write_merged<M: Merging>(
         &self,
@@ -166,8 +166,8 @@ impl Store {
         loop {
             if items >= ITEMS_PER_LOOK {
                 items = 0;
-                if self.inner.rt.is_yield_due() {
-                    self.inner.rt.yield_if_due().await;
+                if self.env.rt.is_yield_due() {
+                    self.env.rt.yield_if_due().await;
                 }
             }
             let mut needs = None;
@@ -206,12 +206,12 @@ impl Store {
                     {
                         *next = request.block + 1;
                         progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
-                        let warm = warmth.feed(&self.inner.cache, index, request.block);
+                        let warm = warmth.feed(&self.files.cache, index, request.block);
                         outputs.credit_warm(warm * chunk.memory_bytes());
                         outputs.set_warm(warmth.is_warm());
                     }
                     merge.feed(request, chunk);
-                    self.check_goes_on(progress)?;
+                    self.files.slots.check_goes_on(progress)?;
                     if outputs.data_length().saturating_sub(written) >= PACE_BYTES {
                         self.keep_pace(outputs, progress, &mut written).await?;
                     }
@@ -262,13 +262,13 @@ impl Store {
         progress: &Progress,
         written: &mut u64,
     ) -> Result<(), StoreError> {
-        let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());
+        let (rate, now) = (self.compaction_rate.get(), self.env.rt.now());
         let length = outputs.data_length();
-        let due = self.inner.slots.pace(now, length.saturating_sub(*written), rate);
+        let due = self.files.slots.pace(now, length.saturating_sub(*written), rate);
         *written = length;
-        if due > self.inner.rt.now() {
-            self.inner.rt.sleep_until(due).await;
-            self.check_goes_on(progress)?;
+        if due > self.env.rt.now() {
+            self.env.rt.sleep_until(due).await;
+            self.files.slots.check_goes_on(progress)?;
         }
         Ok(())
     }

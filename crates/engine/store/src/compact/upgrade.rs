@@ -8,9 +8,9 @@ use compact_plan::{Cut, Plan, Reason};
 use sstable::WriteCompression;
 use stdx::{TableId, WallMicros};
 
+use crate::compact::Compactor;
 use crate::compact::compaction::{Job, options_of};
 use crate::error::StoreError;
-use crate::store::Store;
 use crate::tables::table_file::TableFile;
 
 /// Which files an upgrade writes anew.
@@ -27,7 +27,7 @@ pub enum UpgradeScope {
     All,
 }
 
-impl Store {
+impl Compactor {
     /// Writes this shard's files of a table anew in the version that is written. Returns how many.
     ///
     /// # Errors
@@ -47,26 +47,26 @@ impl Store {
         scope: UpgradeScope,
         latest: WallMicros,
     ) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
-        let own = self.directory_of(&version.table);
+        let own = self.files.directories.directory_of(&version.table);
         let compression = WriteCompression::of_options(&version.table.options.compression);
         let compression = compression.map_err(StoreError::Invalid)?;
         let mut written = 0;
         for file in table.view().files.clone() {
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
-            let now = self.inner.options.sstable_version;
+            let now = self.env.options.sstable_version;
             let of_now = file.reader.meta().version() == now;
             // What takes part in a repair is of another version where this one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
             let is_left = match scope {
                 UpgradeScope::OtherVersions => of_now || stays,
-                UpgradeScope::Misplaced => self.is_placed(&own, &file),
+                UpgradeScope::Misplaced => self.files.is_placed(&own, &file),
                 UpgradeScope::OtherCompression => {
                     match (&compression, file.reader.meta().compression()) {
                         (None, None) => true,
@@ -91,14 +91,7 @@ impl Store {
     }
 }
 
-impl Store {
-    /// Whether a file lies in `own`, the data directory that this shard writes the table's files to, and, of
-    /// several of them, is this shard's alone.
-    pub(crate) fn is_placed(&self, own: &str, file: &TableFile) -> bool {
-        let is_alone = self.inner.options.data_directories.len() == 1;
-        file.reader.meta().directory() == own && (is_alone || !file.spanning)
-    }
-}
+impl Compactor {}
 
 fn plan(file: &TableFile, reason: Reason) -> Plan {
     let level = file.reader.meta().statistics().stats.level;

@@ -11,13 +11,9 @@ use std::rc::Rc;
 use sstable::Chunk;
 
 use crate::files::chunk_cache::ChunkCache;
+use crate::read::Reader;
 use crate::read::merging::Merging;
 use crate::read::sources::Source;
-use crate::store::Store;
-use crate::tables::table_file::TableFile;
-
-/// Blocks that are forgotten before the clock is looked at again.
-const BLOCKS_PER_LOOK: usize = 128;
 
 /// Blocks by number, of the file with that number in the chunk cache.
 pub(crate) type WarmBlocks = (u64, Vec<(u64, Rc<Chunk>)>);
@@ -108,15 +104,4 @@ impl ChunkCache {
     }
 }
 
-impl Store {
-    /// Forgets the blocks of a file that is in no view any more; a large one's in small steps.
-    pub(crate) async fn forget_blocks(&self, file: &TableFile) {
-        let mut blocks = file.reader.meta().blocks().peekable();
-        while blocks.peek().is_some() {
-            self.inner.cache.forget_blocks(file.id, blocks.by_ref().take(BLOCKS_PER_LOOK));
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
-            }
-        }
-    }
-}
+impl Reader {}

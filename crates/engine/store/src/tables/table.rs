@@ -522,6 +522,15 @@ impl TableState {
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
     }
 
+    /// Adds files to the view.
+    pub(crate) fn add_files(&self, new: &[Rc<TableFile>]) {
+        let view = self.view();
+        let mut files = view.files.clone();
+        files.extend_from_slice(new);
+        let (active, flushing) = (view.active.clone(), view.flushing.clone());
+        self.set_view(TableView::new(active, flushing, files));
+    }
+
     /// Registers a file as being written.
     pub(crate) fn in_flight(self: &Rc<Self>, generation: Generation) -> InFlight {
         self.writing.borrow_mut().push(generation);
