@@ -5,7 +5,6 @@
 //! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
 //! steps: when one ends its inputs are gone.
 
-use crate::files::slots::CompactionProgress;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,12 +21,12 @@ use sst_format::header::EncodingStats;
 use sstable::SEQUENTIAL_BYTES;
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
-use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
-use crate::compact::garbage_collect;
 use crate::compact::outputs::Outputs;
+use crate::compact::row_copy::write_merged;
+use crate::compact::{Compactor, garbage_collect};
 use crate::error::StoreError;
-use crate::files::slots::{Claim, Progress};
+use crate::files::slots::{Claim, CompactionProgress, Progress};
 use crate::files::table_files::Transaction;
 use crate::memtable::Memtable;
 use crate::read::sources::{FileSource, Source};
@@ -670,7 +669,7 @@ impl Compactor {
         let blocks = read.iter().map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let merge = MergeCursor::new(shape, mode, false, sources);
-        self.write_merged(merge, blocks, owned, outputs, progress).await
+        write_merged(self, merge, blocks, owned, outputs, progress).await
     }
 
     /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.

@@ -8,7 +8,6 @@
 //! is not purged while a file with what it hides is in the view.
 //! Source: Cassandra `CompactionManager.performGarbageCollection`, `CompactionController.shadowSources`.
 
-use crate::read::merging::Merging;
 use std::cmp::Reverse;
 use std::rc::Rc;
 
@@ -23,8 +22,10 @@ use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::{Job, MergeCounts, options_of};
 use crate::compact::outputs::Outputs;
+use crate::compact::row_copy::write_merged;
 use crate::error::StoreError;
 use crate::files::slots::Progress;
+use crate::read::merging::Merging;
 use crate::read::sources::{FileSource, Source};
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -200,7 +201,7 @@ impl Compactor {
         Ok(collected)
     }
 
-    /// As [`Store::merge_into`], without what the shadows hide.
+    /// As [`Compactor::merge_into`], without what the shadows hide.
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,
@@ -220,7 +221,7 @@ impl Compactor {
         let shadow = MergeCursor::new(shape, MergeMode::All, false, beside);
         let first = u32::try_from(read.len()).unwrap_or(u32::MAX);
         let merge = ShadowCursor::new(shape, by, data, (shadow, first));
-        self.write_merged(merge, blocks, owned, outputs, progress).await
+        write_merged(self, merge, blocks, owned, outputs, progress).await
     }
 }
 

@@ -17,14 +17,15 @@ pub(crate) mod upgrade;
 pub(crate) mod window_outputs;
 pub(crate) mod window_routing;
 
-use crate::compact::backlog::Control;
-use crate::compact::compaction::CompactionRecord;
-use crate::env::failure::Hook;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
 use stdx::TableId;
 
+use crate::compact::backlog::Control;
+use crate::compact::compaction::CompactionRecord;
 use crate::env::Env;
+use crate::env::failure::Hook;
 use crate::files::Files;
 use crate::lifecycle::Lifecycle;
 use crate::observe::Observer;

@@ -24,8 +24,7 @@ use crate::compact::window_outputs::{Slot, Sorted};
 use crate::error::StoreError;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::write::flush::Sieve;
 
 /// Files that are being written from what a merge gives.

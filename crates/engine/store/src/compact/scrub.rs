@@ -17,12 +17,10 @@ use stdx::{Generation, TableId, Token};
 
 use crate::compact::Compactor;
 use crate::error::StoreError;
-use crate::files::slots::CompactionProgress;
-use crate::files::slots::{Claim, Progress};
+use crate::files::slots::{Claim, CompactionProgress, Progress};
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;

@@ -4,7 +4,6 @@
 //! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
 //! only has files verified again.
 
-use crate::tables::damage::VerifiedTimes;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,9 +17,9 @@ use crate::damage::Verifier;
 use crate::error::StoreError;
 use crate::files::slots::CompactionProgress;
 use crate::files::table_files::checked_body;
+use crate::tables::damage::VerifiedTimes;
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// How often it is looked whether a file is due.
 const ROUND: Duration = Duration::from_secs(60);

@@ -20,10 +20,6 @@
 //! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of what it has is purged.
 //! INV-quarantine-2: an incremental repair of its tokens is refused: it would count as repaired what is lost.
 
-use crate::files::damage_marks::DamageEvent;
-use crate::files::damage_marks::cut;
-use crate::files::damage_marks::path_of;
-use crate::tables::damage::FailedCopies;
 use std::mem::discriminant;
 use std::rc::Rc;
 use std::time::Duration;
@@ -34,12 +30,13 @@ use stdx::{Generation, TableId, Token};
 use crate::compact::scrub::Scrubbed;
 use crate::damage::Verifier;
 use crate::error::StoreError;
+use crate::files::damage_marks::{DamageEvent, cut, path_of};
 use crate::files::slots::CompactionProgress;
+use crate::tables::damage::FailedCopies;
 use crate::tables::repair_views::state_of;
 use crate::tables::retry_backoff::Failures;
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// By so much a repair must have begun behind the copy, as clocks of nodes differ.
 const CLOCKS_DIFFER_SECONDS: i64 = 10;
@@ -231,7 +228,7 @@ impl Verifier {
         }
     }
 
-    /// Step 4 of those that [`Store::release_repaired`] named.
+    /// Step 4 of those that [`Verifier::release_repaired`] named.
     pub(crate) async fn release_all(&self) {
         for table in self.tables.all_tables() {
             let releasable = std::mem::take(&mut *table.releasable.borrow_mut());

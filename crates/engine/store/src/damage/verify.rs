@@ -18,8 +18,7 @@ use crate::error::StoreError;
 use crate::files::slots::CompactionProgress;
 use crate::tables::repair_views::state_of;
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::import::check_owned;
 
 /// How often it is looked whether somebody wants it to end.

@@ -1,6 +1,5 @@
 //! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file says so over restarts.
 
-use crate::files::scan_list::list_name;
 use std::rc::Rc;
 
 use sstable::Component;
@@ -8,6 +7,7 @@ use stdx::Generation;
 
 use crate::error::StoreError;
 use crate::files::Files;
+use crate::files::scan_list::list_name;
 use crate::files::table_files::{checked_body, remove_if_there};
 use crate::tables::damage::Damage;
 use crate::tables::table::TableState;

@@ -9,14 +9,14 @@
 //! written, or it came from Cassandra), and no two have the same generation: a record names inputs by
 //! generation alone.
 
-use crate::env::Env;
-use rt::Fs;
-use schema::Table;
 use std::cell::RefCell;
 use std::rc::Rc;
-use stdx::IoErrorKind;
-use stdx::TableId;
 
+use rt::Fs;
+use schema::Table;
+use stdx::{IoErrorKind, TableId};
+
+use crate::env::Env;
 use crate::error::StoreError;
 
 /// Which of so many directories a shard writes the files of a table to.

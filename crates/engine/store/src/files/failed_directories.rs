@@ -14,13 +14,12 @@
 //! Source of the policy: Cassandra's `DefaultFSErrorHandler`, `DisallowedDirectories`. There a write error leaves
 //! the files readable, and purging goes on.
 
-use crate::error::StoreError;
 use std::rc::Rc;
-use stdx::TableId;
 
-use stdx::{IoError, IoErrorKind};
+use stdx::{IoError, IoErrorKind, TableId};
 
 use crate::env::failure::StoreFailure;
+use crate::error::StoreError;
 use crate::files::Files;
 use crate::files::directories::is_local;
 use crate::tables::table::{TableState, TableView};

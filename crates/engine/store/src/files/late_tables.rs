@@ -6,9 +6,9 @@
 //! no write takes the name of one of them.
 //! INV-found-2: files of a table that is being dropped are not taken into use.
 
-use rt::Fs;
 use std::rc::Rc;
 
+use rt::Fs;
 use sstable::{SetState, list_sstables};
 use stdx::{Generation, IoErrorKind, TableId};
 
@@ -88,7 +88,7 @@ impl Files {
     /// The table of a request, with its files.
     ///
     /// # Errors
-    /// `UnknownTable`; those of [`Store::open_found`].
+    /// `UnknownTable`; those of [`Files::open_found`].
     pub(crate) async fn opened_table(&self, id: TableId) -> Result<Rc<TableState>, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if !table.is_opened.get() {

@@ -11,10 +11,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::TableId;
 
 use rt::sync::Notify;
-use stdx::{Generation, Instant};
+use stdx::{Generation, Instant, TableId};
 
 use crate::env::Env;
 use crate::error::StoreError;

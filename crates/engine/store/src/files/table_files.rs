@@ -16,8 +16,6 @@
 //!
 //! The files of an ingest become ones together by a record of another kind: see `row_ingest`.
 
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
 use std::rc::Rc;
 
 use rt::{Fs, OpenOptions};
@@ -32,6 +30,7 @@ use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, TableId, WallMi
 use crate::error::StoreError;
 use crate::files::Files;
 use crate::tables::table::{InFlight, TableState};
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Attempts to open a directory while other shards change it.
 const OPEN_ATTEMPTS: u32 = 20;
@@ -491,7 +490,7 @@ impl Files {
     }
 
     /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
-    /// is kept in mind and tried again by [`Store::retry_orphans`].
+    /// is kept in mind and tried again by [`Files::retry_orphans`].
     pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
         if self.directories.misses_directories()
             || self.try_discard(table, output.generation()).await.is_err()
@@ -500,7 +499,7 @@ impl Files {
         }
     }
 
-    /// As [`Store::discard`] for all outputs of one compaction, of which the first names the record: the
+    /// As [`Files::discard`] for all outputs of one compaction, of which the first names the record: the
     /// others stay while the record may be there, or a start would remove the inputs and miss them.
     pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
         table.orphans.borrow_mut().extend(outputs);

@@ -1,8 +1,5 @@
 //! Snapshots: hard links of a table's files below `snapshots/<tag>/`, as Cassandra's.
 
-use crate::files::directories::entries;
-use crate::files::links::Linking;
-use crate::files::links::link;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -11,7 +8,8 @@ use stdx::{ShardId, TableId, Uuid, WallMicros};
 
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::files::directories::FoundDirectory;
+use crate::files::directories::{FoundDirectory, entries};
+use crate::files::links::{Linking, link};
 use crate::lifecycle::Lifecycle;
 use crate::memtable::Memtable;
 use crate::tables::table::TableState;
@@ -44,7 +42,7 @@ pub struct SnapshotInfo {
 /// How a snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// After so many seconds [`Store::clear_expired`] removes it.
+    /// After so many seconds [`Lifecycle::clear_expired`] removes it.
     pub ttl_seconds: Option<u32>,
     /// Memtables are not flushed first, so that what they hold is not in it.
     pub skip_flush: bool,
@@ -70,7 +68,7 @@ impl Lifecycle {
     /// The same in other ways.
     ///
     /// # Errors
-    /// As [`Store::snapshot`].
+    /// As [`Lifecycle::snapshot`].
     pub async fn snapshot_with(
         &self,
         tag: &str,

@@ -4,20 +4,18 @@
 //! is there or being written; 2. the view is emptied, in the same turn; 3. the log is synced: now
 //! the answer may go; 4. in the background a snapshot, if wanted, then the files are removed; 5. the
 //! record's segment may go, once whoever decided the truncation has recorded that it is carried out
-//! ([`Store::truncation_recorded`]). A start that replays the record empties the slice again, of what was
+//! ([`Lifecycle::truncation_recorded`]). A start that replays the record empties the slice again, of what was
 //! written before the record only, and knows that the truncation is carried out
-//! ([`Store::is_truncated`]).
+//! ([`Lifecycle::is_truncated`]).
 //!
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
 //! `helenus-dropped` that names the snapshot (in the envelope of small files; a damaged one ends the start): the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
 //! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
 //! directory like that of any table that the schema does not have: who knows that it was dropped
-//! ([`Store::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
-//! ([`Store::settle_drops`]): files that come there later are not those of the drop.
+//! ([`Lifecycle::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
+//! ([`Lifecycle::settle_drops`]): files that come there later are not those of the drop.
 
-use crate::files::late_tables::{DROPPED, is_marked_dropped};
-use crate::files::links::link;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +28,15 @@ use sstable::{Descriptor, SetState, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::directories::FoundDirectory;
-use crate::files::directories::entries;
+use crate::files::directories::{FoundDirectory, entries};
+use crate::files::late_tables::{DROPPED, is_marked_dropped};
+use crate::files::links::link;
 use crate::files::table_files::remove_if_there;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::snapshot::{check_tag, write_manifest};
 use crate::memtable::Memtable;
 use crate::tables::table::{TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::tables::truncations::TruncationPin;
 
 const DROPPED_FORM: SmallForm = SmallForm { kind: "dropped", version: 2 };
@@ -362,7 +360,7 @@ impl Lifecycle {
 
     /// Drops what is there of tables that were dropped when the end of the process came before anything said
     /// so on the disk. Of what was not flushed then there is nothing in the snapshot. On the shard that has
-    /// [`Store::directories_of_unknown_tables`], of which they are none any more; how many directories these
+    /// [`crate::Tables::directories_of_unknown_tables`], of which they are none any more; how many directories these
     /// were.
     ///
     /// # Errors
@@ -402,7 +400,7 @@ impl Lifecycle {
 
     /// Whether nothing is left of tables that are not in the schema, but for directories of unknown tables.
     /// Marks of drops that are carried out are removed, so that files that come there later are not taken for
-    /// what is left of one. On the shard that has [`Store::directories_of_unknown_tables`].
+    /// what is left of one. On the shard that has [`crate::Tables::directories_of_unknown_tables`].
     ///
     /// # Errors
     /// `Io`.

@@ -5,7 +5,7 @@
 //! shard. The log keeps the record until the removal is complete and the node has recorded the truncation
 //! elsewhere.
 //!
-//! INV-truncate-1: a truncation for which [`Store::is_truncated`] answers false has no acknowledged write of
+//! INV-truncate-1: a truncation for which [`Lifecycle::is_truncated`] answers false has no acknowledged write of
 //! its table after it on this shard.
 
 use std::rc::Rc;
@@ -25,7 +25,7 @@ impl Lifecycle {
         self.tables.table(id).is_some_and(|table| table.truncated.borrow().covers(own, at))
     }
 
-    /// Makes the records of truncations in [`Store::is_truncated`] durable.
+    /// Makes the records of truncations in [`Lifecycle::is_truncated`] durable.
     ///
     /// # Errors
     /// `UnknownTable`; as [`Store::sync`].

@@ -8,13 +8,6 @@
 mod collection_guardrails;
 mod large_scan;
 
-use crate::tables::large_files::CellFacts;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
-use crate::tables::large_files::PartitionFacts;
-use crate::tables::large_files::RowFacts;
-use crate::tables::large_files::SstableName;
-use crate::tables::large_files::name_of;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -26,6 +19,9 @@ use stdx::{DeletionSeconds, WallMicros};
 use types::CqlType;
 
 use crate::observe::Observer;
+use crate::tables::large_files::{
+    CellFacts, LargeEvent, LargeFile, PartitionFacts, RowFacts, SstableName, name_of,
+};
 use crate::tables::table::TableState;
 
 /// Bytes of the text of a key that are shown.

@@ -24,9 +24,6 @@
 
 pub(crate) mod saved_keys;
 
-use crate::env::Env;
-use crate::read::Reader;
-use crate::tables::registry::Tables;
 use std::cell::{Cell, RefCell};
 use std::hash::Hash;
 use std::rc::Rc;
@@ -38,8 +35,10 @@ use quick_cache::{Equivalent, Weighter};
 use smallvec::SmallVec;
 use stdx::{ColumnId, FixedHasher, TableId, TimestampMicros, Token};
 
+use crate::env::Env;
 use crate::error::StoreError;
-
+use crate::read::Reader;
+use crate::tables::registry::Tables;
 use crate::tables::table::TableState;
 
 /// Accounted for a count beside its place.
@@ -377,7 +376,7 @@ impl Counters {
         found
     }
 
-    /// Whether everything that was read since [`Store::counts_of`] holds still.
+    /// Whether everything that was read since [`Counters::counts_of`] holds still.
     pub fn are_counts_current(&self, of: &CountsOf) -> bool {
         self.counter_cache.group(of.numbers.token).touched == of.touched
             && self.are_numbers_current(of)
@@ -393,7 +392,7 @@ impl Counters {
             && cache.numbers(&of.table, of.numbers.token) == of.numbers
     }
 
-    /// Keeps what a read found or its leader has just applied, when [`Store::are_counts_current`] was true right
+    /// Keeps what a read found or its leader has just applied, when [`Counters::are_counts_current`] was true right
     /// before that and nothing has been awaited since then. Of what was applied only counts of which a visible
     /// cell that is not newer was read.
     pub fn keep_count(

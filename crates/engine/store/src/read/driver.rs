@@ -1,6 +1,5 @@
 //! Reads: sources chosen, merged, and shown to a sink.
 
-use crate::tables::read_stats::ReadStats;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use stdx::{TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::memtable::{MemtableScan, PartitionCursor};
-use crate::read::Reader;
-use crate::read::memtable_fast_path;
 use crate::read::replica_pages::Passing;
 use crate::read::row_cache::Head;
 use crate::read::sources::{FileSource, Source, Sources};
 use crate::read::timestamp_order::{Asked, Candidates, Exactness};
+use crate::read::{Reader, memtable_fast_path};
+use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::TableFile;
 

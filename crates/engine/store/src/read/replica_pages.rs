@@ -1,7 +1,7 @@
 //! Reads for coordinators and for streams: what this shard has, deletions included, as pages
 //! (`docs/formats/replica-page.md`).
 //!
-//! Owns: [`Store::read_replica`], [`Store::read_stream`]. The sources are those of [`Store::read`];
+//! Owns: [`Reader::read_replica`], [`Reader::read_stream`]. The sources are those of [`Store::read`];
 //! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
 //! equal bytes whatever their files and memtables look like.
 
@@ -20,11 +20,10 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::error::StoreError;
 use crate::files::held_files::Held;
-use crate::read::Reader;
 use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, floor_of, slices_of};
-use crate::read::memtable_fast_path;
 use crate::read::sources::{Source, Sources};
 use crate::read::timestamp_order::{Asked, Exactness};
+use crate::read::{Reader, memtable_fast_path};
 use crate::tables::read_stats::ReadStats;
 use crate::tables::repair_views::ReadScope;
 use crate::tables::table::{TableState, TableView, bump};
@@ -137,11 +136,11 @@ impl Reader {
         self.read_replica_filtered(command, limits, (counts_static, purge_before), None).await
     }
 
-    /// As [`Store::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
+    /// As [`Reader::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
     /// partition then.
     ///
     /// # Errors
-    /// As [`Store::read_replica`].
+    /// As [`Reader::read_replica`].
     pub async fn read_replica_filtered(
         &self,
         command: &ReadCommand,
@@ -173,7 +172,7 @@ impl Reader {
         result.map(|_| read)
     }
 
-    /// As [`Store::read_replica`], for a repair: it is no read of a client, so it is not counted as
+    /// As [`Reader::read_replica`], for a repair: it is no read of a client, so it is not counted as
     /// one, and passes by the cache.
     ///
     /// # Errors
@@ -234,7 +233,7 @@ impl Reader {
     /// The same of what is held and does not go as whole files.
     ///
     /// # Errors
-    /// As [`Store::read_stream`]; `Invalid` when `held` is of another table.
+    /// As [`Reader::read_stream`]; `Invalid` when `held` is of another table.
     pub async fn read_held(
         &self,
         held: &Held,

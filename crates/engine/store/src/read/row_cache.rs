@@ -15,7 +15,6 @@
 mod head;
 pub(crate) mod saved_keys;
 
-use crate::tables::cached_rows::CachedRows;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -27,6 +26,8 @@ use data::{Advance, Cursor, DeletionTime, Item, MergeCursor, MergeMode, Slices, 
 use quick_cache::unsync::Cache;
 use quick_cache::{Equivalent, Weighter};
 use stdx::{FixedHasher, TableId, Token};
+
+use crate::tables::cached_rows::CachedRows;
 
 pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};

@@ -4,15 +4,15 @@
 //! the table's UUID, 16 bytes, the length of the key, 4 bytes big endian, and the key. Contents are not saved, so
 //! the file need not agree with anything: a damaged one is reported and ignored.
 
-use crate::env::Env;
-use rt::sync::Semaphore;
 use std::rc::Rc;
 use std::time::Duration;
 
 use codec::SmallForm;
+use rt::sync::Semaphore;
 use rt::{DirEntry, Fs, SmallContent};
 use stdx::{TableId, Uuid};
 
+use crate::env::Env;
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 

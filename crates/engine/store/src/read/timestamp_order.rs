@@ -33,8 +33,7 @@ use crate::read::Reader;
 use crate::read::sources::{FileSource, Source, Sources};
 use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Rows by name that are looked for in order; more of them are seldom all in the newest files.
 const NAMES_MAX: usize = 8;

@@ -5,14 +5,13 @@
 //! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part, or is of a version
 //! that has no mark, is written anew as two, with the order of steps of a compaction ([`crate::files::table_files`]) and both outputs complete before
 //! the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each
-//! is marked or not; whoever drives sessions ends them after a start ([`Store::pending_repairs`]).
+//! is marked or not; whoever drives sessions ends them after a start ([`Repair::pending_repairs`]).
 //!
 //! INV-repairing-1: nothing is purged, and no row changes its bytes, when a file is split.
-//! INV-repairing-2: what a session was sent is in marked files before [`Store::flush_repair`] returns.
+//! INV-repairing-2: what a session was sent is in marked files before [`Repair::flush_repair`] returns.
 //! INV-repairing-3: a session that was not begun in this run of the node is neither read nor written
 //! to: what it was sent before may be lost.
 
-use crate::tables::repair_views::{state_of, unknown};
 use std::rc::Rc;
 
 use compact_plan::{Cut, Reason};
@@ -29,11 +28,9 @@ use crate::error::StoreError;
 use crate::files::slots::Progress;
 use crate::memtable::Memtable;
 use crate::repair::Repair;
+use crate::tables::repair_views::{state_of, unknown};
 use crate::tables::table::{TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::has_partition;
-use crate::tables::table_file::lies_in;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, has_partition, lies_in, map_error};
 
 /// Memory of what a session was sent, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;
@@ -107,7 +104,7 @@ impl Repair {
     }
 
     /// Takes in what this replica lacked of the data of a session. It is seen and durable after
-    /// [`Store::flush_repair`].
+    /// [`Repair::flush_repair`].
     ///
     /// # Errors
     /// `Invalid`: no such session was begun; `UnknownTable`, `Unwritable`, `DiskFull`, `Io`, `Stopping`.
@@ -139,7 +136,7 @@ impl Repair {
     /// Everything that a session was sent so far is in complete files afterwards.
     ///
     /// # Errors
-    /// As [`Store::apply_to_repair`].
+    /// As [`Repair::apply_to_repair`].
     pub async fn flush_repair(&self, id: TableId, session: Uuid) -> Result<(), StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let _permit = self.writer.flush_slot.acquire(1).await;

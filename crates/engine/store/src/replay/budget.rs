@@ -24,8 +24,7 @@ use stdx::{TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::table_files::toc_path;
-use crate::replay::Replay;
-use crate::replay::Replaying;
+use crate::replay::{Replay, Replaying};
 use crate::tables::table::{InFlight, TableState, TableView, bump};
 use crate::tables::table_file::map_error;
 use crate::write::unflushable::Logging;

@@ -2,11 +2,6 @@
 
 mod budget;
 
-use crate::env::Env;
-use crate::files::Files;
-use crate::lifecycle::Lifecycle;
-use crate::tables::registry::Tables;
-use crate::write::Writer;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,10 +10,14 @@ use commitlog::{LogPosition, Next, Record, ReplaySummary, SegmentHeader, Truncat
 use data::MutationRef;
 use stdx::{FixedMap, TableId};
 
+use crate::env::Env;
 use crate::error::StoreError;
+use crate::files::Files;
+use crate::lifecycle::Lifecycle;
 use crate::memtable::Memtable;
-
+use crate::tables::registry::Tables;
 use crate::tables::table::TableView;
+use crate::write::Writer;
 use budget::{Ahead, HeldFile};
 
 /// What replay did, for the log line at start.

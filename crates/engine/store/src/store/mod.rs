@@ -4,17 +4,15 @@ mod background;
 mod schema;
 mod table_stats;
 
-use crate::read::driver::RowSink;
-use crate::tables::read_stats::ReadStats;
-use data::MutationRef;
-use data::command::ReadCommand;
 use std::rc::Rc;
 use std::sync::Arc;
-use stdx::TableId;
 
 use ::schema::Schema;
 use commitlog::CommitLog;
+use data::MutationRef;
+use data::command::ReadCommand;
 use rt::Rt;
+use stdx::TableId;
 
 use crate::compact::Compactor;
 use crate::damage::Verifier;
@@ -27,9 +25,11 @@ use crate::observe::Observer;
 use crate::options::StoreOptions;
 use crate::read::Reader;
 use crate::read::counter_cache::{CounterCache, Counters};
+use crate::read::driver::RowSink;
 use crate::read::row_cache::RowCache;
 use crate::repair::Repair;
 use crate::replay::{Replay, ReplayReport};
+use crate::tables::read_stats::ReadStats;
 use crate::tables::registry::Tables;
 use crate::transfer::Transfer;
 use crate::write::Writer;

@@ -1,8 +1,7 @@
 //! A crash at every IO of one shard, then all acknowledged data is there. Several shards: `shards`.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
+use rt::sim::CrashKind;
 
 use crate::tests::everywhere::*;
 use crate::tests::*;

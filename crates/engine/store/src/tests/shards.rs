@@ -1,9 +1,8 @@
 //! A crash at every IO of several shards in the same directories, also while a node starts again
 //! with another number of shards.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
+use rt::sim::CrashKind;
 
 use crate::tests::crash::purging_schema;
 use crate::tests::everywhere::*;

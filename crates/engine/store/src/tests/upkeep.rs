@@ -1,9 +1,10 @@
 //! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
 
-use crate::tests::*;
-use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+use crate::tests::*;
+use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 
 async fn open_with(rt: &Rt, change: impl FnOnce(&mut StoreOptions)) -> Store {
     let mut options = options(rt);

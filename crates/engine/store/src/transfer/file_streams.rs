@@ -1,6 +1,6 @@
 //! SSTables that go to another node, or come from one, as they are.
 //!
-//! A source [`Store::hold`]s what it has of ranges: the files that lie in them as a whole, and a view
+//! A source [`Transfer::hold`]s what it has of ranges: the files that lie in them as a whole, and a view
 //! of the rest, of which rows are read. Both are of one moment: a compaction meanwhile removes names,
 //! not what is held. Otherwise it could purge a deletion together with what it hides, of which a copy
 //! has gone already.
@@ -13,8 +13,6 @@
 //! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
 //! it lies in the ranges and the slice that were asked for.
 
-use crate::files::held_files::{Held, HeldFile};
-use crate::tables::table_file::lies_in;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -29,10 +27,10 @@ use sstable::{Component, Components, Descriptor, SstableMeta, Version, WriterOpt
 use stdx::{IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
+use crate::files::held_files::{Held, HeldFile};
 use crate::memtable::Memtable;
 use crate::tables::table::{InFlight, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, lies_in, map_error};
 use crate::transfer::Transfer;
 use crate::transfer::row_ingest::{Done, Ingest};
 
@@ -273,7 +271,7 @@ impl Ingest {
     ///
     /// # Errors
     /// `Invalid`: these cannot be the components of a file, or the version is not one of
-    /// [`Store::whole_versions`]; `DiskFull`, `Io`, `Stopping`.
+    /// [`Transfer::whole_versions`]; `DiskFull`, `Io`, `Stopping`.
     pub async fn begin_whole(
         &mut self,
         version: Version,

@@ -1,7 +1,7 @@
 //! Import: SSTables that somebody put into a directory become files of a table, on every shard.
 //!
-//! One shard takes them in ([`Store::import`], [`Store::refresh`]); then every shard adopts what lies
-//! in its slice ([`Store::adopt`]), as a start opens files of a foreign number of shards.
+//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts what lies
+//! in its slice ([`Transfer::adopt`]), as a start opens files of a foreign number of shards.
 //!
 //! Order: 1. every file set is read where it is; 2. its components are linked, or copied, into the
 //! table's directory under a new generation and synced, its TOC.txt as `TOC.txt.tmp`; what its
@@ -34,8 +34,7 @@ use crate::compact::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::files::table_files::{encode_record, is_record, record_path, remove_if_there, toc_path};
 use crate::tables::table::{TableState, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::Transfer;
 
 /// Bytes of one step of a copy.
@@ -97,7 +96,7 @@ struct Placed {
 }
 
 impl Transfer {
-    /// Takes the SSTables of directories in. On one shard; then [`Store::adopt`] on every shard. What
+    /// Takes the SSTables of directories in. On one shard; then [`Transfer::adopt`] on every shard. What
     /// a refused directory has is not taken.
     ///
     /// # Errors
@@ -149,10 +148,10 @@ impl Transfer {
     }
 
     /// Takes in the files that somebody put into the table's own directory: those that
-    /// [`Store::claim_new_files`] of all shards named. As [`Store::import`], without a look at their rows.
+    /// [`Transfer::claim_new_files`] of all shards named. As [`Transfer::import`], without a look at their rows.
     ///
     /// # Errors
-    /// As [`Store::import`], and what is wrong with a file: then none is taken in.
+    /// As [`Transfer::import`], and what is wrong with a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.env.rt.fs();

@@ -29,8 +29,7 @@ use crate::error::StoreError;
 use crate::files::table_files::{encode_record, record_path, remove_if_there, toc_path};
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::Transfer;
 use crate::transfer::file_streams::{Coming, Syncing};
 

@@ -19,7 +19,7 @@ impl Writer {
     /// To be asked before a write is begun.
     ///
     /// # Errors
-    /// `Overloaded`: over the memtable budget, [`Store::wait_for_room`] may help. `DiskFull`,
+    /// `Overloaded`: over the memtable budget, [`Writer::wait_for_room`] may help. `DiskFull`,
     /// `LogFailed`, `Stopping`.
     pub fn admit_write(&self) -> Result<(), StoreError> {
         if self.env.stopping.get() || self.env.drained.get() {
@@ -43,12 +43,12 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Store::admit_write`], of a write of one table. The tables in which the node shows its metadata have a
+    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its metadata have a
     /// reserve beyond the memtables' budget, and are written in memory while the disk is full: what the metadata
     /// log has decided is shown whatever clients write.
     ///
     /// # Errors
-    /// As [`Store::admit_write`].
+    /// As [`Writer::admit_write`].
     pub fn admit_write_of(&self, id: TableId) -> Result<(), StoreError> {
         let refused = match self.admit_write() {
             Ok(()) => return Ok(()),
@@ -70,7 +70,7 @@ impl Writer {
     /// Waits until memtables are within their budget, at most `room_wait_max`.
     ///
     /// # Errors
-    /// As [`Store::admit_write`].
+    /// As [`Writer::admit_write`].
     pub async fn wait_for_room(&self) -> Result<(), StoreError> {
         let deadline = self.env.rt.now() + self.env.options.room_wait_max;
         let mut blocked = None;

@@ -6,7 +6,6 @@
 //! crash before 2 is done leaves a set marked as unfinished, which the next start removes; the
 //! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
 
-use crate::memtable::ITEMS_PER_LOOK;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,10 +19,9 @@ use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::memtable::{Memtable, MemtableScan};
+use crate::memtable::{ITEMS_PER_LOOK, Memtable, MemtableScan};
 use crate::tables::table::{Pin, TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::write::Writer;
 use crate::write::unflushable::{Logging, Refused};
 

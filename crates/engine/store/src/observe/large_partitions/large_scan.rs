@@ -12,10 +12,6 @@
 //!
 //! INV-large-1: what is told of a file is what its writer would have told of it.
 
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
-use crate::tables::large_files::name_of;
-use crate::tables::large_files::push;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +24,11 @@ use stdx::{DeletionSeconds, Generation};
 
 use super::{Limits, facts_of};
 use crate::error::StoreError;
-use crate::files::slots::CompactionProgress;
-use crate::files::slots::Progress;
+use crate::files::slots::{CompactionProgress, Progress};
 use crate::observe::Observer;
+use crate::tables::large_files::{LargeEvent, LargeFile, name_of, push};
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Bytes of Data, uncompressed, that a shard looks through in a second.
 const BYTES_PER_SECOND: u64 = 16 << 20;
@@ -57,7 +52,7 @@ impl Limits {
 
 impl Observer {
     /// Files that were not written here came into the view, or are about to. Pre: of those that name this node
-    /// [`Store::keep_waiting`] was called.
+    /// [`Observer::keep_waiting`] was called.
     pub(crate) fn look_through<'a>(
         &self,
         table: &TableState,

@@ -1,9 +1,10 @@
 //! Which counters are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
 
+use std::rc::Rc;
+
 use data::command::{Partitions, ReadCommand};
 use data::{ColumnRef, RowRef, Slice, Slices};
 use rt::Group;
-use std::rc::Rc;
 use stdx::Token;
 
 use super::{CounterRow, ENTRY_OVERHEAD, OwnCount, row_of};

@@ -1,13 +1,14 @@
 //! Which partitions are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
 
-use crate::tables::cached_rows::CachedRows;
-use rt::Group;
 use std::rc::Rc;
+
+use rt::Group;
 
 use super::HeadKeyRef;
 use crate::error::StoreError;
 use crate::read::Reader;
 use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
+use crate::tables::cached_rows::CachedRows;
 use crate::tables::read_stats::ReadStats;
 
 /// Its keys are partition keys.

@@ -1,9 +1,10 @@
 //! Snapshots, TRUNCATE and DROP at any moment of a compaction: what is linked is what the table had at one
 //! moment, and what was emptied goes.
 
+use rt::Group;
+
 use crate::SnapshotInfo;
 use crate::tests::*;
-use rt::Group;
 
 const INPUTS: i32 = 3;
 /// Longer than the compaction of these files takes on the simulated disk.

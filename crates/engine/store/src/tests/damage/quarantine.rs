@@ -1,12 +1,12 @@
 //! Damaged files: found, kept for their good parts, never answered without, let go when other files have
 //! their place.
 
-use crate::files::damage_marks::DamageEvent;
 use rt::sim::CrashKind;
 use rt::{Buf, OpenOptions};
 use sstable::Component;
 use stdx::IoErrorKind;
 
+use crate::files::damage_marks::DamageEvent;
 use crate::tables::retry_backoff::Failures;
 use crate::tests::compact::incremental::noise;
 use crate::tests::everywhere::*;

@@ -6,12 +6,7 @@ use std::rc::Rc;
 use crate::observe::large_partitions::{
     LargeFate, LargeThresholds, PartitionGuardrails, Thresholds,
 };
-use crate::tables::large_files::CellFacts;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::PartitionFacts;
-use crate::tables::large_files::RowFacts;
-use crate::tables::large_files::SstableName;
-
+use crate::tables::large_files::{CellFacts, LargeEvent, PartitionFacts, RowFacts, SstableName};
 use crate::tests::*;
 
 #[test]

@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use crate::ImportOptions;
 use crate::observe::large_partitions::LargeThresholds;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
+use crate::tables::large_files::{LargeEvent, LargeFile};
 use crate::tests::observe::large_partitions::{THRESHOLDS, insert_map, schema_with_map, told_of};
 use crate::tests::*;
 

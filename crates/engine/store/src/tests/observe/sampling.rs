@@ -1,7 +1,6 @@
 //! What samples of a table tell.
 
 use crate::tables::sampling::{Sampled, Sampler};
-
 use crate::tests::*;
 
 fn told(store: &Store, samplers: &[Sampler], count: usize) -> Vec<(Sampler, Vec<(i32, u64)>)> {

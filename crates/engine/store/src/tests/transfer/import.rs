@@ -1,9 +1,8 @@
 //! Import of file sets, on one shard and on several, and a crash at every IO of it.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
 use rt::OpenOptions;
+use rt::sim::CrashKind;
 
 use crate::tests::everywhere::*;
 use crate::tests::*;
