@@ -11,7 +11,6 @@ use std::rc::Rc;
 use sstable::Chunk;
 
 use crate::files::chunk_cache::ChunkCache;
-use crate::read::Reader;
 use crate::read::merging::Merging;
 use crate::read::sources::Source;
 
@@ -103,5 +102,3 @@ impl ChunkCache {
         true
     }
 }
-
-impl Reader {}

@@ -251,10 +251,13 @@ impl Store {
         &self.rooms.verifier
     }
 
-    /// Appends a mutation to the commit log's buffer and applies it to the memtable: see [`Writer::apply`].
+    /// Appends a mutation to the commit log's buffer (`durable`; false for keyspaces without
+    /// durable writes) and applies it to the memtable. Answer the client after
+    /// [`Store::commit`] only. The mutation must be one this process encoded, or a parsed one.
     ///
     /// # Errors
-    /// As [`Writer::apply`].
+    /// `UnknownTable`, `MutationTooLarge`, `Unwritable`, `Unflushable`, `LogFailed`, `Stopping`; nothing was applied
+    /// then.
     #[inline]
     pub fn apply(&self, mutation: &MutationRef<'_>, durable: bool) -> Result<(), StoreError> {
         self.rooms.writer.apply(mutation, durable)

@@ -13,14 +13,12 @@ use crate::write::Writer;
 use crate::write::unflushable::place_of;
 
 impl Writer {
-    /// Appends a mutation to the commit log's buffer (`durable`; false for keyspaces without
-    /// durable writes) and applies it to the memtable. Answer the client after
-    /// [`Store::commit`] only. The mutation must be one this process encoded, or a parsed one.
-    ///
-    /// # Errors
-    /// `UnknownTable`, `MutationTooLarge`, `Unwritable`, `Unflushable`, `LogFailed`, `Stopping`; nothing was applied
-    /// then.
-    pub fn apply(&self, mutation: &MutationRef<'_>, durable: bool) -> Result<(), StoreError> {
+    /// See [`crate::Store::apply`].
+    pub(crate) fn apply(
+        &self,
+        mutation: &MutationRef<'_>,
+        durable: bool,
+    ) -> Result<(), StoreError> {
         if self.env.stopping.get() || self.env.drained.get() {
             return Err(StoreError::Stopping);
         }
