@@ -222,7 +222,7 @@ async fn bench(rt: Rt, server: CqlServer, store: Store, mb: usize) {
             fail(&format!("{} files instead of {FILES}", stats.sstables));
         }
         let mut compaction = Spent::default();
-        compaction.on(&rt, "compaction", store.compact_major(table)).await;
+        compaction.on(&rt, "compaction", store.compactor().compact_major(table)).await;
         let stats = store.table_stats(table);
         compaction.tell(shape, "compaction", rows, stats.uncompressed_bytes, stats.disk_bytes);
         if stats.sstables != 1 {

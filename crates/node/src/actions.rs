@@ -100,10 +100,10 @@ impl Actions {
             seeds: self.seeds.borrow().clone(),
             data_directories: options.data_directories(),
             batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
-            column_index_bytes: self.store.column_index_bytes(),
+            column_index_bytes: self.store.env().live().column_index_bytes(),
             default_keyspace_rf: self.live.borrow().default_keyspace_rf,
             trace_probability: self.server.trace_probability(),
-            incremental_backups: self.store.incremental_backups(),
+            incremental_backups: self.store.files().links().incremental_backups(),
             phi_convict_threshold: options.phi_convict_threshold.0,
             row_cache_save_seconds: options.row_cache_save_period.as_secs(),
             counter_cache_save_seconds: options.counter_cache_save_period.as_secs(),
@@ -155,7 +155,7 @@ impl ShardActions for Actions {
         let store = self.store.clone();
         Box::pin(async move {
             for table in tables {
-                unless_gone(store.compact_major(table).await).map_err(failed)?;
+                unless_gone(store.compactor().compact_major(table).await).map_err(failed)?;
             }
             Ok(())
         })
@@ -168,7 +168,7 @@ impl ShardActions for Actions {
         Box::pin(async move {
             for table in tables {
                 let latest = WallMicros(latest);
-                let done = store.upgrade_written_by(table, scope, latest).await;
+                let done = store.compactor().upgrade_written_by(table, scope, latest).await;
                 unless_gone(done).map_err(failed)?;
             }
             Ok(())
@@ -204,15 +204,15 @@ impl ShardActions for Actions {
         let store = self.store.clone();
         Box::pin(async move {
             let options = SnapshotOptions { ttl_seconds, skip_flush };
-            store.snapshot_with(&tag, Some(&tables), options).await.map_err(failed)
+            store.lifecycle().snapshot_with(&tag, Some(&tables), options).await.map_err(failed)
         })
     }
 
     fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()> {
         let store = self.store.clone();
-        Box::pin(
-            async move { store.clear_snapshot(Some(&tag), Some(&tables)).await.map_err(failed) },
-        )
+        Box::pin(async move {
+            store.lifecycle().clear_snapshot(Some(&tag), Some(&tables)).await.map_err(failed)
+        })
     }
 
     fn compaction_history(&self) -> Work<Vec<HistoryReport>> {
@@ -225,7 +225,7 @@ impl ShardActions for Actions {
     }
 
     fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport> {
-        let found = self.store.range_estimates(table, ranges);
+        let found = self.store.tables().range_estimates(table, ranges);
         found
             .into_iter()
             .map(|e| EstimateReport {
@@ -238,7 +238,7 @@ impl ShardActions for Actions {
 
     fn key_samples(&self, table: TableId) -> Vec<Token> {
         let ranges = PrimaryRanges::of(&self.membership.snapshot()).in_ring;
-        self.store.key_samples(table, &ranges)
+        self.store.tables().key_samples(table, &ranges)
     }
 
     fn list_snapshots(&self) -> Work<Vec<SnapshotReport>> {
@@ -248,7 +248,7 @@ impl ShardActions for Actions {
             if shard != ShardId(0) {
                 return Ok(Vec::new());
             }
-            let found = store.snapshots().await.map_err(failed)?;
+            let found = store.lifecycle().snapshots().await.map_err(failed)?;
             Ok(found
                 .into_iter()
                 .map(|s| SnapshotReport {
@@ -281,12 +281,13 @@ impl ShardActions for Actions {
                 return Ok(());
             }
             let mut tables = Vec::new();
-            for snapshot in store.snapshots().await.map_err(failed)? {
+            for snapshot in store.lifecycle().snapshots().await.map_err(failed)? {
                 if keyspaces.is_empty() || keyspaces.contains(&snapshot.keyspace) {
                     tables.push(snapshot.table);
                 }
             }
-            let cleared = store.clear_snapshot_made_before(tag.as_deref(), Some(&tables), before);
+            let cleared =
+                store.lifecycle().clear_snapshot_made_before(tag.as_deref(), Some(&tables), before);
             cleared.await.map_err(failed)
         })
     }
@@ -294,13 +295,15 @@ impl ShardActions for Actions {
     fn compactions(&self) -> CompactionReport {
         let running: Vec<RunningReport> = self
             .store
+            .files()
+            .slots()
             .compactions()
             .into_iter()
             .map(|c| RunningReport {
                 target_directory: match c.kind {
                     // They write nothing.
                     "Verify" | "Unknown compaction type" => String::new(),
-                    _ => self.store.target_directory(c.table).unwrap_or_default(),
+                    _ => self.store.files().target_directory(c.table).unwrap_or_default(),
                 },
                 id: task_id(c.table, self.rt.shard(), c.id).to_string(),
                 sstables: c.inputs as u64,
@@ -311,21 +314,22 @@ impl ShardActions for Actions {
                 total: c.total_bytes,
             })
             .collect();
-        let (bytes_compacted, compressed_bytes_compacted) = self.store.compacted_bytes();
-        let backlog = self.store.backlog();
+        let (bytes_compacted, compressed_bytes_compacted) =
+            self.store.compactor().compacted_bytes();
+        let backlog = self.store.compactor().backlog();
         CompactionReport {
             backlog_bytes: backlog.bytes,
             // Not negative, and far below the limit.
             backlog_bytes_per_second: backlog.bytes_per_second as u64,
             share: backlog.share,
-            concurrent: self.store.concurrent_compactors(),
-            completed: self.store.finished_compactions(),
+            concurrent: self.store.files().slots().concurrent_compactors(),
+            completed: self.store.compactor().finished_compactions(),
             bytes_compacted,
             compressed_bytes_compacted,
             // This shard's share: the sum over shards is the node's limit.
-            bytes_per_second_max: self.store.compaction_throughput(),
+            bytes_per_second_max: self.store.compactor().compaction_throughput(),
             // As in Cassandra only those that the disk had no room for.
-            aborted: self.store.refused_compactions(),
+            aborted: self.store.files().slots().refused_compactions(),
             running,
             ..CompactionReport::default()
         }
@@ -383,7 +387,7 @@ impl ShardActions for Actions {
             // Again, as others may have changed something meanwhile.
             conf::guardrails::set(&mut live, name, values).map_err(ActionError::Argument)?;
             this.server.set_guardrails(parts::guardrails(&live));
-            this.store.set_partition_guardrails(parts::partition_guardrails(&live));
+            this.store.observer().set_partition_guardrails(parts::partition_guardrails(&live));
             if this.rt.shard() == ShardId(0) {
                 tracing::info!(%name, ?values, "a guardrail was changed");
                 this.limits_changed.notify_one();
@@ -455,7 +459,9 @@ impl ShardActions for Actions {
                     this.live.borrow_mut().compaction_throughput = DataRate(bytes_per_second);
                     let share = bytes_per_second / u64::from(this.rt.shard_count().max(1));
                     // A small limit is not none.
-                    this.store.set_compaction_throughput(share.max(bytes_per_second.min(1)));
+                    this.store
+                        .compactor()
+                        .set_compaction_throughput(share.max(bytes_per_second.min(1)));
                     if let Some(cluster) = &this.cluster {
                         // What repairs read keeps to it too, as Cassandra's validation does.
                         cluster.repair.set_throughput(bytes_per_second);
@@ -464,27 +470,27 @@ impl ShardActions for Actions {
                 }
                 (_, ClusterAction::SetRowCacheCapacity { bytes }) => {
                     let share = bytes / u64::from(this.rt.shard_count().max(1));
-                    this.store.set_row_cache_capacity(share).map_err(failed)
+                    this.store.reader().set_row_cache_capacity(share).map_err(failed)
                 }
                 (_, ClusterAction::InvalidateRowCache) => {
-                    this.store.invalidate_row_cache();
+                    this.store.reader().invalidate_row_cache();
                     Ok(())
                 }
                 (_, ClusterAction::SetCounterCacheCapacity { bytes }) => {
                     let share = bytes / u64::from(this.rt.shard_count().max(1));
-                    this.store.set_counter_cache_capacity(share).map_err(failed)
+                    this.store.counters().set_counter_cache_capacity(share).map_err(failed)
                 }
                 (_, ClusterAction::InvalidateCounterCache) => {
-                    this.store.invalidate_counter_cache();
+                    this.store.counters().invalidate_counter_cache();
                     Ok(())
                 }
                 (_, ClusterAction::SetConcurrentCompactors { count }) => {
                     let shards = u32::from(this.rt.shard_count().max(1));
-                    this.store.set_concurrent_compactors(count.div_ceil(shards));
+                    this.store.files().slots().set_concurrent_compactors(count.div_ceil(shards));
                     Ok(())
                 }
                 (_, ClusterAction::SetCompactionShare { share }) => {
-                    this.store.set_compaction_share(share);
+                    this.store.compactor().set_compaction_share(share);
                     Ok(())
                 }
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {
@@ -494,7 +500,7 @@ impl ShardActions for Actions {
                     Ok(())
                 }
                 (_, ClusterAction::SetIncrementalBackups { enabled }) => {
-                    this.store.set_incremental_backups(enabled);
+                    this.store.files().links().set_incremental_backups(enabled);
                     Ok(())
                 }
                 (_, ClusterAction::ReplayBatchlog) => {

@@ -79,7 +79,7 @@ impl CarriedOut {
     /// Notes that all drops of the snapshot are carried out, if they are. Returns whether it did.
     pub(crate) async fn note(&self, epoch: Epoch, store: &Store) -> bool {
         let noted = async {
-            let settled = store.settle_drops().await?;
+            let settled = store.lifecycle().settle_drops().await?;
             if settled {
                 self.write(epoch).await?;
             }
@@ -123,7 +123,7 @@ pub(crate) async fn finish(
 ) {
     // Before anything else, so that a damaged file is reported at each start.
     let done = carried_out.read().await;
-    if store.directories_of_unknown_tables().is_empty() {
+    if store.tables().directories_of_unknown_tables().is_empty() {
         return;
     }
     let known = match tables_of(log).await {
@@ -145,7 +145,7 @@ pub(crate) async fn finish(
         }
     };
     let schema = membership.snapshot().schema.clone();
-    for directory in store.directories_of_unknown_tables() {
+    for directory in store.tables().directories_of_unknown_tables() {
         let unused = Unused::of(&directory);
         let of_log = unused.id.and_then(|id| known.get(&TableId(id)));
         let statement = match of_log {
@@ -211,7 +211,7 @@ impl Unused<'_> {
 }
 
 async fn carry_out(tables: &[Arc<Table>], store: &Store) {
-    match store.finish_drops_of(tables).await {
+    match store.lifecycle().finish_drops_of(tables).await {
         Ok(0) => {}
         Ok(directories) => tracing::warn!(
             directories,

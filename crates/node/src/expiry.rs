@@ -16,7 +16,7 @@ pub(crate) fn expire_snapshots(rt: &Rt, gate: &Gate, store: &Store) {
     let task = async move {
         let mut next = own.now() + FIRST;
         while own.timeout(next, own.stop_requested()).await.is_err() {
-            match store.clear_expired().await {
+            match store.lifecycle().clear_expired().await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(count, "removed snapshots that have expired"),
                 Err(error) => tracing::warn!(%error, "expired snapshots cannot be removed"),

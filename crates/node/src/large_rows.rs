@@ -31,7 +31,7 @@ impl OwnRows {
     /// Keeps the rows of this shard's SSTables from now on.
     pub(crate) fn record_large_data(&self, store: &Store) {
         let own = self.clone();
-        store.on_large_data(move |event| {
+        store.observer().on_large_data(move |event| {
             let name = match &event {
                 LargeEvent::Found(file) => &file.name,
                 LargeEvent::Gone(name) => name,
@@ -55,7 +55,7 @@ impl OwnRows {
     /// Deletes the rows of SSTables that are not there any more.
     fn forget_gone(&self, store: &Store, names: BTreeSet<SstableName>) {
         for name in names {
-            if store.large_fate(&name) == LargeFate::Gone {
+            if store.observer().large_fate(&name) == LargeFate::Gone {
                 let schema = self.membership.snapshot().schema.clone();
                 self.write_large(mutations_of(&schema, &LargeEvent::Gone(name), self.rt.wall()));
             }

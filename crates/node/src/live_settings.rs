@@ -67,10 +67,12 @@ impl Actions {
         let keys = || number().map(|keys| usize::try_from(keys).unwrap_or(usize::MAX));
         match name {
             "column_index_size" => {
-                self.store.set_column_index_bytes(checked_column_index(number()?)?)
+                self.store.env().live().set_column_index_bytes(checked_column_index(number()?)?)
             }
-            "counter_cache_keys_to_save" => self.store.set_counter_cache_keys_to_save(keys()?),
-            "row_cache_keys_to_save" => self.store.set_row_cache_keys_to_save(keys()?),
+            "counter_cache_keys_to_save" => {
+                self.store.env().live().set_counter_cache_keys_to_save(keys()?)
+            }
+            "row_cache_keys_to_save" => self.store.env().live().set_row_cache_keys_to_save(keys()?),
             "default_keyspace_rf" => {
                 let factor = value.parse().map_err(|_| wrong())?;
                 let mut live = self.live.borrow_mut();
@@ -86,7 +88,7 @@ impl Actions {
             "snapshot_links_per_second" => {
                 let links = number()?;
                 self.live.borrow_mut().snapshot_links_per_second = links;
-                self.store.set_snapshot_links_per_second(links);
+                self.store.env().live().set_snapshot_links_per_second(links);
             }
             "credentials_validity" => {
                 let validity = Duration::from_millis(at_most(name, number()?, YEAR_MILLIS)?);

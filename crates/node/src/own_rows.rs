@@ -58,7 +58,7 @@ impl OwnRows {
             "compactions finished, also of tables that are not there any more",
             &[],
         );
-        store.on_compacted(move |record| {
+        store.compactor().on_compacted(move |record| {
             finished.add(1);
             // Its own compaction would be the cause of the next one.
             if record.keyspace == "system" && record.name == "compaction_history" {

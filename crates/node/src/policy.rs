@@ -99,7 +99,7 @@ impl Policy {
         });
         let store = self.actions.store.clone();
         let acted = Cell::new(false);
-        store.on_failure(move |failure| self.act(&failure, &acted));
+        store.env().on_failure(move |failure| self.act(&failure, &acted));
     }
 
     /// What this shard has counted may be among what is missing: who counts on from less than it had written

@@ -145,9 +145,9 @@ pub(crate) async fn run(
         }
     };
     if let Some(store) = &store {
-        store.set_partition_guardrails(parts::partition_guardrails(&options));
-        store.set_large_thresholds(parts::large_thresholds(&options));
-        store.on_large_partition(|(is_error, text)| match is_error {
+        store.observer().set_partition_guardrails(parts::partition_guardrails(&options));
+        store.observer().set_large_thresholds(parts::large_thresholds(&options));
+        store.observer().on_large_partition(|(is_error, text)| match is_error {
             true => tracing::error!("{text}"),
             false => tracing::warn!("{text}"),
         });

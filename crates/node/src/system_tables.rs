@@ -136,7 +136,7 @@ impl Writer {
                 }
                 // Each attempt is kept in memory until the disk has room: none is made before.
                 if matches!(
-                    this.coordinator.store().admit_write(),
+                    this.coordinator.store().writer().admit_write(),
                     Err(StoreError::DiskFull { .. })
                 ) {
                     continue;

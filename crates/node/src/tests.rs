@@ -112,7 +112,7 @@ fn a_node_writes_estimates_at_start_and_a_row_for_each_compaction() {
             let schema = cql_plan::system::system_schema();
             let tables = schema.table("system_schema", "tables").unwrap();
             store.flush(None).await.unwrap();
-            store.compact_major(tables.id).await.unwrap();
+            store.compactor().compact_major(tables.id).await.unwrap();
             rt.sleep(Duration::from_secs(1)).await;
             let columns = ["keyspace_name", "columnfamily_name", "rows_merged"];
             let history = lines(&rt, &store, ("system", "compaction_history"), &columns).await;
@@ -211,9 +211,9 @@ fn what_is_large_in_an_sstable_is_in_tables_as_long_as_the_sstable_is() {
             put(3, 10);
             put(4, 10);
             store.flush(Some(&[table.id])).await.unwrap();
-            store.compact_major(table.id).await.unwrap();
+            store.compactor().compact_major(table.id).await.unwrap();
             assert_eq!(all().await, (Vec::new(), 0, vec![format!("{key} 0")]));
-            store.truncate(table.id, stdx::TimestampMicros(rt.wall().0)).await.unwrap();
+            store.lifecycle().truncate(table.id, stdx::TimestampMicros(rt.wall().0)).await.unwrap();
             assert_eq!(all().await, (Vec::new(), 0, Vec::new()));
         })
     });

@@ -17,14 +17,14 @@ use crate::actions::Actions;
 
 /// Says in the log what becomes of damaged files, first of those that an earlier run has found.
 pub(crate) fn log_damage(store: &Store) {
-    for file in store.damaged_files() {
+    for file in store.verifier().damaged_files() {
         tracing::warn!(
             path = %file.path,
             reason = %file.reason,
             "a file is damaged since an earlier run, or cannot be opened; see nodetool damagedsstables"
         );
     }
-    store.on_damage(|event| match event {
+    store.files().on_damage(|event| match event {
         DamageEvent::Found { path, reason } => tracing::error!(
             %path,
             %reason,
@@ -52,7 +52,7 @@ pub(crate) fn log_damage(store: &Store) {
 /// refused between is not logged: clients are told the cause.
 pub(crate) fn log_disk_space(store: &Store, shard: ShardId) {
     let shard = shard.0;
-    store.on_disk_space(move |change| match change {
+    store.env().on_disk_space(move |change| match change {
         DiskSpaceChange::Full { detail } => tracing::error!(
             shard,
             cause = %detail,
@@ -104,18 +104,19 @@ impl Actions {
                 return self.import(table, request).await;
             }
             UpkeepAction::NewFiles(table) => {
-                let files = store.claim_new_files(table).await.map_err(failed)?;
+                let files = store.transfer().claim_new_files(table).await.map_err(failed)?;
                 return Ok(UpkeepReply::Imported { files, failed: Vec::new() });
             }
             UpkeepAction::Refresh(table, files) => {
-                let done = store.refresh(table, &files).await.map_err(failed)?;
+                let done = store.transfer().refresh(table, &files).await.map_err(failed)?;
                 return Ok(told(table, done));
             }
             UpkeepAction::Adopt(table, files) => {
-                store.adopt(table, &files).await.map_err(failed)?;
+                store.transfer().adopt(table, &files).await.map_err(failed)?;
             }
             UpkeepAction::FilesOfPartition { table, key, is_leveled } => {
-                let files = store.files_of_partition(table, &key).await.map_err(failed)?;
+                let files =
+                    store.compactor().files_of_partition(table, &key).await.map_err(failed)?;
                 let report =
                     |(path, level)| SstableReport { path, level: is_leveled.then_some(level) };
                 return Ok(UpkeepReply::Files(files.into_iter().map(report).collect()));
@@ -126,7 +127,7 @@ impl Actions {
             }
             UpkeepAction::Stop { kind, id } => {
                 let shard = self.rt.shard();
-                store.stop_compactions(|shown| {
+                store.files().slots().stop_compactions(|shown| {
                     kind.is_none_or(|kind| kind == shown.kind)
                         && id.as_ref().is_none_or(|id| {
                             crate::actions::task_id(shown.table, shard, shown.id).to_string() == *id
@@ -134,31 +135,35 @@ impl Actions {
                 });
             }
             UpkeepAction::SetThresholds(table, thresholds) => {
-                store.set_compaction_thresholds(table, thresholds).map_err(failed)?;
+                store.compactor().set_compaction_thresholds(table, thresholds).map_err(failed)?;
             }
             UpkeepAction::SetAutomatic(tables, enabled) => {
                 for table in tables {
-                    unless_gone(store.set_automatic_compaction(table, enabled)).map_err(failed)?;
+                    unless_gone(store.compactor().set_automatic_compaction(table, enabled))
+                        .map_err(failed)?;
                 }
             }
             UpkeepAction::Files(tables) => {
                 for (table, files) in tables {
-                    unless_gone(store.compact_files(table, &files).await).map_err(failed)?;
+                    unless_gone(store.compactor().compact_files(table, &files).await)
+                        .map_err(failed)?;
                 }
             }
             UpkeepAction::Ranges(tables, ranges) => {
                 for table in tables {
-                    unless_gone(store.compact_ranges(table, &ranges).await).map_err(failed)?;
+                    unless_gone(store.compactor().compact_ranges(table, &ranges).await)
+                        .map_err(failed)?;
                 }
             }
             UpkeepAction::Partitions(tables) => {
                 for (table, key) in tables {
-                    unless_gone(store.compact_partition(table, &key).await).map_err(failed)?;
+                    unless_gone(store.compactor().compact_partition(table, &key).await)
+                        .map_err(failed)?;
                 }
             }
             UpkeepAction::Split(tables) => {
                 for table in tables {
-                    unless_gone(store.compact_split(table).await).map_err(failed)?;
+                    unless_gone(store.compactor().compact_split(table).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Garbage(tables, granularity) => {
@@ -167,31 +172,32 @@ impl Actions {
                     GarbageGranularity::Cell => TombstoneOption::Cell,
                 };
                 for table in tables {
-                    unless_gone(store.garbage_collect(table, by).await).map_err(failed)?;
+                    unless_gone(store.compactor().garbage_collect(table, by).await)
+                        .map_err(failed)?;
                 }
             }
             UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
             UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
             UpkeepAction::Relocate(tables) => {
                 for table in tables {
-                    let done = store.upgrade(table, UpgradeScope::Misplaced).await;
+                    let done = store.compactor().upgrade(table, UpgradeScope::Misplaced).await;
                     unless_gone(done).map_err(failed)?;
                 }
             }
             UpkeepAction::Recompress(tables) => {
                 for table in tables {
                     let scope = UpgradeScope::OtherCompression;
-                    unless_gone(store.upgrade(table, scope).await).map_err(failed)?;
+                    unless_gone(store.compactor().upgrade(table, scope).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Force(table, keys) => {
-                store.compact_ageless(table, &keys).await.map_err(failed)?;
+                store.compactor().compact_ageless(table, &keys).await.map_err(failed)?;
             }
             UpkeepAction::SetRepaired { tables, repaired, preview } => {
                 let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
                 let mut files = Vec::new();
                 for table in tables {
-                    let named = store.set_repaired(table, mark, preview).await;
+                    let named = store.repair().set_repaired(table, mark, preview).await;
                     files.extend(unless_gone(named).map_err(failed)?);
                 }
                 return Ok(UpkeepReply::Marked(files));
@@ -208,12 +214,12 @@ impl Actions {
                     found: file.found,
                     copy_failure: file.copy_failure,
                 };
-                let files = store.damaged_files();
+                let files = store.verifier().damaged_files();
                 return Ok(UpkeepReply::Damaged(files.into_iter().map(report).collect()));
             }
             UpkeepAction::Settings(tables) => {
                 let control = |(id, of_table): (TableId, CompactionSettings)| {
-                    let control = store.compaction_control(id)?;
+                    let control = store.compactor().compaction_control(id)?;
                     Some(CompactionSettings {
                         automatic: control.automatic,
                         min_threshold: control.min_threshold,
@@ -242,7 +248,7 @@ impl Actions {
                 tell_policy: how.failure_policy,
                 forget_repair: how.repair_status,
             };
-            let verified = unless_gone(self.store.verify(table, &options).await);
+            let verified = unless_gone(self.store.verifier().verify(table, &options).await);
             let failed_ones = verified.map_err(failed)?;
             for (path, error) in failed_ones {
                 tracing::error!(%path, %error, "a file failed its verification");
@@ -264,7 +270,7 @@ impl Actions {
         };
         let mut unscrubbed = Vec::new();
         for table in tables {
-            let done = self.store.scrub(table, how.snapshot.as_deref(), options).await;
+            let done = self.store.compactor().scrub(table, how.snapshot.as_deref(), options).await;
             for (path, result) in unless_gone(done).map_err(failed)? {
                 match unless_gone(result) {
                     Ok(scrubbed) => {
@@ -303,7 +309,7 @@ impl Actions {
                 false => owned(&self.membership.snapshot(), table),
             },
         };
-        let done = self.store.import(table, &request.directories, &options).await;
+        let done = self.store.transfer().import(table, &request.directories, &options).await;
         Ok(told(table, done.map_err(failed)?))
     }
 }

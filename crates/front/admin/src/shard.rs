@@ -612,7 +612,7 @@ impl Served {
                 let failed = |error: StoreError| ActionError::Failed(error.to_string());
                 for table in tables {
                     let how = (request.capacity, duration);
-                    self.store.begin_sampling(table, &samplers, how).map_err(failed)?;
+                    self.store.observer().begin_sampling(table, &samplers, how).map_err(failed)?;
                 }
                 Ok(Vec::new())
             }
@@ -635,7 +635,7 @@ impl Served {
         }
         for table in tables.iter().filter_map(|id| schema.tables_by_id.get(id)) {
             let name = format!("{}.{}", table.keyspace, table.name);
-            let found = self.store.finish_sampling(table.id, samplers, count);
+            let found = self.store.observer().finish_sampling(table.id, samplers, count);
             for (report, (sampler, samples)) in all.iter_mut().zip(found) {
                 report.samples.extend(samples.into_iter().map(|sample| SampleReport {
                     table: name.clone(),
@@ -654,7 +654,7 @@ impl Served {
         let tables = schema.keyspaces.values().filter(|keyspace| !keyspace.is_virtual);
         let mut all = Vec::new();
         for table in tables.flat_map(|keyspace| keyspace.tables.values()) {
-            for plan in self.store.planned_compactions(table.id).unwrap_or_default() {
+            for plan in self.store.compactor().planned_compactions(table.id).unwrap_or_default() {
                 all.push(PlannedReport {
                     keyspace: table.keyspace.to_string(),
                     table: table.name.to_string(),

@@ -150,7 +150,7 @@ async fn apply_logged(
 ) -> std::result::Result<(), StoreError> {
     stage.set(WriteType::BatchLog);
     let coordinator = &executor.coordinator;
-    coordinator.store().wait_for_room().await?;
+    coordinator.store().writer().wait_for_room().await?;
     let mutations: Vec<&[u8]> = writes.iter().map(|w| w.bytes.as_slice()).collect();
     let (schema, mut next_id) = (executor.schema(), || executor.next_time_uuid());
     let batch = coordinator.log_batch(&schema, &mutations, &mut next_id).await?;

@@ -170,7 +170,7 @@ impl ClusterShard {
         let membership = self.membership.clone();
         let store = self.coordinator.store().clone();
         let owned = move || owned(&membership.snapshot(), table);
-        let cleaned = store.cleanup(table, owned).await?;
+        let cleaned = store.compactor().cleanup(table, owned).await?;
         if cleaned.rewritten + cleaned.removed > 0 {
             tracing::info!(table = %table.0, shard = self.rt.shard().0, ?cleaned,
                 "removed data that this node does not own");

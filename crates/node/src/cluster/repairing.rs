@@ -150,7 +150,7 @@ pub(crate) fn summary(
         let is_meant =
             |name: &str| query.tables.is_empty() || query.tables.iter().any(|t| t == name);
         for table in keyspace.tables.values().filter(|t| is_meant(&t.name)) {
-            let pending = store.pending_files(table.id, &ranges);
+            let pending = store.repair().pending_files(table.id, &ranges);
             let mut sessions: Vec<String> = pending.iter().map(|(id, _)| id.to_string()).collect();
             sessions.sort_unstable();
             sessions.dedup();

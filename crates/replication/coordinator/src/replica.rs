@@ -123,8 +123,8 @@ impl Replica {
     pub fn admit(&self, origin: Origin, table: Option<TableId>) -> Result<Admitted, StoreError> {
         match (origin.is_admitted(), table) {
             (true, _) => {}
-            (false, Some(table)) => self.store.admit_write_of(table)?,
-            (false, None) => self.store.admit_write()?,
+            (false, Some(table)) => self.store.writer().admit_write_of(table)?,
+            (false, None) => self.store.writer().admit_write()?,
         }
         Ok(Admitted(()))
     }
@@ -134,7 +134,7 @@ impl Replica {
     /// # Errors
     /// As [`Store::wait_for_room`].
     pub async fn wait_for_room(&self) -> Result<Admitted, StoreError> {
-        self.store.wait_for_room().await?;
+        self.store.writer().wait_for_room().await?;
         Ok(Admitted(()))
     }
 

@@ -90,7 +90,7 @@ pub(crate) fn files_of(store: &Store) -> Vec<Damaged> {
         tokens: file.tokens,
         copied: file.salvaged,
     };
-    store.damaged_files().into_iter().map(of).collect()
+    store.verifier().damaged_files().into_iter().map(of).collect()
 }
 
 impl Repair {

@@ -239,8 +239,8 @@ fn repaired_within(
 /// Tells a shard's store what holds for the tombstones of every table.
 pub fn apply(snapshot: &ClusterSnapshot, history: &RepairHistory, store: &store::Store) {
     each_table(snapshot, |table, shares| {
-        store.set_gc_policy(table.id, policy(shares, table, history));
-        store.release_repaired(table.id, |first, last| {
+        store.reader().set_gc_policy(table.id, policy(shares, table, history));
+        store.verifier().release_repaired(table.id, |first, last| {
             repaired_within(shares, history, table.id, (first, last))
         });
     });

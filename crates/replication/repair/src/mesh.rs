@@ -91,15 +91,15 @@ impl Inner {
         let store = self.coordinator.store();
         match order {
             Order::Begin { table, session, ranges } => {
-                store.begin_repair(table, session, &OwnedRanges::new(ranges)).await?;
+                store.repair().begin_repair(table, session, &OwnedRanges::new(ranges)).await?;
             }
             Order::Apply { session, mutation } => match MutationRef::open(&mutation) {
-                Some(mutation) => store.apply_to_repair(session, &mutation).await?,
+                Some(mutation) => store.repair().apply_to_repair(session, &mutation).await?,
                 None => return Err(StoreError::Invalid("no mutation".to_owned())),
             },
-            Order::Flush { table, session } => store.flush_repair(table, session).await?,
+            Order::Flush { table, session } => store.repair().flush_repair(table, session).await?,
             Order::End { table, session, repaired_at } => {
-                store.end_repair(table, session, repaired_at).await?;
+                store.repair().end_repair(table, session, repaired_at).await?;
             }
             Order::Noted { table, ranges, seconds } => {
                 self.history.borrow_mut().note(table, &ranges, seconds);
@@ -116,11 +116,14 @@ impl Inner {
                 }
             }
             Order::Sessions => {
-                return Ok(Found { sessions: store.pending_repairs(), ..Found::default() });
+                return Ok(Found {
+                    sessions: store.repair().pending_repairs(),
+                    ..Found::default()
+                });
             }
             Order::Estimate { table, ranges } => {
                 let mut found = Found::default();
-                for range in store.range_estimates(table, &ranges) {
+                for range in store.tables().range_estimates(table, &ranges) {
                     let bytes = u128::from(range.bytes) * u128::from(range.partitions);
                     let bytes = bytes.checked_div(u128::from(range.counted)).unwrap_or(0);
                     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

@@ -79,7 +79,7 @@ impl Streaming {
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
             taken: TakenForms {
-                versions: inner.store.whole_versions(),
+                versions: inner.store.transfer().whole_versions(),
                 attached: AttachedTaken::Yes,
             },
             version: OPEN_VERSION,

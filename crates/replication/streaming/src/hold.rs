@@ -73,7 +73,7 @@ impl Serving {
         let wanted = inner.settings.whole_files && open.peer_shards == shards;
         if wanted && inner.holds.all.borrow().len() < HOLDS_MAX {
             let min = inner.settings.whole_bytes_min;
-            match inner.store.hold(open.table, &open.ranges, min, &open.taken).await {
+            match inner.store.transfer().hold(open.table, &open.ranges, min, &open.taken).await {
                 Ok(None) => {}
                 Ok(Some(held)) => {
                     let offer = |file: &store::HeldFile| FileOffer {

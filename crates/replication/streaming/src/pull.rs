@@ -276,7 +276,8 @@ impl Streaming {
     /// Begins to store, unless that has begun.
     pub(crate) async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
         if pull.ingest.is_none() {
-            let ingest = self.inner.store.ingest(pull.order.table).await.map_err(stored)?;
+            let ingest =
+                self.inner.store.transfer().ingest(pull.order.table).await.map_err(stored)?;
             pull.ingest = Some(ingest.within(pull.ranges.clone()));
         }
         Ok(())

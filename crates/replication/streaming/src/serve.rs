@@ -148,9 +148,9 @@ impl Serving {
             bytes,
         };
         let read = match fetch.hold {
-            None => inner.store.read_stream(stream).await,
+            None => inner.store.reader().read_stream(stream).await,
             Some(number) => match inner.holds.find(number, from, inner.rt.now()) {
-                Some(hold) => inner.store.read_held(&hold.held, stream).await,
+                Some(hold) => inner.store.reader().read_held(&hold.held, stream).await,
                 None => {
                     responder.respond(|out| FetchAnswer { shards, page: &[] }.encode(out));
                     return;

@@ -88,8 +88,8 @@ impl Truncations {
     pub(crate) async fn empty_here(&self, table: TableId, at: WallMicros) -> Result<(), String> {
         let coordinator = &self.inner.coordinator;
         let store = coordinator.store();
-        let result = if store.is_truncated(table, TimestampMicros(at.0)) {
-            store.sync_truncation(table).await
+        let result = if store.lifecycle().is_truncated(table, TimestampMicros(at.0)) {
+            store.lifecycle().sync_truncation(table).await
         } else {
             coordinator.truncate(table, at).await
         };
@@ -119,7 +119,7 @@ impl Truncations {
     pub(crate) fn recorded_here(&self, known: &BTreeMap<TableId, WallMicros>) {
         let store = self.inner.coordinator.store();
         for (table, at) in known {
-            store.truncation_recorded(*table, TimestampMicros(at.0));
+            store.lifecycle().truncation_recorded(*table, TimestampMicros(at.0));
         }
     }
 }

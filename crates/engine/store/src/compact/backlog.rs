@@ -14,8 +14,8 @@ use compact_plan::share::{Debt, share};
 use rt::Group;
 use stdx::{Instant, TableId};
 
+use crate::compact::Compactor;
 use crate::compact::compaction::options_of;
-use crate::store::Store;
 use crate::tables::table::{TableState, TableVersion};
 
 /// What a verification is shown as.
@@ -62,8 +62,6 @@ pub(crate) struct Control {
     backlog: Cell<Backlog>,
     /// A share that somebody set; `None`: it follows the debt.
     fixed: Cell<Option<u32>>,
-    /// Bytes that ended compactions have read.
-    pub(crate) read_by_ended: Cell<u64>,
     due: RefCell<BTreeMap<TableId, (Seen, u64)>>,
     last: Cell<Look>,
 }
@@ -77,39 +75,39 @@ struct Look {
     sstables: u64,
 }
 
-impl Store {
+impl Compactor {
     /// How far compaction of this shard is behind, a second ago at most.
     pub fn backlog(&self) -> Backlog {
-        self.inner.control.backlog.get()
+        self.control.backlog.get()
     }
 
     /// Gives compaction of this shard a share of the processor, 1 to 1000 (statements have 1000), or lets
     /// it follow the debt again.
     pub fn set_compaction_share(&self, fixed: Option<u32>) {
-        self.inner.control.fixed.set(fixed);
+        self.control.fixed.set(fixed);
         self.look_at_backlog();
     }
 
     /// Looks, when the last look is a second ago.
     pub(crate) fn look_at_backlog_if_due(&self) {
-        let last = self.inner.control.last.get().at;
-        if last.is_none_or(|last| self.inner.rt.now().since(last) >= LOOK) {
+        let last = self.control.last.get().at;
+        if last.is_none_or(|last| self.env.rt.now().since(last) >= LOOK) {
             self.look_at_backlog();
         }
     }
 
     fn look_at_backlog(&self) {
-        let control = &self.inner.control;
-        let tables = self.all_tables();
+        let control = &self.control;
+        let tables = self.tables.all_tables();
         let due: u64 = tables.iter().map(|table| self.due_bytes(table)).sum();
-        let mut running = self.compactions();
+        let mut running = self.files.slots.compactions();
         // What only reads is nobody's debt.
         running.retain(|c| c.kind != VERIFY);
         let left = running.iter().map(|c| c.total_bytes.saturating_sub(c.done_bytes)).sum();
         let read_by_running: u64 = running.iter().map(|c| c.done_bytes).sum();
         let now = Look {
-            at: Some(self.inner.rt.now()),
-            read: control.read_by_ended.get().wrapping_add(read_by_running),
+            at: Some(self.env.rt.now()),
+            read: self.files.slots.read_by_ended.get().wrapping_add(read_by_running),
             reads: tables.iter().map(|t| t.counters.partition_reads.get()).sum(),
             sstables: tables.iter().map(|t| t.counters.sstables_read.get()).sum(),
         };
@@ -134,7 +132,7 @@ impl Store {
         let reads = now.reads.saturating_sub(last.reads);
         let debt = Debt {
             due_bytes: backlog.bytes,
-            memtable_bytes: self.inner.options.memtable_bytes_max as u64,
+            memtable_bytes: self.env.options.memtable_bytes_max as u64,
             sstables_per_read: match reads {
                 0 => 0.0,
                 reads => more(now.sstables, last.sstables) / reads as f64,
@@ -142,7 +140,7 @@ impl Store {
         };
         backlog.share = control.fixed.get().unwrap_or_else(|| share(&debt));
         control.backlog.set(backlog);
-        self.inner.rt.set_share(Group::Compaction, backlog.share);
+        self.env.rt.set_share(Group::Compaction, backlog.share);
     }
 
     /// Bytes on disk of the inputs of what is due and not under way. Planned anew only when files have
@@ -155,7 +153,7 @@ impl Store {
             files: table.view().files.len(),
             claimed: table.claimed.borrow().len(),
         };
-        if let Some((then, bytes)) = self.inner.control.due.borrow().get(&table.id)
+        if let Some((then, bytes)) = self.control.due.borrow().get(&table.id)
             && then.is(&seen)
         {
             return *bytes;
@@ -177,10 +175,10 @@ impl Store {
             }
             _ => 0,
         };
-        let mut due = self.inner.control.due.borrow_mut();
+        let mut due = self.control.due.borrow_mut();
         due.insert(table.id, (seen, bytes));
         // Of tables that were dropped.
-        if due.len() > 2 * self.inner.tables.borrow().len() + 16 {
+        if due.len() > 2 * self.tables.len() + 16 {
             due.clear();
         }
         bytes

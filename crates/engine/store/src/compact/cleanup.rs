@@ -10,11 +10,8 @@
 //! segment; the next cleanup takes them out again.
 
 use compact_plan::{Cut, Plan, Reason};
-use stdx::{Generation, TableId, Token};
+use stdx::{Generation, Token};
 
-use crate::compact::compaction::{Job, options_of};
-use crate::error::StoreError;
-use crate::store::Store;
 use crate::tables::table_file::TableFile;
 
 /// What a node owns of a table.
@@ -82,7 +79,7 @@ impl OwnedRanges {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Share {
+pub(crate) enum Share {
     All,
     Part,
     None,
@@ -99,60 +96,12 @@ pub struct Cleaned {
     pub removed: u64,
 }
 
-impl Store {
-    /// Removes from this shard's files of a table what is not owned. `owned` is asked when nothing
-    /// is between its answer and the choice of files; `None` gives it up.
-    ///
-    /// # Errors
-    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
-    /// they are.
-    pub async fn cleanup(
-        &self,
-        id: TableId,
-        owned: impl FnOnce() -> Option<OwnedRanges>,
-    ) -> Result<Cleaned, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.flush(Some(&[id])).await?;
-        // Held to the end: what another compaction writes now may have newer partitions in it.
-        let _own = self.own_table(&table).await;
-        let version = table.version();
-        let options = options_of(&version)?;
-        // No wait between these two.
-        let Some(owned) = owned() else { return Ok(Cleaned::default()) };
-        let files = table.view().files.clone();
-        let mut cleaned = Cleaned::default();
-        for file in files {
-            let share = share(&owned, &file);
-            let expired = match share {
-                // What can be read of it is in other files, or will be.
-                Share::Part if table.is_damaged(file.generation) => {
-                    cleaned.kept += 1;
-                    continue;
-                }
-                Share::All => {
-                    cleaned.kept += 1;
-                    continue;
-                }
-                Share::Part => Vec::new(),
-                Share::None => vec![file.generation],
-            };
-            let plan = plan(&file, expired);
-            self.compact(&table, Job { plan: &plan, options, owned: Some(&owned) }).await?;
-            match share {
-                Share::None => cleaned.removed += 1,
-                _ => cleaned.rewritten += 1,
-            }
-        }
-        Ok(cleaned)
-    }
-}
-
-fn share(owned: &OwnedRanges, file: &TableFile) -> Share {
+pub(crate) fn share(owned: &OwnedRanges, file: &TableFile) -> Share {
     let meta = file.reader.meta();
     owned.share_of(meta.first_token(), meta.last_token())
 }
 
-fn plan(file: &TableFile, expired: Vec<Generation>) -> Plan {
+pub(crate) fn plan(file: &TableFile, expired: Vec<Generation>) -> Plan {
     let level = file.reader.meta().statistics().stats.level;
     Plan {
         inputs: vec![file.generation],

@@ -5,7 +5,6 @@
 //! A compaction whose plan may be taken apart runs its parts one after another, each with all of its
 //! steps: when one ends its inputs are gone.
 
-use crate::files::slots::CompactionProgress;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +22,14 @@ use sstable::SEQUENTIAL_BYTES;
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::compact::cleanup::OwnedRanges;
-use crate::compact::garbage_collect;
 use crate::compact::outputs::Outputs;
+use crate::compact::row_copy::write_merged;
+use crate::compact::{Compactor, garbage_collect};
 use crate::error::StoreError;
-use crate::files::slots::{Claim, Progress};
+use crate::files::slots::{Claim, CompactionProgress, Progress};
 use crate::files::table_files::Transaction;
 use crate::memtable::Memtable;
 use crate::read::sources::{FileSource, Source};
-use crate::store::Store;
 use crate::tables::estimates::partitions_together;
 use crate::tables::retry_backoff::Failures;
 use crate::tables::table::{TableState, TableVersion, TableView, bump};
@@ -233,9 +232,9 @@ struct Part<'a> {
     run: Option<Uuid>,
 }
 
-impl Store {
+impl Compactor {
     pub(crate) fn infos(&self, table: &TableState) -> Infos {
-        let now = self.inner.rt.wall();
+        let now = self.env.rt.wall();
         let gc_before = table.gc_before(now.seconds());
         let view = table.view();
         let unflushed = view.memtables().filter(|m| !m.is_empty()).map(|m| least_of(m)).min();
@@ -274,7 +273,7 @@ impl Store {
     /// # Errors
     /// `UnknownTable`; `Invalid`: its options are not understood.
     pub fn planned_compactions(&self, id: TableId) -> Result<Vec<PlannedCompaction>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let version = table.version();
         let options = options_of(&version)?;
         let infos = self.infos(&table);
@@ -327,9 +326,9 @@ impl Store {
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; the old files stay then.
     pub async fn compact_major(&self, id: TableId) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.flush(Some(&[id])).await?;
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.flush(Some(&[id])).await?;
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         for _ in 0..BEFORE_MAJOR_MAX {
@@ -338,7 +337,7 @@ impl Store {
             for plan in plans {
                 self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
             }
-            if is_last || self.inner.stopping.get() {
+            if is_last || self.env.stopping.get() {
                 break;
             }
         }
@@ -350,26 +349,26 @@ impl Store {
 
     /// Begins the next background compaction of any table, in a task of its own; false when none is due
     /// or as many run as may.
-    pub(crate) fn begin_next_compaction(&self) -> bool {
-        if !self.has_slot() {
+    pub(crate) fn begin_next_compaction(self: &Rc<Self>) -> bool {
+        if !self.files.slots.has_slot() {
             return false;
         }
-        let mut tables = self.all_tables();
+        let mut tables = self.tables.all_tables();
         // Each table has its turn, however much another has to do.
-        let last = self.inner.compacted_last.get();
+        let last = self.compacted_last.get();
         let behind = tables.partition_point(|t| last.is_some_and(|last| t.id <= last));
         tables.rotate_left(behind);
         for table in tables {
             let is_kept = table.wanted.get() > 0;
-            if is_kept || table.compaction_paused_until.get() > self.inner.rt.now() {
+            if is_kept || table.compaction_paused_until.get() > self.env.rt.now() {
                 continue;
             }
             let version = table.version();
             let Ok(options) = options_of(&version) else { continue };
             let infos = self.infos(&table);
             let Some(plan) = compact_plan::next(options, &infos.state()) else { continue };
-            let Some(slot) = self.try_slot() else { return false };
-            self.inner.compacted_last.set(Some(table.id));
+            let Some(slot) = self.files.slots.try_slot() else { return false };
+            self.compacted_last.set(Some(table.id));
             // Claimed in the turn in which it was planned.
             let claim = self.claim_inputs(&table, &plan);
             let store = self.clone();
@@ -380,8 +379,8 @@ impl Store {
                 let result = store.compact_claimed(&table, job, claim).await;
                 store.pause_compactions(&table, &result);
             };
-            let gate = &self.inner.gate;
-            return gate.spawn(&self.inner.rt, Group::Compaction, "compaction", task).is_ok();
+            let gate = &self.env.gate;
+            return gate.spawn(&self.env.rt, Group::Compaction, "compaction", task).is_ok();
         }
         false
     }
@@ -391,13 +390,13 @@ impl Store {
         let Err(error) = result else { return table.failed_compactions.set(Failures::default()) };
         let failed = table.failed_compactions.get().and(error);
         table.failed_compactions.set(failed);
-        table.compaction_paused_until.set(self.inner.rt.now() + failed.wait(PAUSE, PAUSE_MAX));
+        table.compaction_paused_until.set(self.env.rt.now() + failed.wait(PAUSE, PAUSE_MAX));
     }
 
     fn claim_inputs(&self, table: &Rc<TableState>, plan: &Plan) -> Claim {
         let inputs = inputs_of(table, plan);
         let shown = self.shown(table, &inputs, &plan.reason);
-        self.claim(table, inputs.iter().map(|f| f.generation).collect(), shown)
+        self.files.slots.claim(table, inputs.iter().map(|f| f.generation).collect(), shown)
     }
 
     /// Pre: the caller has the table as a whole.
@@ -440,17 +439,18 @@ impl Store {
                 *bytes = later.max(*bytes);
             }
         }
-        if self.inner.options.snapshot_before_compaction {
+        if self.env.options.snapshot_before_compaction {
             let name = table.version().table.name.clone();
-            let tag = format!("{}-compact-{name}", self.inner.rt.wall().millis());
-            self.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
+            let tag = format!("{}-compact-{name}", self.env.rt.wall().millis());
+            self.lifecycle.snapshot_files(table, &tag, &table.view().files.clone(), &[]).await?;
         }
         let mut totals = Totals::default();
         let mut result = Ok(());
         // The files of a part are let go of with it: as long as they are open the disk has them.
         for ((plan, inputs), needed) in parts.into_iter().zip(needed) {
             let length = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
-            let reserved = self.reserve(&claim.progress, length, needed, "a compaction").await;
+            let reserved =
+                self.files.slots.reserve(&claim.progress, length, needed, "a compaction").await;
             if let Err(error) = reserved {
                 // No write was refused: whether there is room for these is told by the disk.
                 result = Err(error);
@@ -458,14 +458,14 @@ impl Store {
             }
             let part = Part { job: Job { plan: &plan, ..job }, inputs: &inputs, run };
             result = self.compact_inputs(table, part, &claim.progress, &mut totals).await;
-            self.note_write_result(&result);
-            if result.is_err() || self.inner.stopping.get() {
+            self.files.note_write_result(&result);
+            if result.is_err() || self.env.stopping.get() {
                 break;
             }
         }
         if totals.bytes_in > 0 {
             bump(&table.counters.compactions, 1);
-            bump(&self.inner.finished_compactions, 1);
+            bump(&self.finished_compactions, 1);
             self.report_compacted(&table.version().table, job.plan, &totals);
         }
         result
@@ -479,7 +479,7 @@ impl Store {
             return run;
         }
         (options.strategy == Strategy::Incremental).then(|| {
-            let (high, low) = (self.inner.rt.random_u64(), self.inner.rt.random_u64());
+            let (high, low) = (self.env.rt.random_u64(), self.env.rt.random_u64());
             Uuid::from_u128(u128::from(high) << 64 | u128::from(low))
         })
     }
@@ -493,7 +493,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let Part { job, inputs, .. } = part;
         let version = table.version();
-        let directory = self.directory_of(&version.table);
+        let directory = self.files.directories.directory_of(&version.table);
         // A truncation from now on names the outputs. One that came after the plan was made does not: a
         // crash between output and removal would bring its rows back.
         let Some(mut outputs) = Outputs::begin(self, table, inputs, job.plan.cut.clone()) else {
@@ -529,9 +529,9 @@ impl Store {
         }
         // 4. and 5. Readers that have the inputs open keep reading them.
         for input in inputs {
-            self.forget_blocks(input).await;
+            self.files.forget_blocks(input).await;
         }
-        self.finish_txn(&self.inner.rt.fs(), &directory, outputs.first(), &txn).await?;
+        self.files.finish_txn(&self.env.rt.fs(), &directory, outputs.first(), &txn).await?;
         totals.add(inputs, outputs.files(), &counts);
         Ok(())
     }
@@ -554,32 +554,21 @@ impl Store {
             return Ok(None);
         }
         // 2. The record.
-        let directory = self.directory_of(&table.version().table);
-        let txn = self.write_txn(&directory, outputs.first(), inputs).await?;
+        let directory = self.files.directories.directory_of(&table.version().table);
+        let txn = self.files.write_txn(&directory, outputs.first(), inputs).await?;
         Ok(Some(Prepared { txn, counts }))
     }
 
-    /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
-    pub(crate) fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
-        if self.inner.stopping.get() {
-            return Err(StoreError::Stopping);
-        }
-        match progress.stopped.get() {
-            true => Err(StoreError::Invalid("Compaction interrupted".to_owned())),
-            false => Ok(()),
-        }
-    }
-
     fn report_compacted(&self, table: &Table, plan: &Plan, done: &Totals) {
-        let (so_far, on_disk) = self.inner.compacted_bytes.get();
+        let (so_far, on_disk) = self.compacted_bytes.get();
         let so_far = so_far.saturating_add(done.uncompressed_in);
-        self.inner.compacted_bytes.set((so_far, on_disk.saturating_add(done.bytes_in)));
-        let hook = self.inner.on_compacted.borrow().clone();
+        self.compacted_bytes.set((so_far, on_disk.saturating_add(done.bytes_in)));
+        let hook = self.on_compacted.borrow().clone();
         if let Some(hook) = hook {
             hook(CompactionRecord {
                 keyspace: table.keyspace.to_string(),
                 name: table.name.to_string(),
-                at: self.inner.rt.wall(),
+                at: self.env.rt.wall(),
                 bytes_in: done.bytes_in,
                 bytes_out: done.bytes_out,
                 merged: done.counts.filled(),
@@ -590,12 +579,12 @@ impl Store {
 
     /// Uncompressed bytes that went through compactions of this shard, and the same on disk.
     pub fn compacted_bytes(&self) -> (u64, u64) {
-        self.inner.compacted_bytes.get()
+        self.compacted_bytes.get()
     }
 
     /// Compactions of this shard that finished since the start, also of tables that were dropped since.
     pub fn finished_compactions(&self) -> u64 {
-        self.inner.finished_compactions.get()
+        self.finished_compactions.get()
     }
 
     async fn write_compacted(
@@ -625,14 +614,14 @@ impl Store {
             pending = of_file.stats.pending_repair;
         }
         let mut writer_options =
-            self.writer_options(&version.table, outputs.first(), partitions, stats)?;
+            self.writer.writer_options(&version.table, outputs.first(), partitions, stats)?;
         writer_options.level = i32::try_from(plan.level).unwrap_or(0);
         writer_options.repaired_at = repaired_at;
         writer_options.set_pending_repair(pending);
         writer_options.run = run;
         writer_options.request_bytes = REQUEST_BYTES;
         outputs.open(writer_options).await?;
-        let now = self.inner.rt.wall();
+        let now = self.env.rt.wall();
         let infos: Vec<SstableInfo> =
             inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
         let never = !compact_plan::purge::may_purge(&infos, options.tombstones.only_purge_repaired);
@@ -680,13 +669,14 @@ impl Store {
         let blocks = read.iter().map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let merge = MergeCursor::new(shape, mode, false, sources);
-        self.write_merged(merge, blocks, owned, outputs, progress).await
+        write_merged(self, merge, blocks, owned, outputs, progress).await
     }
 
     /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
     pub(crate) fn requests_together(&self, files: usize) -> usize {
-        let all = self.inner.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
-        let together = usize::try_from(self.concurrent_compactors()).unwrap_or(usize::MAX);
+        let all = self.env.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
+        let together =
+            usize::try_from(self.files.slots.concurrent_compactors()).unwrap_or(usize::MAX);
         let part = all / together.max(1);
         (part.max(BUFFERS_MIN) / files.max(1)).clamp(1, REQUESTS_TOGETHER_MAX)
     }
@@ -694,7 +684,7 @@ impl Store {
     /// A file's partitions of a range, in order.
     pub(crate) fn whole_source(&self, file: &Rc<TableFile>, range: KeyRange) -> Source {
         let cursor = file.reader.range_cursor(0, range, Arc::new(Slices::all()), file.filter);
-        let map = self.inner.options.shard_map;
+        let map = self.env.options.shard_map;
         Source::File(Box::new(FileSource::new(file.clone(), cursor, map)))
     }
 }
@@ -755,4 +745,22 @@ fn timestamp_below(
             .min()
             .unwrap_or(TimestampMicros(i64::MAX))
     })
+}
+
+impl Compactor {
+    /// Changes what compactions of this shard may write from now on, also those that run: bytes per
+    /// second; 0 is no limit.
+    pub fn set_compaction_throughput(&self, bytes_per_second: u64) {
+        self.compaction_rate.set(bytes_per_second);
+    }
+
+    /// Bytes per second that compactions of this shard may write; 0 is no limit.
+    pub fn compaction_throughput(&self) -> u64 {
+        self.compaction_rate.get()
+    }
+
+    /// Calls `hook` after every compaction that was finished.
+    pub fn on_compacted(&self, hook: impl Fn(CompactionRecord) + 'static) {
+        *self.on_compacted.borrow_mut() = Some(Rc::new(hook));
+    }
 }

@@ -8,7 +8,6 @@
 //! is not purged while a file with what it hides is in the view.
 //! Source: Cassandra `CompactionManager.performGarbageCollection`, `CompactionController.shadowSources`.
 
-use crate::read::merging::Merging;
 use std::cmp::Reverse;
 use std::rc::Rc;
 
@@ -19,13 +18,15 @@ use data::{BlockRequest, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableSh
 use sstable::{Chunk, SequentialReader};
 use stdx::{Generation, TableId};
 
+use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::{Job, MergeCounts, options_of};
 use crate::compact::outputs::Outputs;
+use crate::compact::row_copy::write_merged;
 use crate::error::StoreError;
 use crate::files::slots::Progress;
+use crate::read::merging::Merging;
 use crate::read::sources::{FileSource, Source};
-use crate::store::Store;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
 
@@ -156,7 +157,7 @@ fn span(read: &[&Rc<TableFile>]) -> KeyRange {
     }
 }
 
-impl Store {
+impl Compactor {
     /// Has this shard's files of a table lose what deletions in other files of it hide (with `Cell` also
     /// cells that are newer in another file), and tombstones that are not needed any more. The oldest
     /// come first, so that those with tombstones find what they hid gone. Memtables are not flushed, as
@@ -172,8 +173,8 @@ impl Store {
         id: TableId,
         by: TombstoneOption,
     ) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         let repaired_only = options.tombstones.only_purge_repaired;
@@ -192,7 +193,7 @@ impl Store {
         plans.sort_by_key(|(newest, plan)| (*newest, plan.inputs.first().copied()));
         let collected = plans.len() as u64;
         for (_, plan) in plans {
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
             self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
@@ -200,7 +201,7 @@ impl Store {
         Ok(collected)
     }
 
-    /// As [`Store::merge_into`], without what the shadows hide.
+    /// As [`Compactor::merge_into`], without what the shadows hide.
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,
@@ -220,7 +221,7 @@ impl Store {
         let shadow = MergeCursor::new(shape, MergeMode::All, false, beside);
         let first = u32::try_from(read.len()).unwrap_or(u32::MAX);
         let merge = ShadowCursor::new(shape, by, data, (shadow, first));
-        self.write_merged(merge, blocks, owned, outputs, progress).await
+        write_merged(self, merge, blocks, owned, outputs, progress).await
     }
 }
 

@@ -1,6 +1,8 @@
-//! Compaction: queue, slots, execution, outputs.
+//! Compaction: what is merged next, on request or automatically, and its execution.
 //!
-//! Owns: rewriting SSTables, in the background and on request. Never: chooses a strategy (`compact-plan` does).
+//! Owns: the queue of tables, the backlog, the merge and its outputs, pace. Never: chooses a strategy (`compact-plan`
+//! does); claims (`files::slots` does). Imports: `lifecycle` (a snapshot may come first), `write`, `read`, `observe`,
+//! `files`, `tables`, `env`.
 
 pub(crate) mod backlog;
 pub(crate) mod cleanup;
@@ -14,3 +16,65 @@ pub(crate) mod scrub;
 pub(crate) mod upgrade;
 pub(crate) mod window_outputs;
 pub(crate) mod window_routing;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stdx::TableId;
+
+use crate::compact::backlog::Control;
+use crate::compact::compaction::CompactionRecord;
+use crate::env::Env;
+use crate::env::failure::Hook;
+use crate::files::Files;
+use crate::lifecycle::Lifecycle;
+use crate::observe::Observer;
+use crate::tables::registry::Tables;
+use crate::write::Writer;
+
+/// The compactions of one shard.
+pub struct Compactor {
+    pub(crate) env: Rc<Env>,
+    pub(crate) tables: Rc<Tables>,
+    pub(crate) files: Rc<Files>,
+    pub(crate) observer: Rc<Observer>,
+    pub(crate) writer: Rc<Writer>,
+    pub(crate) lifecycle: Rc<Lifecycle>,
+    /// Where the search for the next background compaction begins: after this table.
+    compacted_last: Cell<Option<TableId>>,
+    /// How far compaction is behind.
+    pub(crate) control: Control,
+    /// Bytes per second; 0 is no limit.
+    compaction_rate: Cell<u64>,
+    /// Told of finished compactions.
+    on_compacted: Hook<CompactionRecord>,
+    /// Uncompressed bytes of inputs of finished compactions, and the same as they were on disk.
+    compacted_bytes: Cell<(u64, u64)>,
+    /// Finished compactions, also of tables that were dropped since.
+    finished_compactions: Cell<u64>,
+}
+
+impl Compactor {
+    pub(crate) fn new(lifecycle: Rc<Lifecycle>) -> Compactor {
+        let rate = lifecycle.env.options.compaction_bytes_per_second;
+        Compactor {
+            env: lifecycle.env.clone(),
+            tables: lifecycle.tables.clone(),
+            files: lifecycle.files.clone(),
+            observer: lifecycle.writer.observer.clone(),
+            writer: lifecycle.writer.clone(),
+            lifecycle,
+            compacted_last: Cell::default(),
+            control: Control::default(),
+            compaction_rate: Cell::new(rate),
+            on_compacted: RefCell::default(),
+            compacted_bytes: Cell::default(),
+            finished_compactions: Cell::default(),
+        }
+    }
+
+    /// Releases the callbacks, which hold the store.
+    pub(crate) fn release_hooks(&self) {
+        drop(self.on_compacted.take());
+    }
+}

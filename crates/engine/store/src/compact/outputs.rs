@@ -19,18 +19,17 @@ use sstable::{
 };
 use stdx::{Generation, Token};
 
+use crate::compact::Compactor;
 use crate::compact::window_outputs::{Slot, Sorted};
 use crate::error::StoreError;
-use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::write::flush::Sieve;
 
 /// Files that are being written from what a merge gives.
 pub(crate) struct Outputs<'s> {
-    store: &'s Store,
+    store: &'s Compactor,
     table: Rc<TableState>,
     version: Rc<TableVersion>,
     /// The columns that are written.
@@ -66,7 +65,7 @@ const SORTED_PARTITIONS_MAX: u64 = 1_000_000;
 impl<'s> Outputs<'s> {
     /// Takes the first generation. `None` when an input is not in the view any more.
     pub(crate) fn begin(
-        store: &'s Store,
+        store: &'s Compactor,
         table: &Rc<TableState>,
         inputs: &'s [Rc<TableFile>],
         cut: Cut,
@@ -100,7 +99,7 @@ impl<'s> Outputs<'s> {
         if !self.table.has_all(self.inputs) {
             return false;
         }
-        let generation = self.store.next_generation(&self.table);
+        let generation = self.store.files.next_generation(&self.table);
         self.flights.push(self.table.in_flight(generation));
         true
     }
@@ -154,12 +153,12 @@ impl<'s> Outputs<'s> {
         if let Some(level) = level.and_then(|level| i32::try_from(level).ok()) {
             options.level = level;
         }
-        let directory = self.store.directory_of(&self.version.table);
-        let fs = self.store.inner.rt.fs();
+        let directory = self.store.files.directories.directory_of(&self.version.table);
+        let fs = self.store.env.rt.fs();
         let writer = SstableWriter::create(&fs, &directory, &self.kept, options);
         let mut writer = writer.await.map_err(map_error)?;
         writer.set_warm(self.is_warm);
-        self.cached_as = self.store.inner.cache.next_file();
+        self.cached_as = self.store.files.cache.next_file();
         Ok(Some(writer))
     }
 
@@ -190,7 +189,7 @@ impl<'s> Outputs<'s> {
             let bytes = if block < ROWS_BLOCK { chunk.memory_bytes() } else { 0 };
             let Some(left) = self.warm_left.checked_sub(bytes) else { continue };
             self.warm_left = left;
-            self.store.inner.cache.insert(file, block, chunk);
+            self.store.files.cache.insert(file, block, chunk);
             if self.warmed.last() != Some(&file) {
                 self.warmed.push(file);
             }
@@ -200,7 +199,7 @@ impl<'s> Outputs<'s> {
     /// What was written for nothing is not kept either.
     fn forget_warm(&mut self) {
         for file in std::mem::take(&mut self.warmed) {
-            self.store.inner.cache.forget(file);
+            self.store.files.cache.forget(file);
         }
     }
 
@@ -283,12 +282,12 @@ impl<'s> Outputs<'s> {
         let Some(mut written) = writer.finish().await.map_err(map_error)? else { return Ok(()) };
         self.warm(cached_as, std::mem::take(&mut written.warm));
         self.finished += written.data_length;
-        self.store.warn_of_large(&self.version.table, Some(&written));
-        let directory = self.store.directory_of(&self.version.table);
-        let (fs, table) = (self.store.inner.rt.fs(), &self.version.table);
+        self.store.observer.warn_of_large(&self.version.table, Some(&written));
+        let directory = self.store.files.directories.directory_of(&self.version.table);
+        let (fs, table) = (self.store.env.rt.fs(), &self.version.table);
         let reader = SstableReader::open(&fs, &directory, written.descriptor, Some(table)).await;
         let reader = reader.map_err(map_error)?;
-        let file = self.store.file_cached_as(table.id, cached_as, reader, Vec::new());
+        let file = self.store.files.file_cached_as(table.id, cached_as, reader, Vec::new());
         self.files.extend(file.map(Rc::new));
         Ok(())
     }
@@ -426,7 +425,7 @@ impl<'s> Outputs<'s> {
             writer.abort().await;
         }
         for file in &self.files {
-            self.store.remove_file(file).await?;
+            self.store.files.remove_file(file).await?;
         }
         Ok(())
     }
@@ -437,6 +436,6 @@ impl<'s> Outputs<'s> {
         while let Some(writer) = self.take_open() {
             writer.abort().await;
         }
-        self.store.discard_all(&self.table, self.flights).await;
+        self.store.files.discard_all(&self.table, self.flights).await;
     }
 }

@@ -1,20 +1,22 @@
 //! Compactions that somebody asks for by file, range or partition, and how tables are compacted until
 //! the node stops: thresholds, and whether it happens by itself.
 //!
-//! What runs is given up by [`Store::stop_compactions`]: see [`crate::files::slots`].
+//! What runs is given up by [`crate::Slots::stop_compactions`]: see [`crate::files::slots`].
 
 use std::rc::Rc;
 
-use compact_plan::{CompactionOptions, Plan, SstableInfo};
-use stdx::{Generation, TableId, Token};
-
-use crate::compact::compaction::{Job, options_of};
-use crate::error::StoreError;
-use crate::store::Store;
-use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::has_partition;
+use compact_plan::{CompactionOptions, Plan, Reason, SstableInfo};
 use sst_format::Component;
+use sstable::WriteCompression;
+use stdx::{Generation, TableId, Token, WallMicros};
+
+use crate::compact::Compactor;
+use crate::compact::cleanup::{self, Cleaned, OwnedRanges, Share};
+use crate::compact::compaction::{Job, options_of};
+use crate::compact::upgrade::{self, UpgradeScope};
+use crate::error::StoreError;
+use crate::tables::table::TableState;
+use crate::tables::table_file::{TableFile, has_partition};
 
 /// How a table is compacted now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,11 +45,119 @@ impl Drop for Ageless<'_> {
     }
 }
 
-impl Store {
+impl Compactor {
+    /// Removes from this shard's files of a table what is not owned. `owned` is asked when nothing
+    /// is between its answer and the choice of files; `None` gives it up.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
+    /// they are.
+    pub async fn cleanup(
+        &self,
+        id: TableId,
+        owned: impl FnOnce() -> Option<OwnedRanges>,
+    ) -> Result<Cleaned, StoreError> {
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.flush(Some(&[id])).await?;
+        // Held to the end: what another compaction writes now may have newer partitions in it.
+        let _own = self.files.slots.own_table(&table).await;
+        let version = table.version();
+        let options = options_of(&version)?;
+        // No wait between these two.
+        let Some(owned) = owned() else { return Ok(Cleaned::default()) };
+        let files = table.view().files.clone();
+        let mut cleaned = Cleaned::default();
+        for file in files {
+            let share = cleanup::share(&owned, &file);
+            let expired = match share {
+                // What can be read of it is in other files, or will be.
+                Share::Part if table.is_damaged(file.generation) => {
+                    cleaned.kept += 1;
+                    continue;
+                }
+                Share::All => {
+                    cleaned.kept += 1;
+                    continue;
+                }
+                Share::Part => Vec::new(),
+                Share::None => vec![file.generation],
+            };
+            let plan = cleanup::plan(&file, expired);
+            self.compact(&table, Job { plan: &plan, options, owned: Some(&owned) }).await?;
+            match share {
+                Share::None => cleaned.removed += 1,
+                _ => cleaned.rewritten += 1,
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Writes this shard's files of a table anew in the version that is written. Returns how many.
+    ///
+    /// # Errors
+    /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
+    /// they are.
+    pub async fn upgrade(&self, id: TableId, scope: UpgradeScope) -> Result<u64, StoreError> {
+        self.upgrade_written_by(id, scope, WallMicros(i64::MAX)).await
+    }
+
+    /// The same of files that were written by then.
+    ///
+    /// # Errors
+    /// As [`Compactor::upgrade`].
+    pub async fn upgrade_written_by(
+        &self,
+        id: TableId,
+        scope: UpgradeScope,
+        latest: WallMicros,
+    ) -> Result<u64, StoreError> {
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
+        let version = table.version();
+        let options = options_of(&version)?;
+        let own = self.files.directories.directory_of(&version.table);
+        let compression = WriteCompression::of_options(&version.table.options.compression);
+        let compression = compression.map_err(StoreError::Invalid)?;
+        let mut written = 0;
+        for file in table.view().files.clone() {
+            if self.env.stopping.get() {
+                return Err(StoreError::Stopping);
+            }
+            let now = self.env.options.sstable_version;
+            let of_now = file.reader.meta().version() == now;
+            // What takes part in a repair is of another version where this one has no mark for it.
+            let stats = &file.reader.meta().statistics().stats;
+            let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
+            let is_left = match scope {
+                UpgradeScope::OtherVersions => of_now || stays,
+                UpgradeScope::Misplaced => self.files.is_placed(&own, &file),
+                UpgradeScope::OtherCompression => {
+                    match (&compression, file.reader.meta().compression()) {
+                        (None, None) => true,
+                        (Some(wanted), Some(is)) => wanted.is_of(is, file.reader.meta().version()),
+                        _ => false,
+                    }
+                }
+                UpgradeScope::All => false,
+            };
+            if is_left || file.written_at > latest || table.is_damaged(file.generation) {
+                continue;
+            }
+            let reason = match scope {
+                UpgradeScope::Misplaced => Reason::Relocation,
+                _ => Reason::Upgrade,
+            };
+            let plan = upgrade::plan(&file, reason);
+            self.compact(&table, Job { plan: &plan, options, owned: None }).await?;
+            written += 1;
+        }
+        Ok(written)
+    }
+
     /// How this shard compacts a table; `None`: there is none of that id, or its options are not
     /// understood.
     pub fn compaction_control(&self, id: TableId) -> Option<CompactionControl> {
-        let table = self.table(id)?;
+        let table = self.tables.table(id)?;
         let version = table.version();
         let options = version.compaction.as_ref().ok()?;
         Some(CompactionControl {
@@ -63,9 +173,9 @@ impl Store {
     /// # Errors
     /// `UnknownTable`.
     pub fn set_automatic_compaction(&self, id: TableId, enabled: bool) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         table.change_overrides(|overrides| overrides.automatic = Some(enabled));
-        self.inner.slots.changed.notify_waiters();
+        self.files.slots.changed.notify_waiters();
         Ok(())
     }
 
@@ -79,7 +189,7 @@ impl Store {
         id: TableId,
         (min, max): (u32, u32),
     ) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if min > max {
             return Err(StoreError::Invalid(format!(
                 "The min_compaction_threshold cannot be larger than the \
@@ -94,19 +204,19 @@ impl Store {
             return Err(StoreError::Invalid(text.to_owned()));
         }
         table.change_overrides(|overrides| overrides.thresholds = Some((min, max)));
-        self.inner.slots.changed.notify_waiters();
+        self.files.slots.changed.notify_waiters();
         Ok(())
     }
 
-    /// Compacts all files of a table as [`Store::compact_major`] does; size-tiered outputs are cut into
+    /// Compacts all files of a table as [`Compactor::compact_major`] does; size-tiered outputs are cut into
     /// one with half of what there is, one with half of the rest, and so on.
     ///
     /// # Errors
-    /// As [`Store::compact_major`].
+    /// As [`Compactor::compact_major`].
     pub async fn compact_split(&self, id: TableId) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.flush(Some(&[id])).await?;
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.flush(Some(&[id])).await?;
+        let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
         for plan in compact_plan::major_split(options, &self.infos(&table).state()) {
@@ -119,7 +229,7 @@ impl Store {
     /// Files that take part in a repair under way are left alone. Returns how many were compacted.
     ///
     /// # Errors
-    /// As [`Store::compact_major`].
+    /// As [`Compactor::compact_major`].
     pub async fn compact_files(
         &self,
         id: TableId,
@@ -129,10 +239,10 @@ impl Store {
     }
 
     /// Compacts the files of this shard that may have partitions of the ranges, both ends included, as
-    /// [`Store::compact_files`]. Nothing is flushed before.
+    /// [`Compactor::compact_files`]. Nothing is flushed before.
     ///
     /// # Errors
-    /// As [`Store::compact_major`].
+    /// As [`Compactor::compact_major`].
     pub async fn compact_ranges(
         &self,
         id: TableId,
@@ -146,13 +256,13 @@ impl Store {
         .await
     }
 
-    /// Compacts the files of this shard that may have a partition, as [`Store::compact_files`].
+    /// Compacts the files of this shard that may have a partition, as [`Compactor::compact_files`].
     ///
     /// # Errors
-    /// As [`Store::compact_major`].
+    /// As [`Compactor::compact_major`].
     pub async fn compact_partition(&self, id: TableId, key: &[u8]) -> Result<u64, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
-        if self.inner.options.shard_map.shard_of(id, token) != self.inner.rt.shard() {
+        if self.env.options.shard_map.shard_of(id, token) != self.env.rt.shard() {
             return Ok(0);
         }
         self.compact_chosen(id, |file| {
@@ -164,23 +274,23 @@ impl Store {
     }
 
     /// Compacts the files of this shard that may have one of the partitions, as
-    /// [`Store::compact_files`]; tombstones of these partitions go at any age where nothing of what they
+    /// [`Compactor::compact_files`]; tombstones of these partitions go at any age where nothing of what they
     /// hide is in another file or in a memtable. Nothing is flushed before, as in Cassandra.
     ///
     /// # Errors
-    /// As [`Store::compact_major`].
+    /// As [`Compactor::compact_major`].
     pub async fn compact_ageless(&self, id: TableId, keys: &[Vec<u8>]) -> Result<u64, StoreError> {
-        let (map, own) = (self.inner.options.shard_map, self.inner.rt.shard());
+        let (map, own) = (self.env.options.shard_map, self.env.rt.shard());
         let wanted: Vec<(Token, codec::KeyHash)> = keys
             .iter()
             .map(|key| (codec::token_of(key), codec::hash_key(key)))
             .filter(|(token, _)| map.shard_of(id, *token) == own)
             .collect();
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if wanted.is_empty() {
             return Ok(0);
         }
-        let _own = self.own_table(&table).await;
+        let _own = self.files.slots.own_table(&table).await;
         // No other compaction of the table begins while it is there.
         let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
         let is_chosen = |file: &TableFile| {
@@ -204,7 +314,7 @@ impl Store {
         key: &[u8],
     ) -> Result<Vec<(String, u32)>, StoreError> {
         let (token, hash) = (codec::token_of(key), codec::hash_key(key));
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         // No key has the least token: there is one before.
         let range = (Token(token.0.saturating_sub(1)), token);
         let mut found = Vec::new();
@@ -227,8 +337,8 @@ impl Store {
         id: TableId,
         is_chosen: impl Fn(&TableFile) -> bool,
     ) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
         self.compact_owned(&table, is_chosen).await
     }
 

@@ -5,13 +5,13 @@
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
 //! the row, or the row hides all other versions whole.
 
-use crate::write::verbatim_copy::is_on;
 use data::{Advance, Item};
 use smallvec::SmallVec;
 use sst_format::{RowCopier, UsualRow};
 use sstable::{CopyUntil, ROWS_BLOCK, SequentialReader};
 use stdx::TimestampMicros;
 
+use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
 use crate::compact::compaction::MergeCounts;
 use crate::compact::outputs::Outputs;
@@ -22,8 +22,8 @@ use crate::memtable::ITEMS_PER_LOOK;
 use crate::read::cache_handover::Warmth;
 use crate::read::merging::Merging;
 use crate::read::sources::Source;
-use crate::store::Store;
 use crate::tables::table_file::map_error;
+use crate::write::verbatim_copy::is_on;
 
 /// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
 /// rates are kept evenly, and of small tables too.
@@ -146,130 +146,128 @@ impl Copiers {
     }
 }
 
-impl Store {
-    /// Writes what is merged. `blocks` are the files of the merge's sources, by number.
-    pub(crate) async fn write_merged<M: Merging>(
-        &self,
-        mut merge: M,
-        mut blocks: Vec<SequentialReader>,
-        owned: Option<&OwnedRanges>,
-        outputs: &mut Outputs<'_>,
-        (progress, counts): (&Progress, &mut MergeCounts),
-    ) -> Result<(), StoreError> {
-        let mut next_blocks = vec![0; merge.inputs().count()];
-        let mut written = outputs.data_length();
-        let mut items = 0;
-        let mut is_foreign = false;
-        let mut warmth = Warmth::new(&merge);
-        let copiers = Copiers::new(&merge, outputs);
-        let mut ahead = Ahead::new(&merge);
-        loop {
-            if items >= ITEMS_PER_LOOK {
-                items = 0;
-                if self.inner.rt.is_yield_due() {
-                    self.inner.rt.yield_if_due().await;
+/// Writes what is merged. `blocks` are the files of the merge's sources, by number.
+pub(crate) async fn write_merged<M: Merging>(
+    compactor: &Compactor,
+    mut merge: M,
+    mut blocks: Vec<SequentialReader>,
+    owned: Option<&OwnedRanges>,
+    outputs: &mut Outputs<'_>,
+    (progress, counts): (&Progress, &mut MergeCounts),
+) -> Result<(), StoreError> {
+    let mut next_blocks = vec![0; merge.inputs().count()];
+    let mut written = outputs.data_length();
+    let mut items = 0;
+    let mut is_foreign = false;
+    let mut warmth = Warmth::new(&merge);
+    let copiers = Copiers::new(&merge, outputs);
+    let mut ahead = Ahead::new(&merge);
+    loop {
+        if items >= ITEMS_PER_LOOK {
+            items = 0;
+            if compactor.env.rt.is_yield_due() {
+                compactor.env.rt.yield_if_due().await;
+            }
+        }
+        let mut needs = None;
+        if !is_foreign {
+            let mut rows = 0;
+            if owned.is_none() {
+                let notes = (&mut warmth, &mut *counts);
+                (rows, needs) = ahead.take(&mut merge, &copiers, outputs, notes)?;
+            }
+            if rows == 0 && needs.is_none() {
+                rows = copiers.take_rows(&mut merge, outputs)?;
+            }
+            if rows > 0 {
+                items += rows;
+                if outputs.is_full() {
+                    write_out(compactor, outputs, progress, &mut written).await?;
+                }
+                continue;
+            }
+        }
+        items += 1;
+        let advance = match needs {
+            Some(request) => Advance::NeedBlock(request),
+            None => merge.advance()?,
+        };
+        match advance {
+            Advance::End => return Ok(()),
+            Advance::NeedBlock(request) => {
+                let index = request.source as usize;
+                let Some(reader) = blocks.get_mut(index) else { continue };
+                let chunk = reader.load_block(request.block).await.map_err(map_error)?;
+                // The total is that of the inputs' data; a block in which a row is cut off is asked
+                // for again.
+                if let Some(next) = next_blocks.get_mut(index)
+                    && (*next..ROWS_BLOCK).contains(&request.block)
+                {
+                    *next = request.block + 1;
+                    progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
+                    let warm = warmth.feed(&compactor.files.cache, index, request.block);
+                    outputs.credit_warm(warm * chunk.memory_bytes());
+                    outputs.set_warm(warmth.is_warm());
+                }
+                merge.feed(request, chunk);
+                compactor.files.slots.check_goes_on(progress)?;
+                if outputs.data_length().saturating_sub(written) >= PACE_BYTES {
+                    keep_pace(compactor, outputs, progress, &mut written).await?;
                 }
             }
-            let mut needs = None;
-            if !is_foreign {
-                let mut rows = 0;
-                if owned.is_none() {
-                    let notes = (&mut warmth, &mut *counts);
-                    (rows, needs) = ahead.take(&mut merge, &copiers, outputs, notes)?;
+            Advance::Item => {
+                let item = merge.item();
+                if let (Some(owned), Item::Partition { token, .. }) = (owned, item) {
+                    is_foreign = !owned.contains(token);
                 }
-                if rows == 0 && needs.is_none() {
-                    rows = copiers.take_rows(&mut merge, outputs)?;
-                }
-                if rows > 0 {
-                    items += rows;
-                    if outputs.is_full() {
-                        self.write_out(outputs, progress, &mut written).await?;
-                    }
+                if is_foreign {
                     continue;
                 }
-            }
-            items += 1;
-            let advance = match needs {
-                Some(request) => Advance::NeedBlock(request),
-                None => merge.advance()?,
-            };
-            match advance {
-                Advance::End => return Ok(()),
-                Advance::NeedBlock(request) => {
-                    let index = request.source as usize;
-                    let Some(reader) = blocks.get_mut(index) else { continue };
-                    let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                    // The total is that of the inputs' data; a block in which a row is cut off is asked
-                    // for again.
-                    if let Some(next) = next_blocks.get_mut(index)
-                        && (*next..ROWS_BLOCK).contains(&request.block)
-                    {
-                        *next = request.block + 1;
-                        progress.done.set(progress.done.get() + chunk.bytes().len() as u64);
-                        let warm = warmth.feed(&self.inner.cache, index, request.block);
-                        outputs.credit_warm(warm * chunk.memory_bytes());
-                        outputs.set_warm(warmth.is_warm());
-                    }
-                    merge.feed(request, chunk);
-                    self.check_goes_on(progress)?;
-                    if outputs.data_length().saturating_sub(written) >= PACE_BYTES {
-                        self.keep_pace(outputs, progress, &mut written).await?;
-                    }
+                if outputs.is_due(item) && !outputs.turn().await? {
+                    return Ok(());
                 }
-                Advance::Item => {
-                    let item = merge.item();
-                    if let (Some(owned), Item::Partition { token, .. }) = (owned, item) {
-                        is_foreign = !owned.contains(token);
-                    }
-                    if is_foreign {
-                        continue;
-                    }
-                    if outputs.is_due(item) && !outputs.turn().await? {
-                        return Ok(());
-                    }
-                    if let Item::Partition { .. } = item {
-                        counts.add(warmth.partition(&merge));
-                        outputs.set_warm(warmth.is_warm());
-                    }
-                    let is_full = outputs.put(item)?;
-                    if let Item::Partition { .. } = item {
-                        outputs.set_hash(merge.key_hash());
-                    }
-                    if is_full {
-                        items = ITEMS_PER_LOOK;
-                        self.write_out(outputs, progress, &mut written).await?;
-                    }
+                if let Item::Partition { .. } = item {
+                    counts.add(warmth.partition(&merge));
+                    outputs.set_warm(warmth.is_warm());
+                }
+                let is_full = outputs.put(item)?;
+                if let Item::Partition { .. } = item {
+                    outputs.set_hash(merge.key_hash());
+                }
+                if is_full {
+                    items = ITEMS_PER_LOOK;
+                    write_out(compactor, outputs, progress, &mut written).await?;
                 }
             }
         }
     }
+}
 
-    /// Writes what is full, and waits as the rate of compactions wants. `written` is what was before.
-    async fn write_out(
-        &self,
-        outputs: &mut Outputs<'_>,
-        progress: &Progress,
-        written: &mut u64,
-    ) -> Result<(), StoreError> {
-        outputs.write_full().await?;
-        self.keep_pace(outputs, progress, written).await
-    }
+/// Writes what is full, and waits as the rate of compactions wants. `written` is what was before.
+async fn write_out(
+    compactor: &Compactor,
+    outputs: &mut Outputs<'_>,
+    progress: &Progress,
+    written: &mut u64,
+) -> Result<(), StoreError> {
+    outputs.write_full().await?;
+    keep_pace(compactor, outputs, progress, written).await
+}
 
-    /// Waits as the rate of compactions wants.
-    async fn keep_pace(
-        &self,
-        outputs: &Outputs<'_>,
-        progress: &Progress,
-        written: &mut u64,
-    ) -> Result<(), StoreError> {
-        let (rate, now) = (self.inner.compaction_rate.get(), self.inner.rt.now());
-        let length = outputs.data_length();
-        let due = self.inner.slots.pace(now, length.saturating_sub(*written), rate);
-        *written = length;
-        if due > self.inner.rt.now() {
-            self.inner.rt.sleep_until(due).await;
-            self.check_goes_on(progress)?;
-        }
-        Ok(())
+/// Waits as the rate of compactions wants.
+async fn keep_pace(
+    compactor: &Compactor,
+    outputs: &Outputs<'_>,
+    progress: &Progress,
+    written: &mut u64,
+) -> Result<(), StoreError> {
+    let (rate, now) = (compactor.compaction_rate.get(), compactor.env.rt.now());
+    let length = outputs.data_length();
+    let due = compactor.files.slots.pace(now, length.saturating_sub(*written), rate);
+    *written = length;
+    if due > compactor.env.rt.now() {
+        compactor.env.rt.sleep_until(due).await;
+        compactor.files.slots.check_goes_on(progress)?;
     }
+    Ok(())
 }

@@ -15,14 +15,12 @@ use sstable::offline::{Loss, ScrubHost, ScrubOptions, ScrubReport, scrub_open};
 use sstable::{Component, SstableReader};
 use stdx::{Generation, TableId, Token};
 
+use crate::compact::Compactor;
 use crate::error::StoreError;
-use crate::files::slots::CompactionProgress;
-use crate::files::slots::{Claim, Progress};
-use crate::store::Store;
+use crate::files::slots::{Claim, CompactionProgress, Progress};
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;
@@ -106,7 +104,7 @@ impl Scrubbed {
 
 /// A shard's part of a file, as it is scrubbed.
 struct Host<'s> {
-    store: &'s Store,
+    store: &'s Compactor,
     table: &'s Rc<TableState>,
     file: &'s Rc<TableFile>,
     progress: &'s Progress,
@@ -121,15 +119,15 @@ impl ScrubHost for Host<'_> {
         if !self.table.has_all(std::slice::from_ref(self.file)) {
             return None;
         }
-        let generation = self.store.next_generation(self.table);
+        let generation = self.store.files.next_generation(self.table);
         self.flights.push(self.table.in_flight(generation));
         Some(generation)
     }
 
     fn is_wanted(&self, token: Token) -> bool {
-        let map = self.store.inner.options.shard_map;
+        let map = self.store.env.options.shard_map;
         let owner = || map.shard_of(self.table.id, token);
-        let is_own = !self.file.spanning || owner() == self.store.inner.rt.shard();
+        let is_own = !self.file.spanning || owner() == self.store.env.rt.shard();
         is_own && self.file.shows(map, token)
     }
 
@@ -140,21 +138,21 @@ impl ScrubHost for Host<'_> {
     }
 
     async fn goes_on(&mut self, position: u64, written: u64) -> bool {
-        let inner = &self.store.inner;
+        let inner = self.store;
         let done = &self.progress.done;
         done.set(done.get().max(position));
         let more = written.saturating_sub(self.written);
         self.written = written;
-        let due = inner.slots.pace(inner.rt.now(), more, inner.compaction_rate.get());
-        if due > inner.rt.now() {
-            inner.rt.sleep_until(due).await;
+        let due = inner.files.slots.pace(inner.env.rt.now(), more, inner.compaction_rate.get());
+        if due > inner.env.rt.now() {
+            inner.env.rt.sleep_until(due).await;
         }
-        inner.rt.yield_if_due().await;
-        !inner.stopping.get() && !self.progress.stopped.get()
+        inner.env.rt.yield_if_due().await;
+        !inner.env.stopping.get() && !self.progress.stopped.get()
     }
 }
 
-impl Store {
+impl Compactor {
     /// Writes this shard's files of a table anew with what can be read of them; with a name for a
     /// snapshot, that is taken of all of them first. Memtables are not flushed, as in Cassandra. Gives
     /// what became of each file; one that failed is as it was, and the others were scrubbed too.
@@ -168,12 +166,12 @@ impl Store {
         snapshot: Option<&str>,
         how: ScrubOptions,
     ) -> Result<Vec<(String, Result<Scrubbed, StoreError>)>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
         let files = table.view().files.clone();
         if let Some(tag) = snapshot {
             crate::lifecycle::snapshot::check_tag(tag)?;
-            self.snapshot_files(&table, tag, &files, &[]).await?;
+            self.lifecycle.snapshot_files(&table, tag, &files, &[]).await?;
         }
         let mut done = Vec::new();
         for file in &files {
@@ -184,7 +182,11 @@ impl Store {
                 done.push((path, Ok(left)));
                 continue;
             }
-            let claim = self.claim(&table, vec![file.generation], self.scrub_shown(&table, file));
+            let claim = self.files.slots.claim(
+                &table,
+                vec![file.generation],
+                self.scrub_shown(&table, file),
+            );
             let result = self.scrub_file(&table, file, how, &claim, false).await;
             match &result {
                 Err(StoreError::Stopping) => return Err(StoreError::Stopping),
@@ -193,7 +195,7 @@ impl Store {
                 }
                 // No write was refused, but this one, which needs more than most; the disk is looked at every second.
                 Err(StoreError::DiskFull { .. }) => {}
-                _ => self.note_write_result(&result),
+                _ => self.files.note_write_result(&result),
             }
             done.push((path, result));
         }
@@ -225,7 +227,10 @@ impl Store {
         beside: bool,
     ) -> Result<Scrubbed, StoreError> {
         let meta = file.reader.meta();
-        self.reserve(&claim.progress, meta.data_length(), meta.disk_bytes(), "a scrub").await?;
+        self.files
+            .slots
+            .reserve(&claim.progress, meta.data_length(), meta.disk_bytes(), "a scrub")
+            .await?;
         let mut host = Host {
             store: self,
             table,
@@ -240,7 +245,7 @@ impl Store {
         let report = match done {
             Ok(report) => report,
             Err(error) => {
-                self.discard_all(table, flights).await;
+                self.files.discard_all(table, flights).await;
                 return Err(error);
             }
         };
@@ -248,37 +253,37 @@ impl Store {
         let new = match self.scrubbed_files(table, meta.directory(), &report).await {
             Ok(new) => new,
             Err(error) => {
-                self.discard_all(table, flights).await;
+                self.files.discard_all(table, flights).await;
                 return Err(error);
             }
         };
         let directory = meta.directory().to_owned();
         if !table.has_all(std::slice::from_ref(file)) {
             // Truncated or dropped meanwhile.
-            self.discard_all(table, flights).await;
+            self.files.discard_all(table, flights).await;
             return Err(StoreError::UnknownTable(table.id));
         }
         let path = meta.file(Component::Data).to_string();
         if beside && report.losses > 0 {
-            Store::show_beside(table, &new);
+            table.add_files(&new);
             return Ok(Scrubbed { path, report, losses, in_repair: false });
         }
-        let txn = match self.write_txn(&directory, first, std::slice::from_ref(file)).await {
+        let txn = match self.files.write_txn(&directory, first, std::slice::from_ref(file)).await {
             Ok(txn) => txn,
             Err(error) => {
-                self.discard_all(table, flights).await;
+                self.files.discard_all(table, flights).await;
                 return Err(error);
             }
         };
         let replaced = table.replace_file(file, &new);
         if !replaced {
             // The file is of who emptied the table, and the record must not take it away.
-            self.discard_all(table, flights).await;
+            self.files.discard_all(table, flights).await;
             return Err(StoreError::UnknownTable(table.id));
         }
-        self.inner.cache.forget(file.id);
-        self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await?;
-        self.forget_damage(table, file).await?;
+        self.files.cache.forget(file.id);
+        self.files.finish_txn(&self.env.rt.fs(), &directory, first, &txn).await?;
+        self.files.forget_damage(table, file).await?;
         Ok(Scrubbed { path, report, losses, in_repair: false })
     }
 
@@ -294,16 +299,17 @@ impl Store {
         let meta = file.reader.meta();
         let stats = &meta.statistics().stats;
         let (bases, partitions) = (meta.statistics().header.stats, meta.estimated_partitions());
-        let mut options = self.writer_options(&version.table, Generation(0), partitions, bases)?;
+        let mut options =
+            self.writer.writer_options(&version.table, Generation(0), partitions, bases)?;
         options.level = stats.level;
         options.repaired_at = stats.repaired_at;
         options.run = meta.run();
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let kept = dropped_columns::table_to_merge(&version.table, std::slice::from_ref(file));
         let new = (&*kept, options);
         let report = scrub_open(&fs, &file.reader, new, how, host).await.map_err(map_error)?;
         match report.given_up {
-            true if self.inner.stopping.get() => Err(StoreError::Stopping),
+            true if self.env.stopping.get() => Err(StoreError::Stopping),
             true => Err(StoreError::Invalid("Compaction interrupted".to_owned())),
             false => Ok(report),
         }
@@ -315,13 +321,13 @@ impl Store {
         directory: &str,
         report: &ScrubReport,
     ) -> Result<Vec<Rc<TableFile>>, StoreError> {
-        let (fs, version) = (self.inner.rt.fs(), table.version());
+        let (fs, version) = (self.env.rt.fs(), table.version());
         let mut new = Vec::new();
         for written in &report.written {
-            self.warn_of_large(&version.table, Some(written));
+            self.observer.warn_of_large(&version.table, Some(written));
             let reader =
                 SstableReader::open(&fs, directory, written.descriptor, Some(&version.table)).await;
-            let file = self.file_of(table.id, reader.map_err(map_error)?, Vec::new());
+            let file = self.files.file_of(table.id, reader.map_err(map_error)?, Vec::new());
             new.extend(file.map(Rc::new));
         }
         Ok(new)

@@ -4,7 +4,6 @@
 //! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
 //! only has files verified again.
 
-use crate::tables::damage::VerifiedTimes;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,13 +13,13 @@ use sstable::Component;
 use sstable::offline::{verify, verify_checksums_with};
 use stdx::{Generation, TableId};
 
+use crate::damage::Verifier;
 use crate::error::StoreError;
 use crate::files::slots::CompactionProgress;
 use crate::files::table_files::checked_body;
-use crate::store::Store;
+use crate::tables::damage::VerifiedTimes;
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// How often it is looked whether a file is due.
 const ROUND: Duration = Duration::from_secs(60);
@@ -28,8 +27,6 @@ const ROUND: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(200);
 /// A file that was never verified is due when it has been open for so long: others are gone by then.
 const COLD: Duration = Duration::from_secs(3_600);
-/// Suspects at a time; the rest is met again.
-const SUSPECTS_MAX: usize = 64;
 /// Most bytes of the times of a table.
 const TIMES_BYTES_MAX: usize = 16 << 20;
 const HEAD: &str = "helenus-verified 1\n";
@@ -60,58 +57,39 @@ enum End {
     Open,
 }
 
-impl Store {
-    pub(crate) fn start_watch(&self) {
+impl Verifier {
+    pub(crate) fn start_watch(self: &Rc<Self>) {
         let store = self.clone();
         let watch = async move {
-            while !store.inner.stopping.get() {
+            while !store.env.stopping.get() {
                 // Before the work: a stop while that goes on must be heard of behind it.
-                let suspected = store.inner.suspected.notified();
+                let suspected = store.env.suspects.changed.notified();
                 store.look_at_suspects().await;
                 store.release_all().await;
                 store.salvage_all().await;
-                let deadline = store.inner.rt.now() + ROUND;
+                let deadline = store.env.rt.now() + ROUND;
                 // Elapsed: what could not be done is tried again.
-                let _ = store.inner.rt.timeout(deadline, suspected).await;
+                let _ = store.env.rt.timeout(deadline, suspected).await;
             }
         };
         // A closed gate: the store is stopping already.
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "store-watch", watch);
-        if self.inner.options.verification_bytes_per_second == 0 {
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "store-watch", watch);
+        if self.env.options.verification_bytes_per_second == 0 {
             return;
         }
         let store = self.clone();
         let verify = async move {
-            while !store.inner.stopping.get() {
+            while !store.env.stopping.get() {
                 if !store.verify_next().await {
-                    store.pause(ROUND).await;
+                    store.env.pause(ROUND).await;
                 }
             }
         };
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "store-verify", verify);
-    }
-
-    /// A file is said to be corrupt by whoever met it: it is looked at soon.
-    #[cold]
-    pub(crate) fn suspect(&self, path: &str) {
-        let mut suspects = self.inner.suspects.borrow_mut();
-        if suspects.len() < SUSPECTS_MAX && !suspects.iter().any(|known| known == path) {
-            suspects.push(path.to_owned());
-            self.inner.suspected.notify_one();
-        }
-    }
-
-    /// Notes what a read of this shard met, whoever asked for it.
-    #[cold]
-    pub(crate) fn met(&self, error: StoreError) -> StoreError {
-        if let StoreError::Corrupt { file, .. } = &error {
-            self.suspect(file);
-        }
-        error
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "store-verify", verify);
     }
 
     async fn look_at_suspects(&self) {
-        let suspects = std::mem::take(&mut *self.inner.suspects.borrow_mut());
+        let suspects = self.env.suspects.take();
         for path in suspects {
             let Some((table, file)) = self.file_of_path(&path) else { continue };
             let read = match self.as_on_disk(&table, &file).await {
@@ -131,11 +109,11 @@ impl Store {
     async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return None;
             }
-            let look = self.inner.rt.now() + LOOK;
-            if let Ok(done) = self.inner.rt.timeout(look, work.as_mut()).await {
+            let look = self.env.rt.now() + LOOK;
+            if let Ok(done) = self.env.rt.timeout(look, work.as_mut()).await {
                 return Some(done);
             }
         }
@@ -143,7 +121,7 @@ impl Store {
 
     /// The file that has a component of that path.
     fn file_of_path(&self, path: &str) -> Option<(Rc<TableState>, Rc<TableFile>)> {
-        self.all_tables().into_iter().find_map(|table| {
+        self.tables.all_tables().into_iter().find_map(|table| {
             let view = table.view();
             let has = |file: &&Rc<TableFile>| {
                 let data = file.reader.meta().file(Component::Data).to_string();
@@ -160,21 +138,21 @@ impl Store {
         file: &TableFile,
         error: &StoreError,
     ) {
-        if let Err(error) = self.quarantine(table, file, error).await {
+        if let Err(error) = self.files.quarantine(table, file, error).await {
             // It is known in this run; whoever decides what becomes of the disk is told why not longer.
-            self.note_write_result::<()>(&Err(error));
+            self.files.note_write_result::<()>(&Err(error));
         }
     }
 
     /// Verifies the file that is due longest; false when none is.
     async fn verify_next(&self) -> bool {
-        let options = &self.inner.options;
+        let options = &self.env.options;
         let (rate, interval) =
             (options.verification_bytes_per_second, options.verification_interval);
-        let now = self.inner.rt.wall().seconds().0;
+        let now = self.env.rt.wall().seconds().0;
         let interval = i64::try_from(interval.as_secs()).unwrap_or(i64::MAX);
         let mut next: Option<(i64, Rc<TableState>, Rc<TableFile>)> = None;
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             self.read_times(&table).await;
             let times = table.verified.borrow();
             for file in &table.view().files {
@@ -195,7 +173,7 @@ impl Store {
         match self.verify_slowly(&table, &file, rate).await {
             Ok(()) | Err(End::Open) => {}
             Err(End::Damaged(error)) => {
-                self.note_failure(&error);
+                self.files.note_failure(&error);
                 self.note_damaged(&table, &file, &error).await;
             }
         }
@@ -210,19 +188,19 @@ impl Store {
         file: &Rc<TableFile>,
         rate: u64,
     ) -> Result<(), End> {
-        let claim = self.claim(table, Vec::new(), self.watch_shown(table, file));
+        let claim = self.files.slots.claim(table, Vec::new(), self.watch_shown(table, file));
         let reader = match self.as_on_disk(table, file).await {
             Ok(reader) => reader,
             Err(error) => return Err(self.end_of(table, file, error)),
         };
-        let (progress, mut due) = (claim.progress.clone(), self.inner.rt.now());
+        let (progress, mut due) = (claim.progress.clone(), self.env.rt.now());
         let mut step = async |bytes: u64| -> bool {
             progress.done.set(progress.done.get().saturating_add(bytes));
             let micros = bytes.saturating_mul(1_000_000) / rate.max(1);
-            due = due.max(self.inner.rt.now()) + Duration::from_micros(micros);
-            self.pause_until(due).await;
+            due = due.max(self.env.rt.now()) + Duration::from_micros(micros);
+            self.env.pause_until(due).await;
             let is_there = table.has_all(std::slice::from_ref(file));
-            is_there && !progress.stopped.get() && !self.inner.stopping.get()
+            is_there && !progress.stopped.get() && !self.env.stopping.get()
         };
         match verify_checksums_with(&reader, &mut step).await {
             Ok(true) => Ok(()),
@@ -258,7 +236,7 @@ impl Store {
     }
 
     fn times_in(&self, directory: &str) -> String {
-        format!("{directory}/helenus-verified.{}", self.shard().0)
+        format!("{directory}/helenus-verified.{}", self.env.shard().0)
     }
 
     /// Reads the times of a table once, from all data directories: which of them the shard wrote to may have
@@ -267,9 +245,10 @@ impl Store {
         if table.verified.borrow().is_some() {
             return;
         }
-        let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
+        let (fs, own) =
+            (self.env.rt.fs(), self.files.directories.directory_of(&table.version().table));
         let mut all = VerifiedTimes::new();
-        for directory in self.everywhere(&fs, &own).await.unwrap_or(vec![own]) {
+        for directory in self.files.directories.everywhere(&fs, &own).await.unwrap_or(vec![own]) {
             let bytes = fs.read(&self.times_in(&directory), TIMES_BYTES_MAX).await;
             for (generation, at) in decode(&bytes.unwrap_or_default()).unwrap_or_default() {
                 let known = all.entry(generation).or_insert(at);
@@ -283,26 +262,26 @@ impl Store {
     }
 
     async fn keep_time(&self, table: &TableState, generation: Generation) {
-        if table.dropped.get() || self.inner.stopping.get() {
+        if table.dropped.get() || self.env.stopping.get() {
             return;
         }
         let bytes = {
             let mut verified = table.verified.borrow_mut();
             let times = verified.get_or_insert_default();
-            times.insert(generation, self.inner.rt.wall().seconds().0);
+            times.insert(generation, self.env.rt.wall().seconds().0);
             let view = table.view();
             times.retain(|known, _| view.files.iter().any(|file| file.generation == *known));
             encode(times)
         };
-        let path = self.times_in(&self.directory_of(&table.version().table));
-        let written = self.inner.rt.fs().write_atomic(&path, bytes).await;
+        let path = self.times_in(&self.files.directories.directory_of(&table.version().table));
+        let written = self.env.rt.fs().write_atomic(&path, bytes).await;
         // Without it files are verified again after a restart, no more.
         drop(written);
     }
 
     /// When files of a table were verified in the background, by number, in seconds since 1970.
     pub fn verified_files(&self, id: TableId) -> Vec<(Generation, i64)> {
-        let Some(table) = self.table(id) else { return Vec::new() };
+        let Some(table) = self.tables.table(id) else { return Vec::new() };
         let times = table.verified.borrow();
         times.iter().flatten().map(|(generation, at)| (*generation, *at)).collect()
     }

@@ -20,10 +20,6 @@
 //! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of what it has is purged.
 //! INV-quarantine-2: an incremental repair of its tokens is refused: it would count as repaired what is lost.
 
-use crate::files::damage_marks::DamageEvent;
-use crate::files::damage_marks::cut;
-use crate::files::damage_marks::path_of;
-use crate::tables::damage::FailedCopies;
 use std::mem::discriminant;
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,14 +28,15 @@ use sstable::SstableReader;
 use stdx::{Generation, TableId, Token};
 
 use crate::compact::scrub::Scrubbed;
+use crate::damage::Verifier;
 use crate::error::StoreError;
+use crate::files::damage_marks::{DamageEvent, cut, path_of};
 use crate::files::slots::CompactionProgress;
-use crate::store::Store;
+use crate::tables::damage::FailedCopies;
 use crate::tables::repair_views::state_of;
 use crate::tables::retry_backoff::Failures;
-use crate::tables::table::{TableState, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table::TableState;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// By so much a repair must have begun behind the copy, as clocks of nodes differ.
 const CLOCKS_DIFFER_SECONDS: i64 = 10;
@@ -84,12 +81,12 @@ pub fn is_behind_copy(repaired: i64, salvaged: i64) -> bool {
     repaired > salvaged.saturating_add(CLOCKS_DIFFER_SECONDS)
 }
 
-impl Store {
+impl Verifier {
     /// The damaged files of this shard, by table and number. One that shards share is named by each that
     /// has found it.
     pub fn damaged_files(&self) -> Vec<DamagedFile> {
         let mut all = Vec::new();
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             let version = table.version();
             for (generation, damage) in &*table.damaged.borrow() {
                 let Some(file) = table.file(*generation) else { continue };
@@ -112,7 +109,7 @@ impl Store {
 
     /// Step 2 of every damaged file for which it was not done; those that cannot be now are tried again.
     pub(crate) async fn salvage_all(&self) {
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             let waiting: Vec<Generation> = {
                 let damaged = table.damaged.borrow();
                 let waits = damaged.iter().filter(|(_, damage)| damage.salvaged.is_none());
@@ -124,11 +121,11 @@ impl Store {
                     table.failed_copies.borrow_mut().remove(&generation);
                     continue;
                 };
-                if self.inner.stopping.get() {
+                if self.env.stopping.get() {
                     return;
                 }
                 let failed = table.failed_copies.borrow().get(&generation).map(|f| f.due);
-                if failed.is_some_and(|due| self.inner.rt.now() < due) {
+                if failed.is_some_and(|due| self.env.rt.now() < due) {
                     continue;
                 }
                 // Its session has compared it: what becomes of it waits for its end.
@@ -137,7 +134,7 @@ impl Store {
                 }
                 match self.salvage(&table, &file).await {
                     Ok(()) => drop(table.failed_copies.borrow_mut().remove(&generation)),
-                    Err(_) if self.inner.stopping.get() => {}
+                    Err(_) if self.env.stopping.get() => {}
                     Err(error) => self.note_failed_copy(&table, &file, &error),
                 }
             }
@@ -151,21 +148,21 @@ impl Store {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let is_known = before.is_some_and(|before| before.kind == kind);
         let failures = before.map_or(Failures::default(), |before| before.failures).and(error);
-        let due = self.inner.rt.now() + failures.wait(COPY_AGAIN, COPY_AGAIN_MAX);
+        let due = self.env.rt.now() + failures.wait(COPY_AGAIN, COPY_AGAIN_MAX);
         failed.insert(
             file.generation,
             FailedCopies { attempts, failures, error: text.clone(), kind, due },
         );
         drop(failed);
         if !is_known {
-            self.tell_damage(DamageEvent::Failed { path: path_of(file), error: text });
+            self.files.tell_damage(DamageEvent::Failed { path: path_of(file), error: text });
         }
     }
 
     fn copy_failure(&self, table: &TableState, generation: Generation) -> Option<String> {
         let failed = table.failed_copies.borrow();
         let failed = failed.get(&generation)?;
-        let minutes = failed.due.since(self.inner.rt.now()).as_secs().div_ceil(60);
+        let minutes = failed.due.since(self.env.rt.now()).as_secs().div_ceil(60);
         Some(format!(
             "{} attempts to copy it failed, the next is in {minutes} minutes: {}",
             failed.attempts, failed.error
@@ -177,40 +174,36 @@ impl Store {
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
     ) -> Result<(), StoreError> {
-        let _own = self.own_table(table).await;
+        let _own = self.files.slots.own_table(table).await;
         if !table.has_all(std::slice::from_ref(file)) || table.is_salvaged(file.generation) {
             return Ok(());
         }
-        let claim = self.claim(table, vec![file.generation], self.salvage_shown(table, file));
+        let claim =
+            self.files.slots.claim(table, vec![file.generation], self.salvage_shown(table, file));
         // What is lost is lost, of counters too: no read is answered from the copies alone.
         let how = sstable::offline::ScrubOptions {
             skip_corrupted: true,
             validate: false,
             reinsert_overflowed_ttl: false,
         };
-        let Scrubbed { report, path, .. } = self.scrub_file(table, file, how, &claim, true).await?;
-        self.tell_damage(DamageEvent::Salvaged { path, losses: report.losses });
+        let Scrubbed { report, path, .. } =
+            self.compactor.scrub_file(table, file, how, &claim, true).await?;
+        self.files.tell_damage(DamageEvent::Salvaged { path, losses: report.losses });
         if report.losses == 0 {
             return Ok(());
         }
-        let now = self.inner.rt.wall().seconds().0;
+        let now = self.env.rt.wall().seconds().0;
         if let Some(damage) = table.damaged.borrow_mut().get_mut(&file.generation) {
             damage.salvaged = Some(now);
         }
-        self.write_mark(table, file.generation).await
+        self.files.write_mark(table, file.generation).await
     }
 
     fn salvage_shown(&self, table: &TableState, file: &TableFile) -> CompactionProgress {
-        CompactionProgress { reason: "salvage".to_owned(), ..self.scrub_shown(table, file) }
-    }
-
-    /// Puts the copies of step 3 beside a file.
-    pub(crate) fn show_beside(table: &TableState, new: &[Rc<TableFile>]) {
-        let view = table.view();
-        let mut files = view.files.clone();
-        files.extend_from_slice(new);
-        let (active, flushing) = (view.active.clone(), view.flushing.clone());
-        table.set_view(TableView::new(active, flushing, files));
+        CompactionProgress {
+            reason: "salvage".to_owned(),
+            ..self.compactor.scrub_shown(table, file)
+        }
     }
 
     /// Lets go of the damaged files of a table whose tokens were all repaired since what can be read of
@@ -218,7 +211,7 @@ impl Store {
     /// between them were last repaired with other replicas, the earliest of these times, in seconds since
     /// 1970; `None`: not all were. The files go in the background.
     pub fn release_repaired(&self, id: TableId, repaired: impl Fn(Token, Token) -> Option<i64>) {
-        let Some(table) = self.table(id) else { return };
+        let Some(table) = self.tables.table(id) else { return };
         let mut released = false;
         for (generation, damage) in &*table.damaged.borrow() {
             let Some(salvaged) = damage.salvaged else { continue };
@@ -231,19 +224,19 @@ impl Store {
             }
         }
         if released {
-            self.inner.suspected.notify_one();
+            self.env.suspects.changed.notify_one();
         }
     }
 
-    /// Step 4 of those that [`Store::release_repaired`] named.
+    /// Step 4 of those that [`Verifier::release_repaired`] named.
     pub(crate) async fn release_all(&self) {
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             let releasable = std::mem::take(&mut *table.releasable.borrow_mut());
             for generation in releasable {
                 let Some(file) = table.file(generation) else { continue };
                 if let Err(error) = self.release(&table, &file).await {
                     let (path, error) = (path_of(&file), error.to_string());
-                    self.tell_damage(DamageEvent::Failed { path, error });
+                    self.files.tell_damage(DamageEvent::Failed { path, error });
                 }
             }
         }
@@ -254,30 +247,30 @@ impl Store {
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
     ) -> Result<(), StoreError> {
-        let _own = self.own_table(table).await;
+        let _own = self.files.slots.own_table(table).await;
         if !table.has_all(std::slice::from_ref(file)) || !table.is_salvaged(file.generation) {
             return Ok(());
         }
         // What the repair sent is in the memtable and in the log of this node, or in files.
-        let directory = self.directory_of(&table.version().table);
-        let flight = table.in_flight(self.next_generation(table));
+        let directory = self.files.directories.directory_of(&table.version().table);
+        let flight = table.in_flight(self.files.next_generation(table));
         let first = flight.generation();
-        let written = self.write_txn(&directory, first, std::slice::from_ref(file)).await;
+        let written = self.files.write_txn(&directory, first, std::slice::from_ref(file)).await;
         let txn = match written {
             Ok(txn) => txn,
             Err(error) => {
-                self.discard_all(table, vec![flight]).await;
+                self.files.discard_all(table, vec![flight]).await;
                 return Err(error);
             }
         };
         if !table.replace_file(file, &[]) {
             // The file is of who emptied the table, and the record must not take it away.
-            self.discard_all(table, vec![flight]).await;
+            self.files.discard_all(table, vec![flight]).await;
             return Ok(());
         }
-        self.inner.cache.forget(file.id);
-        self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await?;
-        self.forget_damage(table, file).await
+        self.files.cache.forget(file.id);
+        self.files.finish_txn(&self.env.rt.fs(), &directory, first, &txn).await?;
+        self.files.forget_damage(table, file).await
     }
 
     /// Opens a file anew, as the disk has it now.
@@ -286,7 +279,7 @@ impl Store {
         table: &TableState,
         file: &TableFile,
     ) -> Result<SstableReader, StoreError> {
-        let (fs, version) = (self.inner.rt.fs(), table.version());
+        let (fs, version) = (self.env.rt.fs(), table.version());
         let (directory, descriptor) =
             (file.reader.meta().directory(), file.reader.meta().descriptor());
         let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;

@@ -13,13 +13,12 @@ use sstable::repair_state::RepairState;
 use stdx::TableId;
 
 use crate::compact::cleanup::OwnedRanges;
+use crate::damage::Verifier;
 use crate::error::StoreError;
 use crate::files::slots::CompactionProgress;
-use crate::store::Store;
 use crate::tables::repair_views::state_of;
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::import::check_owned;
 
 /// How often it is looked whether somebody wants it to end.
@@ -42,7 +41,7 @@ pub struct VerifyOptions {
     pub tell_policy: bool,
 }
 
-impl Store {
+impl Verifier {
     /// Reads this shard's files of a table. Gives the Data component of each that failed, and why; the
     /// others were looked at too.
     ///
@@ -53,14 +52,14 @@ impl Store {
         id: TableId,
         options: &VerifyOptions,
     ) -> Result<Vec<(String, StoreError)>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let files = table.view().files.clone();
         if files.is_empty() {
             return Ok(Vec::new());
         }
         let version = table.version();
         // No inputs: it keeps nobody from them.
-        let claim = self.claim(
+        let claim = self.files.slots.claim(
             &table,
             Vec::new(),
             CompactionProgress {
@@ -80,20 +79,20 @@ impl Store {
         for file in files.iter() {
             let mut check = pin!(self.verify_file(&table, file, options));
             let result = loop {
-                if self.inner.stopping.get() {
+                if self.env.stopping.get() {
                     return Err(StoreError::Stopping);
                 }
                 if claim.progress.stopped.get() {
                     return Err(StoreError::Invalid("the verification was stopped".to_owned()));
                 }
-                let look = self.inner.rt.now() + LOOK;
-                if let Ok(result) = self.inner.rt.timeout(look, check.as_mut()).await {
+                let look = self.env.rt.now() + LOOK;
+                if let Ok(result) = self.env.rt.timeout(look, check.as_mut()).await {
                     break result;
                 }
             };
             if let Err(error) = result {
                 if options.tell_policy {
-                    self.note_failure(&error);
+                    self.files.note_failure(&error);
                 }
                 if matches!(error, StoreError::Corrupt { .. }) {
                     self.note_damaged(&table, file, &error).await;
@@ -126,9 +125,9 @@ impl Store {
             let what = "it stays marked as repaired: shards share it; scrub it first";
             return Err(StoreError::Invalid(what.to_owned()));
         }
-        let _own = self.own_table(table).await;
+        let _own = self.files.slots.own_table(table).await;
         match table.has_all(std::slice::from_ref(file)) {
-            true => self.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
+            true => self.repair.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
             // Another file has its place.
             false => Ok(()),
         }
@@ -141,7 +140,7 @@ impl Store {
         options: &VerifyOptions,
     ) -> Result<(), StoreError> {
         let meta = file.reader.meta();
-        if options.latest_version && meta.version() != self.inner.options.sstable_version {
+        if options.latest_version && meta.version() != self.env.options.sstable_version {
             return Err(StoreError::Invalid(format!(
                 "{} is not the latest version, run upgradesstables",
                 meta.file(sstable::Component::Data)
@@ -149,7 +148,7 @@ impl Store {
         }
         let version = table.version();
         // What was read at the start says nothing of the disk as it is now.
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let reader =
             SstableReader::open(&fs, meta.directory(), meta.descriptor(), Some(&version.table))
                 .await;

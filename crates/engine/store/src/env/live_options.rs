@@ -4,10 +4,9 @@ use std::cell::Cell;
 
 use crate::env::link_rate::LinkRate;
 use crate::options::StoreOptions;
-use crate::store::Store;
 
-/// Begins with the options of the start.
-pub(crate) struct LiveOptions {
+/// Options that can change while the store runs; they begin with those of the start.
+pub struct LiveOptions {
     /// Bytes of rows between two entries of the index of a partition.
     pub(crate) column_index_bytes: Cell<u64>,
     /// Keys of the row cache that are saved, and of the counter cache.
@@ -28,30 +27,30 @@ impl LiveOptions {
     }
 }
 
-impl Store {
+impl LiveOptions {
     /// Bytes of rows between two entries of the index of a partition, in files that are written from now
     /// on.
     pub fn column_index_bytes(&self) -> u64 {
-        self.inner.live.column_index_bytes.get()
+        self.column_index_bytes.get()
     }
 
-    /// Changes [`Store::column_index_bytes`].
+    /// Changes [`LiveOptions::column_index_bytes`].
     pub fn set_column_index_bytes(&self, bytes: u64) {
-        self.inner.live.column_index_bytes.set(bytes.max(1));
+        self.column_index_bytes.set(bytes.max(1));
     }
 
     /// How many keys of the row cache are saved from now on; 0: none.
     pub fn set_row_cache_keys_to_save(&self, keys: usize) {
-        self.inner.live.row_cache_keys_to_save.set(keys);
+        self.row_cache_keys_to_save.set(keys);
     }
 
     /// How many keys of the counter cache are saved from now on; 0: none.
     pub fn set_counter_cache_keys_to_save(&self, keys: usize) {
-        self.inner.live.counter_cache_keys_to_save.set(keys);
+        self.counter_cache_keys_to_save.set(keys);
     }
 
     /// Changes how many hard links the snapshots of the node create or remove per second; 0 is no limit.
     pub fn set_snapshot_links_per_second(&self, per_second: u64) {
-        self.inner.live.links.set(per_second);
+        self.links.set(per_second);
     }
 }

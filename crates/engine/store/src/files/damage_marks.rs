@@ -1,14 +1,14 @@
 //! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file says so over restarts.
 
-use crate::files::scan_list::list_name;
 use std::rc::Rc;
 
 use sstable::Component;
 use stdx::Generation;
 
 use crate::error::StoreError;
+use crate::files::Files;
+use crate::files::scan_list::list_name;
 use crate::files::table_files::{checked_body, remove_if_there};
-use crate::store::Store;
 use crate::tables::damage::Damage;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -102,14 +102,14 @@ pub(crate) fn cut(mut reason: String) -> String {
     reason
 }
 
-impl Store {
+impl Files {
     /// Calls `hook` with what becomes of damaged files.
     pub fn on_damage(&self, hook: impl Fn(DamageEvent) + 'static) {
-        *self.inner.on_damage.borrow_mut() = Some(Rc::new(hook));
+        *self.on_damage.borrow_mut() = Some(Rc::new(hook));
     }
 
     pub(crate) fn tell_damage(&self, event: DamageEvent) {
-        let hook = self.inner.on_damage.borrow().clone();
+        let hook = self.on_damage.borrow().clone();
         if let Some(hook) = hook {
             hook(event);
         }
@@ -117,14 +117,14 @@ impl Store {
 
     /// Reads the marks of a table that is opened, and removes those of files that are not there any more.
     pub(crate) async fn open_marks(&self, table: &TableState) -> Result<(), StoreError> {
-        let fs = self.inner.rt.fs();
-        let own = self.directory_of(&table.version().table);
+        let fs = self.env.rt.fs();
+        let own = self.directories.directory_of(&table.version().table);
         let mut marks = Vec::new();
-        for directory in self.everywhere(&fs, &own).await? {
+        for directory in self.directories.everywhere(&fs, &own).await? {
             let names = fs.read_dir(&directory).await?;
             marks.extend(names.into_iter().map(|entry| (directory.clone(), entry)));
         }
-        let (shard, shards) = self.shard();
+        let (shard, shards) = self.env.shard();
         let list = list_name(shard);
         let list = marks.iter().find(|(_, entry)| entry.name == list);
         let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
@@ -140,7 +140,7 @@ impl Store {
             }
             let Ok(bytes) = fs.read(&path, MARK_BYTES_MAX).await else { continue };
             let damage = Damage::decode(&bytes, shards).unwrap_or_else(|| Damage {
-                found: self.inner.rt.wall().seconds().0,
+                found: self.env.rt.wall().seconds().0,
                 salvaged: None,
                 reason: "its mark cannot be read".to_owned(),
             });
@@ -157,7 +157,7 @@ impl Store {
 
     /// Step 1 for files that could not be opened. Pre: the marks were read.
     async fn mark_unreadable(&self, table: &TableState) -> Result<(), StoreError> {
-        let found = self.inner.rt.wall().seconds().0;
+        let found = self.env.rt.wall().seconds().0;
         for file in &table.view().files {
             let Some(why) = file.reader.meta().unreadable() else { continue };
             if table.is_damaged(file.generation) {
@@ -176,10 +176,10 @@ impl Store {
         generation: Generation,
     ) -> Result<(), StoreError> {
         let Some(damage) = table.damaged.borrow().get(&generation).cloned() else { return Ok(()) };
-        let directory = self.directory_of(&table.version().table);
-        let (shard, shards) = self.shard();
+        let directory = self.directories.directory_of(&table.version().table);
+        let (shard, shards) = self.env.shard();
         let path = format!("{directory}/{}", mark_name(generation, shard));
-        Ok(self.inner.rt.fs().write_atomic(&path, damage.encode(shards)).await?)
+        Ok(self.env.rt.fs().write_atomic(&path, damage.encode(shards)).await?)
     }
 
     /// Forgets that a file was damaged, as it is not there any more.
@@ -193,9 +193,9 @@ impl Store {
             return Ok(());
         }
         self.tell_damage(DamageEvent::Released { path: path_of(file) });
-        let (fs, own) = (self.inner.rt.fs(), self.directory_of(&table.version().table));
-        for directory in self.everywhere(&fs, &own).await? {
-            let path = format!("{directory}/{}", mark_name(file.generation, self.shard().0));
+        let (fs, own) = (self.env.rt.fs(), self.directories.directory_of(&table.version().table));
+        for directory in self.directories.everywhere(&fs, &own).await? {
+            let path = format!("{directory}/{}", mark_name(file.generation, self.env.shard().0));
             remove_if_there(&fs, &path).await?;
         }
         Ok(())
@@ -212,11 +212,11 @@ impl Store {
         if table.is_damaged(file.generation) || table.file(file.generation).is_none() {
             return Ok(());
         }
-        let found = self.inner.rt.wall().seconds().0;
+        let found = self.env.rt.wall().seconds().0;
         let damage = Damage { found, salvaged: None, reason: reason.clone() };
         table.damaged.borrow_mut().insert(file.generation, damage);
         self.tell_damage(DamageEvent::Found { path: path_of(file), reason });
-        self.inner.suspected.notify_one();
+        self.env.suspects.changed.notify_one();
         self.write_mark(table, file.generation).await
     }
 }

@@ -9,13 +9,15 @@
 //! written, or it came from Cassandra), and no two have the same generation: a record names inputs by
 //! generation alone.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use rt::Fs;
 use schema::Table;
-use stdx::IoErrorKind;
-use stdx::TableId;
+use stdx::{IoErrorKind, TableId};
 
+use crate::env::Env;
 use crate::error::StoreError;
-use crate::store::Store;
 
 /// Which of so many directories a shard writes the files of a table to.
 fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usize {
@@ -34,11 +36,27 @@ pub(crate) fn is_local(keyspace: &str) -> bool {
     matches!(keyspace, "system" | "system_schema")
 }
 
-impl Store {
+/// The data directories of this shard.
+pub(crate) struct Directories {
+    env: Rc<Env>,
+    /// Those that are out of service.
+    pub(crate) gone: RefCell<Vec<String>>,
+}
+
+impl Directories {
+    pub(crate) fn new(env: Rc<Env>) -> Directories {
+        Directories { env, gone: RefCell::default() }
+    }
+
+    /// Whether a data directory is not used any more.
+    pub(crate) fn misses_directories(&self) -> bool {
+        !self.gone.borrow().is_empty()
+    }
+
     /// Those that are in service.
     pub(crate) fn data_directories(&self) -> Vec<&String> {
-        let gone = self.inner.gone_directories.borrow();
-        self.inner.options.data_directories.iter().filter(|data| !gone.contains(data)).collect()
+        let gone = self.gone.borrow();
+        self.env.options.data_directories.iter().filter(|data| !gone.contains(data)).collect()
     }
 
     /// Keyspace and table as parts of a path.
@@ -50,28 +68,23 @@ impl Store {
     /// so that a node can go on without the others.
     pub(crate) fn directory_of(&self, table: &Table) -> String {
         let directories = self.data_directories();
-        let at = match self.inner.options.best_effort && is_local(&table.keyspace) {
+        let at = match self.env.options.best_effort && is_local(&table.keyspace) {
             true => 0,
-            false => place(self.shard(), directories.len(), table.id),
+            false => place(self.env.shard(), directories.len(), table.id),
         };
         let data = directories.get(at).map_or("", |data| data.as_str());
-        format!("{data}/{}", Store::below(table))
-    }
-
-    /// Where this shard writes the files of a table; `None`: it has no such table.
-    pub fn target_directory(&self, id: TableId) -> Option<String> {
-        Some(self.directory_of(&self.table(id)?.version().table))
+        format!("{data}/{}", Directories::below(table))
     }
 
     /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
     pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
         let data = self.data_directories().into_iter().min().map_or("", String::as_str);
-        format!("{data}/{}", Store::below(table))
+        format!("{data}/{}", Directories::below(table))
     }
 
     /// All directories of a table, whether they are there or not.
     pub(crate) fn directories_of(&self, table: &Table) -> Vec<String> {
-        let below = Store::below(table);
+        let below = Directories::below(table);
         self.data_directories().iter().map(|data| format!("{data}/{below}")).collect()
     }
 
@@ -102,8 +115,8 @@ impl Store {
     /// # Errors
     /// `Io`.
     pub(crate) async fn free_bytes(&self) -> Result<u64, StoreError> {
-        let (fs, directories) = (self.inner.rt.fs(), self.data_directories());
-        let (shard, shards) = self.shard();
+        let (fs, directories) = (self.env.rt.fs(), self.data_directories());
+        let (shard, shards) = self.env.shard();
         let mut least = u64::MAX;
         for (n, directory) in directories.iter().enumerate() {
             let is_own = match directories.len() <= usize::from(shards) {
@@ -120,7 +133,7 @@ impl Store {
     /// Makes the data directories, durably.
     pub(crate) async fn make_data_directories(&self) -> Result<(), StoreError> {
         for directory in self.data_directories() {
-            self.inner.rt.fs().create_dir_durably(directory).await?;
+            self.env.rt.fs().create_dir_durably(directory).await?;
         }
         Ok(())
     }
@@ -128,7 +141,7 @@ impl Store {
     /// Directories below the data directories, by keyspace and table: data directory, path, name of the
     /// keyspace, name of the table's directory.
     pub(crate) async fn found_directories(&self) -> Result<Vec<FoundDirectory>, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let mut found = Vec::new();
         for data in self.data_directories() {
             for keyspace in entries(&fs, data).await?.into_iter().filter(|e| e.is_dir) {

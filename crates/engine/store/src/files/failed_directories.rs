@@ -16,47 +16,43 @@
 
 use std::rc::Rc;
 
-use stdx::{IoError, IoErrorKind};
+use stdx::{IoError, IoErrorKind, TableId};
 
 use crate::env::failure::StoreFailure;
+use crate::error::StoreError;
+use crate::files::Files;
 use crate::files::directories::is_local;
-use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
 
 fn is_below(path: &str, directory: &str) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
-impl Store {
-    /// Whether a data directory is not used any more.
-    pub(crate) fn misses_directories(&self) -> bool {
-        !self.inner.gone_directories.borrow().is_empty()
-    }
-
+impl Files {
     /// What an error of a file leads to: `None` when that is known already. It may take a data directory out of
     /// service.
     pub(crate) fn failure_of(&self, error: &IoError) -> Option<StoreFailure> {
-        let all = &self.inner.options.data_directories;
+        let all = &self.env.options.data_directories;
         let directory = all.iter().find(|directory| is_below(&error.path, directory));
         let directory = match directory {
             Some(directory)
-                if self.inner.options.best_effort && error.kind == IoErrorKind::Device =>
+                if self.env.options.best_effort && error.kind == IoErrorKind::Device =>
             {
                 directory
             }
             _ => return Some(StoreFailure::Disk(error.to_string())),
         };
-        if self.inner.gone_directories.borrow().contains(directory) {
+        if self.directories.gone.borrow().contains(directory) {
             self.withhold_files();
             return None;
         }
-        if self.data_directories().len() < 2 || self.has_local_files(directory) {
+        if self.directories.data_directories().len() < 2 || self.has_local_files(directory) {
             return Some(StoreFailure::NoDirectory(format!(
                 "{directory} cannot be done without: {error}"
             )));
         }
-        self.inner.gone_directories.borrow_mut().push(directory.clone());
-        for table in self.all_tables() {
+        self.directories.gone.borrow_mut().push(directory.clone());
+        for table in self.tables.all_tables() {
             table.has_directory.set(false);
             // As for a file that a start may find: see `TableState::orphans`.
             let sentinel = table.in_flight(self.next_generation(&table));
@@ -74,23 +70,23 @@ impl Store {
         let holds = |table: &Rc<TableState>| {
             let is_there =
                 table.view().files.iter().any(|f| is_below(f.reader.meta().directory(), directory));
-            is_there || is_below(&self.directory_of(&table.version().table), directory)
+            is_there || is_below(&self.directories.directory_of(&table.version().table), directory)
         };
-        let tables = self.all_tables();
+        let tables = self.tables.all_tables();
         tables.iter().any(|table| is_local(&table.version().table.keyspace) && holds(table))
     }
 
     /// Step 2, as far as it can be done now; how many files left the views.
     pub(crate) fn withhold_files(&self) -> usize {
         let mut left = 0;
-        for table in self.all_tables().iter().filter(|table| !table.owned.get()) {
+        for table in self.tables.all_tables().iter().filter(|table| !table.owned.get()) {
             left += self.withhold_files_of(table);
         }
         left
     }
 
     fn withhold_files_of(&self, table: &Rc<TableState>) -> usize {
-        let gone = self.inner.gone_directories.borrow();
+        let gone = self.directories.gone.borrow();
         let view = table.view();
         let (mut stay, mut leave) = (Vec::new(), Vec::new());
         for file in &view.files {
@@ -111,5 +107,43 @@ impl Store {
             .extend(leave.iter().map(|generation| table.in_flight(*generation)));
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), stay));
         leave.len()
+    }
+}
+
+impl Files {
+    /// Says that this error was met, to whoever decides what becomes of the node.
+    #[cold]
+    pub fn note_failure(&self, error: &StoreError) {
+        if let StoreError::Corrupt { file, .. } = error {
+            self.env.suspect(file);
+        }
+        let failure = match error {
+            StoreError::LogFailed(what) => StoreFailure::CommitLog(what.clone()),
+            StoreError::Corrupt { .. } => StoreFailure::Corrupt(error.to_string()),
+            StoreError::Io(what) => match self.failure_of(what) {
+                Some(failure) => failure,
+                None => return,
+            },
+            _ => return,
+        };
+        self.env.tell_failure(failure);
+    }
+
+    /// Keeps what a background write says about the disk, and tells of what failed.
+    pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
+        match result {
+            Err(StoreError::DiskFull { detail }) => {
+                self.env.full_disk.set(detail.clone());
+            }
+            Err(error) => self.note_failure(error),
+            Ok(_) => {}
+        }
+    }
+}
+
+impl Files {
+    /// Where this shard writes the files of a table; `None`: it has no such table.
+    pub fn target_directory(&self, id: TableId) -> Option<String> {
+        Some(self.directories.directory_of(&self.tables.table(id)?.version().table))
     }
 }

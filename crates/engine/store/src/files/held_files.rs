@@ -62,7 +62,7 @@ impl Held {
     }
 
     /// The files that lie in the ranges as a whole; everything else is read by
-    /// [`Store::read_held`].
+    /// [`crate::Reader::read_held`].
     pub fn files(&self) -> &[HeldFile] {
         &self.files
     }

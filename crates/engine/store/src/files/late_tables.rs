@@ -6,20 +6,20 @@
 //! no write takes the name of one of them.
 //! INV-found-2: files of a table that is being dropped are not taken into use.
 
-use rt::Fs;
 use std::rc::Rc;
 
+use rt::Fs;
 use sstable::{SetState, list_sstables};
 use stdx::{Generation, IoErrorKind, TableId};
 
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
+use crate::files::Files;
 use crate::files::table_files::OpenedSets;
-use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
 use crate::tables::table_file::map_error;
 
-impl Store {
+impl Files {
     /// Opens the files of a table that was not in the schema at the start. Does nothing the second time.
     ///
     /// # Errors
@@ -33,11 +33,11 @@ impl Store {
             return Ok(());
         }
         let version = table.version();
-        let own = self.directory_of(&version.table);
+        let own = self.directories.directory_of(&version.table);
         let mut highest = Generation(0);
         let (mut has_sets, mut is_marked) = (false, false);
-        for directory in self.everywhere(&self.inner.rt.fs(), &own).await? {
-            let fs = self.inner.rt.fs();
+        for directory in self.directories.everywhere(&self.env.rt.fs(), &own).await? {
+            let fs = self.env.rt.fs();
             let sets = match list_sstables(&fs, &directory).await.map_err(map_error) {
                 Err(StoreError::Io(error)) if error.kind == IoErrorKind::NotFound => continue,
                 sets => sets?,
@@ -51,7 +51,7 @@ impl Store {
             is_marked |= is_marked_dropped(&fs, &directory).await?;
         }
         table.generation.set(table.generation.get().max(highest));
-        let is_dropping = self.inner.dropping.borrow().contains(&table.id);
+        let is_dropping = self.tables.dropping.borrow().contains(&table.id);
         if has_sets && !is_marked && !is_dropping {
             self.open_found_files(table).await?;
         }
@@ -74,23 +74,23 @@ impl Store {
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
         self.open_marks(table).await?;
         let below = format!("/{}/{}", version.table.keyspace, version.table.directory_name());
-        self.inner.strangers.borrow_mut().retain(|path| !path.ends_with(&below));
+        self.tables.strangers.borrow_mut().retain(|path| !path.ends_with(&below));
         if count > 0 {
-            self.tell_failure(StoreFailure::Found(format!(
+            self.env.tell_failure(StoreFailure::Found(format!(
                 "{}.{}: {count} SSTables",
                 version.table.keyspace, version.table.name
             )));
         }
-        self.inner.work.notify_one();
+        self.env.work.notify_one();
         Ok(())
     }
 
     /// The table of a request, with its files.
     ///
     /// # Errors
-    /// `UnknownTable`; those of [`Store::open_found`].
+    /// `UnknownTable`; those of [`Files::open_found`].
     pub(crate) async fn opened_table(&self, id: TableId) -> Result<Rc<TableState>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if !table.is_opened.get() {
             Box::pin(self.open_found(&table)).await?;
         }
@@ -105,3 +105,17 @@ pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, 
 
 /// In the directory of a dropped table: the name of its snapshot and a line feed.
 pub(crate) const DROPPED: &str = "helenus-dropped";
+
+impl Files {
+    /// Makes a table's directory, durably, unless that was done before, and opens what it has.
+    pub(crate) async fn make_directory(&self, table: &TableState) -> Result<(), StoreError> {
+        self.open_found(table).await?;
+        if table.has_directory.get() || table.dropped.get() {
+            return Ok(());
+        }
+        let directory = self.directories.directory_of(&table.version().table);
+        self.env.rt.fs().create_dir_durably(&directory).await?;
+        table.has_directory.set(true);
+        Ok(())
+    }
+}

@@ -3,8 +3,8 @@
 
 use stdx::Generation;
 
+use crate::files::Files;
 use crate::files::table_files::checked_body;
-use crate::store::Store;
 use crate::tables::large_files::Looked;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -44,23 +44,23 @@ pub(crate) fn list_name(shard: u16) -> String {
     format!("helenus-looked.{shard}")
 }
 
-impl Store {
+impl Files {
     /// Whether it says of a file that this node has written it.
     pub(crate) fn is_own(&self, file: &TableFile) -> bool {
         let meta = file.reader.meta();
         let host = meta.statistics().stats.originating_host;
-        meta.group().is_some() && host == Some(self.inner.options.host.0)
+        meta.group().is_some() && host == Some(self.env.options.host.0)
     }
 
     /// Files of a table that is opened: which of them wait. `list`: what was kept of that.
     pub(crate) async fn open_looked(&self, table: &TableState, list: Option<&str>) {
         let mut kept = Looked::default();
         if let Some(path) = list {
-            let bytes = self.inner.rt.fs().read(path, LIST_BYTES_MAX).await.unwrap_or_default();
+            let bytes = self.env.rt.fs().read(path, LIST_BYTES_MAX).await.unwrap_or_default();
             kept = decode(&bytes).unwrap_or_default();
         }
         let view = table.view();
-        let mine = view.files.iter().filter(|file| self.is_mine(file.generation));
+        let mine = view.files.iter().filter(|file| self.env.is_mine(file.generation));
         let mut known = table.large.0.borrow_mut();
         for file in mine {
             let generation = file.generation;
@@ -73,12 +73,12 @@ impl Store {
     }
 
     pub(crate) async fn write_looked(&self, table: &TableState, looked: &Looked) {
-        if table.dropped.get() || self.inner.stopping.get() {
+        if table.dropped.get() || self.env.stopping.get() {
             return;
         }
-        let directory = self.directory_of(&table.version().table);
-        let path = format!("{directory}/{}", list_name(self.shard().0));
+        let directory = self.directories.directory_of(&table.version().table);
+        let path = format!("{directory}/{}", list_name(self.env.shard().0));
         // Without it files are looked through again after a restart, no more.
-        drop(self.inner.rt.fs().write_atomic(&path, encode(looked)).await);
+        drop(self.env.rt.fs().write_atomic(&path, encode(looked)).await);
     }
 }

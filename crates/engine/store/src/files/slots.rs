@@ -11,20 +11,22 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use stdx::TableId;
 
 use rt::sync::Notify;
-use stdx::{Generation, Instant};
+use stdx::{Generation, Instant, TableId};
 
+use crate::env::Env;
 use crate::error::StoreError;
-use crate::store::Store;
+use crate::files::directories::Directories;
 use crate::tables::table::{TableState, bump};
 
 /// Most compactions of a shard at a time.
 pub(crate) const COMPACTORS_MAX: u32 = 64;
 
 /// The compactions of a shard.
-pub(crate) struct Slots {
+pub struct Slots {
+    env: Rc<Env>,
+    directories: Rc<Directories>,
     max: Cell<u32>,
     taken: Cell<u32>,
     running: RefCell<Vec<(u64, CompactionProgress, Rc<Progress>)>>,
@@ -35,6 +37,8 @@ pub(crate) struct Slots {
     paced: Cell<Instant>,
     /// Refused for want of space.
     refused: Cell<u64>,
+    /// Bytes that ended compactions have read.
+    pub(crate) read_by_ended: Cell<u64>,
 }
 
 /// How far a compaction is.
@@ -62,8 +66,12 @@ impl Progress {
 }
 
 impl Slots {
-    pub(crate) fn new(max: u32) -> Slots {
+    pub(crate) fn new(env: Rc<Env>, directories: Rc<Directories>) -> Slots {
+        let max = env.options.concurrent_compactors;
         Slots {
+            env,
+            directories,
+            read_by_ended: Cell::new(0),
             max: Cell::new(max.clamp(1, COMPACTORS_MAX)),
             taken: Cell::new(0),
             running: RefCell::default(),
@@ -92,11 +100,11 @@ impl Slots {
 }
 
 /// The right to run one compaction after the other.
-pub(crate) struct Slot(Store);
+pub(crate) struct Slot(Rc<Slots>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let slots = &self.0.inner.slots;
+        let slots = &self.0;
         slots.end(|| slots.taken.set(slots.taken.get().saturating_sub(1)));
     }
 }
@@ -107,13 +115,13 @@ pub(crate) struct TableSlot {
     _slot: Option<Slot>,
     /// Whether it has it, and does not only wait for it.
     has: bool,
-    store: Store,
+    slots: Rc<Slots>,
 }
 
 impl Drop for TableSlot {
     fn drop(&mut self) {
         let table = &self.table;
-        self.store.inner.slots.end(|| {
+        self.slots.end(|| {
             table.wanted.set(table.wanted.get().saturating_sub(1));
             if self.has {
                 table.owned.set(false);
@@ -124,7 +132,7 @@ impl Drop for TableSlot {
 
 /// Inputs of a compaction, its own until this is dropped.
 pub(crate) struct Claim {
-    store: Store,
+    slots: Rc<Slots>,
     table: Rc<TableState>,
     inputs: Vec<Generation>,
     id: u64,
@@ -133,8 +141,8 @@ pub(crate) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        let slots = &self.store.inner.slots;
-        bump(&self.store.inner.control.read_by_ended, self.progress.done.get());
+        let slots = &self.slots;
+        bump(&slots.read_by_ended, self.progress.done.get());
         slots.end(|| {
             self.table.claimed.borrow_mut().retain(|g| !self.inputs.contains(g));
             slots.running.borrow_mut().retain(|(id, ..)| *id != self.id);
@@ -142,31 +150,31 @@ impl Drop for Claim {
     }
 }
 
-impl Store {
+impl Slots {
     /// Changes how many compactions of this shard run at a time, from now on; those that run go on.
     /// At least 1, at most 64.
     pub fn set_concurrent_compactors(&self, max: u32) {
-        let slots = &self.inner.slots;
+        let slots = self;
         slots.end(|| slots.max.set(max.clamp(1, COMPACTORS_MAX)));
     }
 
     /// How many compactions of this shard run at a time.
     pub fn concurrent_compactors(&self) -> u32 {
-        self.inner.slots.max.get()
+        self.max.get()
     }
 
     /// Has those running compactions of this shard give up that `is_meant` says, by what is shown of
     /// them: their outputs are removed, their inputs stay. Returns how many. A background compaction
     /// that was given up is not begun again for a minute.
     pub fn stop_compactions(&self, is_meant: impl Fn(&CompactionProgress) -> bool) -> u64 {
-        let running = self.inner.slots.running.borrow();
+        let running = self.running.borrow();
         let meant = running.iter().filter(|(_, shown, _)| is_meant(shown));
         meant.map(|(.., progress)| progress.stopped.set(true)).count() as u64
     }
 
     /// The compactions of this shard that run.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
-        let running = self.inner.slots.running.borrow();
+        let running = self.running.borrow();
         running
             .iter()
             .map(|(_, shown, progress)| CompactionProgress {
@@ -177,12 +185,12 @@ impl Store {
     }
 
     pub(crate) fn has_slot(&self) -> bool {
-        self.inner.slots.taken.get() < self.inner.slots.max.get()
+        self.taken.get() < self.max.get()
     }
 
     /// A slot, when one is free.
-    pub(crate) fn try_slot(&self) -> Option<Slot> {
-        let slots = &self.inner.slots;
+    pub(crate) fn try_slot(self: &Rc<Self>) -> Option<Slot> {
+        let slots = self;
         if !self.has_slot() {
             return None;
         }
@@ -191,12 +199,12 @@ impl Store {
     }
 
     /// Waits until no file of the table is being compacted, and for a slot.
-    pub(crate) async fn own_table(&self, table: &Rc<TableState>) -> TableSlot {
+    pub(crate) async fn own_table(self: &Rc<Self>, table: &Rc<TableState>) -> TableSlot {
         table.wanted.set(table.wanted.get() + 1);
         let mut own =
-            TableSlot { table: table.clone(), _slot: None, has: false, store: self.clone() };
+            TableSlot { table: table.clone(), _slot: None, has: false, slots: self.clone() };
         loop {
-            let changed = self.inner.slots.changed.notified();
+            let changed = self.changed.notified();
             if !own.has && !table.owned.get() && table.claimed.borrow().is_empty() {
                 table.owned.set(true);
                 own.has = true;
@@ -213,12 +221,12 @@ impl Store {
 
     /// Claims files for a compaction. Pre: nobody has claimed one of them.
     pub(crate) fn claim(
-        &self,
+        self: &Rc<Self>,
         table: &Rc<TableState>,
         inputs: Vec<Generation>,
         mut shown: CompactionProgress,
     ) -> Claim {
-        let slots = &self.inner.slots;
+        let slots = self;
         let id = slots.next.get();
         shown.id = id;
         slots.next.set(id + 1);
@@ -226,12 +234,12 @@ impl Store {
         debug_assert!(!inputs.iter().any(|g| table.claimed.borrow().contains(g)), "claimed twice");
         table.claimed.borrow_mut().extend_from_slice(&inputs);
         slots.running.borrow_mut().push((id, shown, progress.clone()));
-        Claim { store: self.clone(), table: table.clone(), inputs, id, progress }
+        Claim { slots: self.clone(), table: table.clone(), inputs, id, progress }
     }
 
     /// Compactions that did not begin, or did not go on, for want of space, since the start.
     pub fn refused_compactions(&self) -> u64 {
-        self.inner.slots.refused.get()
+        self.refused.get()
     }
 
     /// Reserves space for a compaction, which its progress then needs less and less of.
@@ -245,17 +253,17 @@ impl Store {
         needed: u64,
         what: &str,
     ) -> Result<(), StoreError> {
-        let options = &self.inner.options;
-        let free = self.free_bytes().await?;
+        let options = &self.env.options;
+        let free = self.directories.free_bytes().await?;
         // No wait from here on: nobody else reserves in between.
         progress.needed.set(0);
         let others: u64 = {
-            let running = self.inner.slots.running.borrow();
+            let running = self.running.borrow();
             running.iter().fold(0, |sum, (.., other)| sum.saturating_add(other.left()))
         };
         let wanted = needed.saturating_add(others).saturating_add(options.disk_reserve_bytes);
         if free < wanted {
-            let refused = &self.inner.slots.refused;
+            let refused = &self.refused;
             refused.set(refused.get() + 1);
             return Err(StoreError::DiskFull {
                 detail: format!(
@@ -291,4 +299,17 @@ pub struct CompactionProgress {
     pub reason: String,
     /// As Cassandra names it: see [`CompactionRecord::kind`].
     pub kind: &'static str,
+}
+
+impl Slots {
+    /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
+    pub(crate) fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
+        if self.env.stopping.get() {
+            return Err(StoreError::Stopping);
+        }
+        match progress.stopped.get() {
+            true => Err(StoreError::Invalid("Compaction interrupted".to_owned())),
+            false => Ok(()),
+        }
+    }
 }

@@ -16,8 +16,6 @@
 //!
 //! The files of an ingest become ones together by a record of another kind: see `row_ingest`.
 
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
 use std::rc::Rc;
 
 use rt::{Fs, OpenOptions};
@@ -30,8 +28,9 @@ use sstable::{
 use stdx::{FixedMap, FixedSet, Generation, IoErrorKind, ShardId, TableId, WallMicros};
 
 use crate::error::StoreError;
-use crate::store::Store;
+use crate::files::Files;
 use crate::tables::table::{InFlight, TableState};
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Attempts to open a directory while other shards change it.
 const OPEN_ATTEMPTS: u32 = 20;
@@ -219,11 +218,7 @@ struct Gone {
     highest: Generation,
 }
 
-impl Store {
-    pub(crate) fn shard(&self) -> (u16, u16) {
-        (self.inner.rt.shard().0, self.inner.rt.shard_count().max(1))
-    }
-
+impl Files {
     /// Opens this shard's files of a table, finishing what a crash left half done, which is noted in
     /// `done`.
     pub(crate) async fn open_files(
@@ -231,15 +226,15 @@ impl Store {
         table: &Table,
         done: &mut OpenedSets,
     ) -> Result<(Vec<Rc<TableFile>>, Generation), StoreError> {
-        let fs = self.inner.rt.fs();
-        fs.create_dir_durably(&self.directory_of(table)).await?;
+        let fs = self.env.rt.fs();
+        fs.create_dir_durably(&self.directories.directory_of(table)).await?;
         for _ in 0..OPEN_ATTEMPTS {
             if let Some(opened) = self.try_open_files(&fs, table, done).await? {
                 return Ok(opened);
             }
         }
         Err(StoreError::Corrupt {
-            file: self.directory_of(table),
+            file: self.directories.directory_of(table),
             what: "files vanished again and again while they were opened".to_owned(),
         })
     }
@@ -251,7 +246,8 @@ impl Store {
         table: &Table,
         done: &mut OpenedSets,
     ) -> Result<Option<(Vec<Rc<TableFile>>, Generation)>, StoreError> {
-        let directories = self.everywhere(fs, &self.directory_of(table)).await?;
+        let directories =
+            self.directories.everywhere(fs, &self.directories.directory_of(table)).await?;
         let mut gone = Gone {
             dead: FixedSet::default(),
             released: FixedMap::default(),
@@ -282,11 +278,6 @@ impl Store {
         Ok(Some((files, gone.highest)))
     }
 
-    pub(crate) fn is_mine(&self, generation: Generation) -> bool {
-        let (shard, shards) = self.shard();
-        generation.0 % u64::from(shards) == u64::from(shard)
-    }
-
     /// Goes on with what the records of a directory say.
     async fn finish_records(
         &self,
@@ -294,7 +285,7 @@ impl Store {
         directory: &str,
         gone: &mut Gone,
     ) -> Result<(), StoreError> {
-        let mine = |generation: Generation| self.is_mine(generation);
+        let mine = |generation: Generation| self.env.is_mine(generation);
         let entries = fs.read_dir(directory).await?;
         // First, on every shard: what a record names is no leftover below, and of an import every shard
         // opens its slice.
@@ -320,7 +311,7 @@ impl Store {
                     }
                 }
             } else if leftover_of(&entry.name).is_some_and(mine)
-                || is_rebuild_leftover(&entry.name, &self.shard().0.to_string())
+                || is_rebuild_leftover(&entry.name, &self.env.shard().0.to_string())
             {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
             } else if entry.name.ends_with("-Data.db") && Descriptor::parse(&entry.name).is_none() {
@@ -360,7 +351,7 @@ impl Store {
             }
             if state == SetState::Unfinished {
                 // Another shard may be writing it right now; its own leftovers it finds itself.
-                if self.is_mine(generation) {
+                if self.env.is_mine(generation) {
                     remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
                     done.removed.push(format!("{directory}/{}", descriptor.prefix()));
                 }
@@ -369,7 +360,7 @@ impl Store {
             let mut notes: Vec<(u16, u16)> =
                 names.iter().filter_map(|e| parse_note(&e.name, generation)).collect();
             notes.extend(gone.released.remove(&generation).unwrap_or_default());
-            if gone.dead.contains(&generation) || notes.contains(&self.shard()) {
+            if gone.dead.contains(&generation) || notes.contains(&self.env.shard()) {
                 continue;
             }
             let opened = match state {
@@ -389,7 +380,7 @@ impl Store {
                 }
             };
             self.check_times(reader.meta())?;
-            if self.is_mine(generation) && !reader.meta().is_in_place(table.id.0) {
+            if self.env.is_mine(generation) && !reader.meta().is_in_place(table.id.0) {
                 done.moved.push(reader.meta().file(Component::Data));
             }
             if let Some(mut file) = self.file_of(table.id, reader, notes) {
@@ -408,9 +399,9 @@ impl Store {
         descriptor: Descriptor,
         done: &mut OpenedSets,
     ) -> sstable::Result<SstableReader> {
-        let suffix = self.shard().0.to_string();
+        let suffix = self.env.shard().0.to_string();
         rebuild_toc(fs, (directory, descriptor), table, &suffix).await?;
-        if self.is_mine(descriptor.generation) {
+        if self.env.is_mine(descriptor.generation) {
             done.rebuilt.push(format!("{directory}/{}", descriptor.file_name(Component::Toc)));
         }
         SstableReader::open(fs, directory, descriptor, Some(table)).await
@@ -425,7 +416,7 @@ impl Store {
         descriptor: Descriptor,
         error: SstableError,
     ) -> Result<SstableReader, StoreError> {
-        if !error.is_damage() || !self.inner.options.starts_with_damaged_files {
+        if !error.is_damage() || !self.env.options.starts_with_damaged_files {
             return Err(map_error(error));
         }
         open_unreadable(fs, directory, descriptor, table, &error).await.map_err(map_error)
@@ -433,7 +424,7 @@ impl Store {
 
     /// Whether the version of files that are written here can say all times of a file.
     pub(crate) fn check_times(&self, meta: &sstable::SstableMeta) -> Result<(), StoreError> {
-        meta.check_times(self.inner.options.sstable_version).map_err(map_error)
+        meta.check_times(self.env.options.sstable_version).map_err(map_error)
     }
 
     /// What this shard makes of an open file; `None` when it lies in another shard's slice.
@@ -443,7 +434,7 @@ impl Store {
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
     ) -> Option<TableFile> {
-        self.file_cached_as(table, self.inner.cache.next_file(), reader, notes)
+        self.file_cached_as(table, self.cache.next_file(), reader, notes)
     }
 
     /// The same of a file of which the chunk cache may have blocks already, under this number.
@@ -454,7 +445,7 @@ impl Store {
         reader: SstableReader,
         notes: Vec<(u16, u16)>,
     ) -> Option<TableFile> {
-        let (shard, shards) = self.shard();
+        let (shard, shards) = self.env.shard();
         let group = reader.meta().group();
         let spanning = match group {
             Some(group) if group.shard_count == shards && group.shard.is_some() => {
@@ -466,7 +457,7 @@ impl Store {
             _ => shards > 1,
         };
         let filter = spanning.then_some(TokenFilter {
-            map: self.inner.options.shard_map,
+            map: self.env.options.shard_map,
             table,
             shard: ShardId(shard),
         });
@@ -477,8 +468,8 @@ impl Store {
             spanning,
             filter,
             hidden: notes.into(),
-            created_at: self.inner.rt.wall(),
-            written_at: self.inner.rt.wall(),
+            created_at: self.env.rt.wall(),
+            written_at: self.env.rt.wall(),
             reader,
         })
     }
@@ -490,24 +481,25 @@ impl Store {
         output: Generation,
         inputs: &[Rc<TableFile>],
     ) -> Result<Transaction, StoreError> {
-        let (shard, shards) = self.shard();
+        let (shard, shards) = self.env.shard();
         let inputs = inputs.iter().map(|f| (f.generation, f.spanning)).collect();
         let txn = Transaction { shard, shards, inputs };
         let path = format!("{directory}/{}", txn_name(output));
-        self.inner.rt.fs().write_atomic(&path, txn.encode()).await?;
+        self.env.rt.fs().write_atomic(&path, txn.encode()).await?;
         Ok(txn)
     }
 
     /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
-    /// is kept in mind and tried again by [`Store::retry_orphans`].
+    /// is kept in mind and tried again by [`Files::retry_orphans`].
     pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
-        if self.misses_directories() || self.try_discard(table, output.generation()).await.is_err()
+        if self.directories.misses_directories()
+            || self.try_discard(table, output.generation()).await.is_err()
         {
             table.orphans.borrow_mut().push(output);
         }
     }
 
-    /// As [`Store::discard`] for all outputs of one compaction, of which the first names the record: the
+    /// As [`Files::discard`] for all outputs of one compaction, of which the first names the record: the
     /// others stay while the record may be there, or a start would remove the inputs and miss them.
     pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
         table.orphans.borrow_mut().extend(outputs);
@@ -519,9 +511,9 @@ impl Store {
         table: &TableState,
         generation: Generation,
     ) -> Result<(), StoreError> {
-        let fs = self.inner.rt.fs();
-        let own = self.directory_of(&table.version().table);
-        for directory in self.everywhere(&fs, &own).await? {
+        let fs = self.env.rt.fs();
+        let own = self.directories.directory_of(&table.version().table);
+        for directory in self.directories.everywhere(&fs, &own).await? {
             // The record first: a start that finds it without the output would remove the inputs.
             remove_if_there(&fs, &format!("{directory}/{}", txn_name(generation))).await?;
             fs.sync_dir(&directory).await?;
@@ -534,7 +526,7 @@ impl Store {
     /// Tries again what could not be removed, in order, and stops at the first that cannot be now. What may be in
     /// a directory that is out of service waits for a start.
     pub(crate) async fn retry_orphans(&self, table: &TableState) {
-        while !self.misses_directories() {
+        while !self.directories.misses_directories() {
             let first = table.orphans.borrow().first().map(InFlight::generation);
             let Some(generation) = first else { return };
             if self.try_discard(table, generation).await.is_err() {
@@ -552,8 +544,8 @@ impl Store {
         output: Generation,
         txn: &Transaction,
     ) -> Result<(), StoreError> {
-        self.wait_for_links().await;
-        let places = self.everywhere(fs, directory).await?;
+        self.links.wait_for_links().await;
+        let places = self.directories.everywhere(fs, directory).await?;
         for (generation, spanning) in &txn.inputs {
             if !*spanning {
                 remove_wherever(fs, &places, *generation).await?;
@@ -572,12 +564,12 @@ impl Store {
 
     /// Removes a file this shard uses no longer, or leaves the note that it does not.
     pub(crate) async fn remove_file(&self, file: &TableFile) -> Result<(), StoreError> {
-        self.wait_for_links().await;
-        let fs = self.inner.rt.fs();
+        self.links.wait_for_links().await;
+        let fs = self.env.rt.fs();
         let directory = file.reader.meta().directory();
-        self.inner.cache.forget(file.id);
+        self.cache.forget(file.id);
         if file.spanning {
-            return self.release_spanning(&fs, directory, file.generation, self.shard()).await;
+            return self.release_spanning(&fs, directory, file.generation, self.env.shard()).await;
         }
         let descriptor = file.reader.meta().descriptor();
         remove_sstable(&fs, directory, descriptor).await.map_err(map_error)
@@ -616,7 +608,7 @@ impl Store {
     /// The next generation of this shard in a table: generations of a shard are congruent to its
     /// number, so no two shards ever give the same.
     pub(crate) fn next_generation(&self, table: &TableState) -> Generation {
-        let (shard, shards) = self.shard();
+        let (shard, shards) = self.env.shard();
         let (shard, shards) = (u64::from(shard), u64::from(shards));
         let after = table.generation.get().0;
         let mut next = after - after % shards + shard;
@@ -712,3 +704,26 @@ async fn read_txn(fs: &Fs, path: &str) -> Result<Option<Transaction>, StoreError
         Err(error) => Err(error.into()),
     }
 }
+
+impl Files {
+    /// Whether a file lies in `own`, the data directory that this shard writes the table's files to, and, of
+    /// several of them, is this shard's alone.
+    pub(crate) fn is_placed(&self, own: &str, file: &TableFile) -> bool {
+        let is_alone = self.env.options.data_directories.len() == 1;
+        file.reader.meta().directory() == own && (is_alone || !file.spanning)
+    }
+
+    /// Forgets the blocks of a file that is in no view any more; a large one's in small steps.
+    pub(crate) async fn forget_blocks(&self, file: &TableFile) {
+        let mut blocks = file.reader.meta().blocks().peekable();
+        while blocks.peek().is_some() {
+            self.cache.forget_blocks(file.id, blocks.by_ref().take(BLOCKS_PER_LOOK));
+            if self.env.rt.is_yield_due() {
+                self.env.rt.yield_if_due().await;
+            }
+        }
+    }
+}
+
+/// Blocks that are forgotten before the clock is looked at again.
+const BLOCKS_PER_LOOK: usize = 128;

@@ -1,21 +1,17 @@
 //! Snapshots: hard links of a table's files below `snapshots/<tag>/`, as Cassandra's.
-//!
-//! INV-snapshot-1: a file that leaves the view goes from its directory only while nobody is linking files: a
-//! compaction that ends meanwhile would take them away, and what it leaves is no part of this moment.
 
-use crate::files::directories::entries;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rt::Fs;
-use sstable::{Component, SstableMeta};
-use stdx::{IoErrorKind, ShardId, TableId, Uuid, WallMicros};
+use stdx::{ShardId, TableId, Uuid, WallMicros};
 
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::files::directories::FoundDirectory;
+use crate::files::directories::{FoundDirectory, entries};
+use crate::files::links::{Linking, link_component};
+use crate::lifecycle::Lifecycle;
 use crate::memtable::Memtable;
-use crate::store::Store;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
 use crate::write::unflushable::Refused;
@@ -46,28 +42,10 @@ pub struct SnapshotInfo {
 /// How a snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// After so many seconds [`Store::clear_expired`] removes it.
+    /// After so many seconds [`Lifecycle::clear_expired`] removes it.
     pub ttl_seconds: Option<u32>,
     /// Memtables are not flushed first, so that what they hold is not in it.
     pub skip_flush: bool,
-}
-
-/// Files of a view are being linked: none goes until this is dropped.
-struct Linking<'s>(&'s Store);
-
-impl<'s> Linking<'s> {
-    fn new(store: &'s Store) -> Linking<'s> {
-        store.inner.linking.set(store.inner.linking.get() + 1);
-        Linking(store)
-    }
-}
-
-impl Drop for Linking<'_> {
-    fn drop(&mut self) {
-        let inner = &self.0.inner;
-        inner.linking.set(inner.linking.get().saturating_sub(1));
-        inner.linked.notify_waiters();
-    }
 }
 
 pub(crate) fn check_tag(tag: &str) -> Result<(), StoreError> {
@@ -78,7 +56,7 @@ pub(crate) fn check_tag(tag: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-impl Store {
+impl Lifecycle {
     /// Flushes the tables (all of them when `None`) and links their files under a name.
     ///
     /// # Errors
@@ -90,7 +68,7 @@ impl Store {
     /// The same in other ways.
     ///
     /// # Errors
-    /// As [`Store::snapshot`].
+    /// As [`Lifecycle::snapshot`].
     pub async fn snapshot_with(
         &self,
         tag: &str,
@@ -99,11 +77,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         check_tag(tag)?;
         if !options.skip_flush {
-            self.flush(tables).await?;
+            self.writer.flush(tables).await?;
         }
         let states: Vec<Rc<TableState>> = match tables {
-            Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
-            None => self.all_tables(),
+            Some(ids) => ids.iter().filter_map(|id| self.tables.table(*id)).collect(),
+            None => self.tables.all_tables(),
         };
         for table in states {
             let files = table.view().files.clone();
@@ -123,17 +101,6 @@ impl Store {
         self.link_snapshot(table, (tag, None), files, memtables).await
     }
 
-    /// Waits until no file is being linked: before files that are in no view any more go.
-    pub(crate) async fn wait_for_links(&self) {
-        loop {
-            let linked = self.inner.linked.notified();
-            if self.inner.linking.get() == 0 {
-                return;
-            }
-            linked.await;
-        }
-    }
-
     /// Pre: `files` are those of the view in this turn, or the caller alone removes them.
     async fn link_snapshot(
         &self,
@@ -142,10 +109,10 @@ impl Store {
         files: &[Rc<TableFile>],
         memtables: &[Rc<Memtable>],
     ) -> Result<(), StoreError> {
-        let linking = Linking::new(self);
-        let fs = self.inner.rt.fs();
+        let linking = Linking::new(&self.files.links);
+        let fs = self.env.rt.fs();
         let version = table.version();
-        let own = self.directory_of(&version.table);
+        let own = self.files.directories.directory_of(&version.table);
         let target = format!("{own}/snapshots/{tag}");
         let mut targets = vec![target.clone()];
         fs.create_dir_durably(&target).await?;
@@ -159,22 +126,23 @@ impl Store {
                 targets.push(target.clone());
             }
             for component in meta.components() {
-                self.await_link(false).await;
+                self.files.links.await_link(false).await;
                 link_component(&fs, meta, *component, &target).await?;
             }
         }
         drop(linking);
         for memtable in memtables {
-            let generation = self.next_generation(table);
+            let generation = self.files.next_generation(table);
             let place = (target.as_str(), generation);
-            let (_, refused) = self.write_memtable(table, memtable, place, (None, false)).await?;
+            let (_, refused) =
+                self.writer.write_memtable(table, memtable, place, (None, false)).await?;
             if let Some(error) = refused.into_iter().next().map(Refused::into_error) {
                 let what = format!("snapshot {tag} lacks a partition: {error}");
-                self.tell_failure(StoreFailure::Unflushable(what));
+                self.env.tell_failure(StoreFailure::Unflushable(what));
             }
         }
-        let text = (self.inner.options.schema_text)(&version.table);
-        let (shard, now) = (self.inner.rt.shard(), self.inner.rt.wall());
+        let text = (self.env.options.schema_text)(&version.table);
+        let (shard, now) = (self.env.rt.shard(), self.env.rt.wall());
         for target in targets {
             write_shared(&fs, shard, &format!("{target}/schema.cql"), text.clone()).await?;
             write_manifest_for(&fs, shard, &target, (now, ttl_seconds)).await?;
@@ -182,49 +150,12 @@ impl Store {
         Ok(())
     }
 
-    /// Whether new files are linked into `backups`, of tables that do not say no.
-    pub fn incremental_backups(&self) -> bool {
-        self.inner.backups.get()
-    }
-
-    /// Links files that are written from now on into `backups`, or does not, until the store stops.
-    pub fn set_incremental_backups(&self, enabled: bool) {
-        self.inner.backups.set(enabled);
-    }
-
-    /// Links a new file into the table's `backups`, where that is wanted. A backup that fails costs
-    /// the backup only: the file is complete and in use.
-    pub(crate) async fn back_up(&self, table: &TableState, file: &TableFile) {
-        let version = table.version();
-        let wanted = self.inner.backups.get() && version.table.options.incremental_backups;
-        if !wanted {
-            return;
-        }
-        let directory = file.reader.meta().directory();
-        let target = format!("{directory}/backups");
-        if let Err(error) = self.link_into(&target, file).await {
-            let name = file.reader.meta().descriptor().prefix();
-            let what = format!("{target} lacks {name}: {error}");
-            self.tell_failure(StoreFailure::Backup(what));
-        }
-    }
-
-    async fn link_into(&self, target: &str, file: &TableFile) -> Result<(), StoreError> {
-        let fs = self.inner.rt.fs();
-        fs.create_dir_durably(target).await?;
-        let meta = file.reader.meta();
-        for component in meta.components() {
-            link_component(&fs, meta, *component, target).await?;
-        }
-        Ok(fs.sync_dir(target).await?)
-    }
-
     /// All snapshots, by table and tag, also of tables that were dropped. The same on every shard.
     ///
     /// # Errors
     /// `Io`.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotInfo>, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let mut found = Vec::new();
         for TableDirectory { table, keyspace, name, path: directory } in
             self.table_directories().await?
@@ -297,7 +228,7 @@ impl Store {
         if let Some(tag) = tag {
             check_tag(tag)?;
         }
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         for directory in self.table_directories().await? {
             if tables.is_some_and(|ids| !ids.contains(&directory.table)) {
                 continue;
@@ -332,7 +263,7 @@ impl Store {
     /// # Errors
     /// `Io`.
     pub async fn clear_expired(&self) -> Result<usize, StoreError> {
-        let (fs, now) = (self.inner.rt.fs(), iso_8601(self.inner.rt.wall()));
+        let (fs, now) = (self.env.rt.fs(), iso_8601(self.env.rt.wall()));
         let mut removed = 0;
         for directory in self.table_directories().await? {
             let snapshots = format!("{}/snapshots", directory.path);
@@ -349,23 +280,12 @@ impl Store {
         Ok(removed)
     }
 
-    /// Waits until the next link may be created or removed. A store that stops waits for none.
-    async fn await_link(&self, alone: bool) {
-        let inner = &self.inner;
-        if inner.stopping.get() {
-            return;
-        }
-        if let Some(at) = inner.live.links.permit(inner.rt.now(), alone) {
-            inner.rt.sleep_until(at).await;
-        }
-    }
-
     /// Removes the directory of a snapshot, link by link when there is a limit.
     async fn remove_snapshot(&self, path: &str) -> Result<(), StoreError> {
-        let fs = self.inner.rt.fs();
-        if self.inner.live.links.is_limited() {
+        let fs = self.env.rt.fs();
+        if self.env.live.links.is_limited() {
             for entry in entries(&fs, path).await?.into_iter().filter(|entry| !entry.is_dir) {
-                self.await_link(true).await;
+                self.files.links.await_link(true).await;
                 fs.remove_file(&format!("{path}/{}", entry.name)).await?;
             }
         }
@@ -376,7 +296,9 @@ impl Store {
     /// directory with its snapshots.
     async fn table_directories(&self) -> Result<Vec<TableDirectory>, StoreError> {
         let mut found = Vec::new();
-        for FoundDirectory { keyspace, name: directory, path } in self.found_directories().await? {
+        for FoundDirectory { keyspace, name: directory, path } in
+            self.files.directories.found_directories().await?
+        {
             let Some((name, id)) = directory.rsplit_once('-') else { continue };
             let Ok(id) = Uuid::parse_str(id) else { continue };
             let name = name.to_owned();
@@ -393,33 +315,6 @@ struct TableDirectory {
     keyspace: String,
     name: String,
     path: String,
-}
-
-/// Links one component of a file set. Attached ones that are missing are skipped: what an open file set has
-/// lost is rebuilt, and those of other programs are theirs.
-async fn link_component(
-    fs: &Fs,
-    meta: &SstableMeta,
-    component: Component,
-    target: &str,
-) -> Result<(), StoreError> {
-    let to = format!("{target}/{}", meta.descriptor().file_name(component));
-    match link(fs, &meta.file(component), &to).await {
-        Err(StoreError::Io(error))
-            if component.is_attached() && error.kind == IoErrorKind::NotFound =>
-        {
-            Ok(())
-        }
-        linked => linked,
-    }
-}
-
-pub(crate) async fn link(fs: &Fs, from: &str, to: &str) -> Result<(), StoreError> {
-    match fs.hard_link(from, to).await {
-        // An attempt before this one got that far.
-        Err(error) if error.kind == IoErrorKind::AlreadyExists => Ok(()),
-        other => Ok(other?),
-    }
 }
 
 /// Writes a file of a snapshot that every shard writes, some at the same time: each by way of a name

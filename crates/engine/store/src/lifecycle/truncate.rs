@@ -4,19 +4,18 @@
 //! is there or being written; 2. the view is emptied, in the same turn; 3. the log is synced: now
 //! the answer may go; 4. in the background a snapshot, if wanted, then the files are removed; 5. the
 //! record's segment may go, once whoever decided the truncation has recorded that it is carried out
-//! ([`Store::truncation_recorded`]). A start that replays the record empties the slice again, of what was
+//! ([`Lifecycle::truncation_recorded`]). A start that replays the record empties the slice again, of what was
 //! written before the record only, and knows that the truncation is carried out
-//! ([`Store::is_truncated`]).
+//! ([`Lifecycle::is_truncated`]).
 //!
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
 //! `helenus-dropped` that names the snapshot (in the envelope of small files; a damaged one ends the start): the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
 //! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
 //! directory like that of any table that the schema does not have: who knows that it was dropped
-//! ([`Store::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
-//! ([`Store::settle_drops`]): files that come there later are not those of the drop.
+//! ([`Lifecycle::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
+//! ([`Lifecycle::settle_drops`]): files that come there later are not those of the drop.
 
-use crate::files::late_tables::{DROPPED, is_marked_dropped};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,15 +28,15 @@ use sstable::{Descriptor, SetState, list_sstables, remove_sstable};
 use stdx::{FixedSet, Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
-use crate::files::directories::FoundDirectory;
-use crate::files::directories::entries;
+use crate::files::directories::{FoundDirectory, entries};
+use crate::files::late_tables::{DROPPED, is_marked_dropped};
+use crate::files::links::link;
 use crate::files::table_files::remove_if_there;
-use crate::lifecycle::snapshot::{check_tag, link, write_manifest};
+use crate::lifecycle::Lifecycle;
+use crate::lifecycle::snapshot::{check_tag, write_manifest};
 use crate::memtable::Memtable;
-use crate::store::Store;
 use crate::tables::table::{TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 use crate::tables::truncations::TruncationPin;
 
 const DROPPED_FORM: SmallForm = SmallForm { kind: "dropped", version: 2 };
@@ -56,24 +55,24 @@ struct Remains {
     snapshot: Option<String>,
 }
 
-impl Store {
+impl Lifecycle {
     /// Removes everything of this shard's slice of a table. When it returns the removal is durable
     /// and reads find nothing; snapshot and removal of files follow in the background.
     ///
     /// # Errors
     /// `UnknownTable`; `DiskFull`, `LogFailed`: the data may or may not be gone after a restart.
     pub async fn truncate(
-        &self,
+        self: &Rc<Self>,
         id: TableId,
         truncated_at: TimestampMicros,
     ) -> Result<(), StoreError> {
-        let table = self.opened_table(id).await?;
+        let table = self.files.opened_table(id).await?;
         let view = table.view();
         let in_flight = table.generations_in_flight();
         let mut generations: Vec<u64> = view.files.iter().map(|f| f.generation.0).collect();
         generations.extend(in_flight.iter().map(|g| g.0));
         // 1. and 2.
-        let appended = self.inner.log.append_truncation(id, truncated_at, &generations);
+        let appended = self.env.log.append_truncation(id, truncated_at, &generations);
         let position = match appended {
             Ok(position) => position,
             Err(error) => {
@@ -83,7 +82,7 @@ impl Store {
             }
         };
         table.refuses_unlogged.set(false);
-        table.note_truncation(self.shard(), truncated_at);
+        table.note_truncation(self.env.shard(), truncated_at);
         // Until the record is durable the log keeps what it takes away: a crash before must leave
         // all of it.
         let kept = table.first_unflushed().map_or(position, |first| first.min(position));
@@ -93,7 +92,7 @@ impl Store {
             kept,
             is_durable: false,
             is_removed: false,
-            is_recorded: !self.inner.options.keeps_truncations,
+            is_recorded: !self.env.options.keeps_truncations,
         });
         table.replayed_removals.set(table.replayed_removals.get() + 1);
         let millis = truncated_at.0.div_euclid(1000);
@@ -106,10 +105,10 @@ impl Store {
             if store.remove_remains(remains).await {
                 table.change_pins(|pin| pin.is_removed |= pin.position == position);
             }
-            store.inner.work.notify_one();
+            store.env.work.notify_one();
         };
         // A closed gate: the node is stopping, the record is replayed at the next start.
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "truncate", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "truncate", task);
         synced
     }
 
@@ -123,14 +122,14 @@ impl Store {
         let view = table.view();
         let memtables: Vec<Rc<Memtable>> =
             view.memtables().filter(|m| !m.is_empty()).cloned().collect();
-        self.release_memory(view.memtables().map(|m| m.bytes()).sum());
+        self.writer.release_memory(view.memtables().map(|m| m.bytes()).sum());
         table.set_view(TableView::empty());
-        self.count_refused(table);
+        self.writer.count_refused(table);
         // What repair sessions were sent goes with the rest.
         table.repairs.borrow_mut().clear();
         bump(&table.emptied, 1);
         let version = table.version();
-        let wanted = self.inner.options.auto_snapshot
+        let wanted = self.env.options.auto_snapshot
             && version.table.options.allow_auto_snapshot
             && !(memtables.is_empty() && view.files.is_empty());
         Remains {
@@ -148,17 +147,17 @@ impl Store {
             if self.try_remove_remains(&mut remains).await.is_ok() {
                 return true;
             }
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return false;
             }
-            self.pause(RETRY).await;
+            self.env.pause(RETRY).await;
         }
     }
 
     async fn try_remove_remains(&self, remains: &mut Remains) -> Result<(), StoreError> {
         let table = remains.table.clone();
-        let fs = self.inner.rt.fs();
-        let meeting = self.meeting_directory_of(&table.version().table);
+        let fs = self.env.rt.fs();
+        let meeting = self.files.directories.meeting_directory_of(&table.version().table);
         if table.dropped.get()
             && let Some(tag) = &mut remains.snapshot
         {
@@ -181,10 +180,10 @@ impl Store {
             }
         }
         while let Some(file) = remains.files.last().cloned() {
-            self.remove_file(&file).await?;
+            self.files.remove_file(&file).await?;
             remains.files.pop();
         }
-        for directory in self.directories_of(&table.version().table) {
+        for directory in self.files.directories.directories_of(&table.version().table) {
             match fs.sync_dir(&directory).await {
                 // A table that was dropped before it had one.
                 Err(error) if error.kind == IoErrorKind::NotFound => {}
@@ -192,32 +191,32 @@ impl Store {
             }
         }
         while remains.in_flight.iter().any(|g| table.generations_in_flight().contains(g)) {
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
-            self.pause(Duration::from_millis(10)).await;
+            self.env.pause(Duration::from_millis(10)).await;
         }
         Ok(())
     }
 
     /// A truncation met in the replay.
-    pub(crate) fn replay_truncation(&self, truncation: &TruncationRef<'_>) {
-        let (shard, shards) = self.shard();
+    pub(crate) fn replay_truncation(self: &Rc<Self>, truncation: &TruncationRef<'_>) {
+        let (shard, shards) = self.env.shard();
         if truncation.shards == shards && truncation.shard != shard {
             return;
         }
-        let Some(table) = self.table(truncation.table) else { return };
+        let Some(table) = self.tables.table(truncation.table) else { return };
         let slice = (truncation.shard, truncation.shards);
         table.note_truncation(slice, truncation.truncated_at);
-        if self.inner.options.keeps_truncations {
+        if self.env.options.keeps_truncations {
             table.replayed_truncations.borrow_mut().push(truncation.truncated_at);
         }
-        let map = self.inner.options.shard_map.over(slice.1);
+        let map = self.env.options.shard_map.over(slice.1);
         let view = table.view();
         let before = view.active.bytes();
         view.active.remove_where(|token: Token| map.shard_of(truncation.table, token).0 == slice.0);
-        self.release_memory(before.saturating_sub(view.active.bytes()));
-        self.count_refused(&table);
+        self.writer.release_memory(before.saturating_sub(view.active.bytes()));
+        self.writer.count_refused(&table);
         let named: Vec<u64> = truncation.generations().collect();
         let (gone, mut files): (Vec<_>, Vec<_>) =
             view.files.iter().cloned().partition(|f| named.contains(&f.generation.0));
@@ -240,21 +239,21 @@ impl Store {
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), files));
         table.replayed_removals.set(table.replayed_removals.get() + 1);
         let wanted =
-            self.inner.options.auto_snapshot && table.version().table.options.allow_auto_snapshot;
+            self.env.options.auto_snapshot && table.version().table.options.allow_auto_snapshot;
         let millis = truncation.truncated_at.0.div_euclid(1000);
         let tag = wanted.then(|| format!("truncated-{millis}-{}", table.version().table.name));
         let store = self.clone();
         let task = async move {
             while !store.remove_replayed(&table, &removed, slice, tag.as_deref()).await {
-                if store.inner.stopping.get() {
+                if store.env.stopping.get() {
                     return;
                 }
-                store.pause(RETRY).await;
+                store.env.pause(RETRY).await;
             }
             table.replayed_removals.set(table.replayed_removals.get() - 1);
-            store.inner.work.notify_one();
+            store.env.work.notify_one();
         };
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "truncate-replay", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "truncate-replay", task);
     }
 
     async fn remove_replayed(
@@ -264,7 +263,7 @@ impl Store {
         slice: (u16, u16),
         tag: Option<&str>,
     ) -> bool {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         if let Some(tag) = tag
             && self.snapshot_files(table, tag, files, &[]).await.is_err()
         {
@@ -272,10 +271,11 @@ impl Store {
         }
         for file in files {
             let group = file.reader.meta().group().and_then(|g| Some((g.shard?, g.shard_count)));
-            let result = if slice == self.shard() || group == Some(slice) {
-                self.remove_file(file).await
+            let result = if slice == self.env.shard() || group == Some(slice) {
+                self.files.remove_file(file).await
             } else {
-                self.release_spanning(&fs, file.reader.meta().directory(), file.generation, slice)
+                self.files
+                    .release_spanning(&fs, file.reader.meta().directory(), file.generation, slice)
                     .await
             };
             if result.is_err() {
@@ -286,31 +286,31 @@ impl Store {
     }
 
     /// A table that is in the schema no longer: its view is emptied, its files are removed.
-    pub(crate) fn drop_table(&self, table: Rc<TableState>) {
+    pub(crate) fn drop_table(self: &Rc<Self>, table: Rc<TableState>) {
         table.dropped.set(true);
-        self.inner.dropping.borrow_mut().push(table.id);
+        self.tables.dropping.borrow_mut().push(table.id);
         let id = table.id;
-        let millis = self.inner.rt.wall().millis();
+        let millis = self.env.rt.wall().millis();
         let in_flight = table.generations_in_flight();
         let remains = self.empty_view(&table, in_flight, format!("dropped-{millis}"));
         let store = self.clone();
         let task = async move {
             if store.remove_remains(remains).await {
-                let mut dropping = store.inner.dropping.borrow_mut();
+                let mut dropping = store.tables.dropping.borrow_mut();
                 if let Some(at) = dropping.iter().position(|dropping| *dropping == id) {
                     dropping.swap_remove(at);
                 }
             }
         };
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "drop-table", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "drop-table", task);
     }
 
     /// The snapshot of a dropped table: `own`, or what another shard chose before.
     async fn drop_tag(&self, directory: &str, own: &str) -> Result<String, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         fs.create_dir_durably(directory).await?;
         let path = format!("{directory}/{DROPPED}");
-        let mine = format!("{path}.{}", self.inner.rt.shard().0);
+        let mine = format!("{path}.{}", self.env.rt.shard().0);
         fs.write_small(DROPPED_FORM, &mine, format!("{own}\n").as_bytes()).await?;
         // A link is made or is there: one of the shards wins, whatever happens in between.
         link(&fs, &mine, &path).await?;
@@ -326,14 +326,16 @@ impl Store {
     /// # Errors
     /// `Io`.
     pub(crate) async fn finish_drops(&self, schema: &Schema) -> Result<Vec<String>, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let known: FixedSet<String> = schema
             .tables_by_id
             .values()
             .map(|table| format!("{}/{}", table.keyspace, table.directory_name()))
             .collect();
         let mut strangers = Vec::new();
-        for FoundDirectory { keyspace, name, path } in self.found_directories().await? {
+        for FoundDirectory { keyspace, name, path } in
+            self.files.directories.found_directories().await?
+        {
             let below = format!("{keyspace}/{name}");
             if known.contains(&below)
                 || list_sstables(&fs, &path).await.map_err(map_error)?.is_empty()
@@ -342,7 +344,7 @@ impl Store {
             }
             let mut tag = read_drop_tag(&fs, &format!("{path}/{DROPPED}")).await?;
             // It was to be marked next.
-            for other in &self.inner.options.data_directories {
+            for other in &self.env.options.data_directories {
                 if tag.is_none() {
                     tag = read_drop_tag(&fs, &format!("{other}/{below}/{DROPPED}")).await?;
                 }
@@ -358,38 +360,38 @@ impl Store {
 
     /// Drops what is there of tables that were dropped when the end of the process came before anything said
     /// so on the disk. Of what was not flushed then there is nothing in the snapshot. On the shard that has
-    /// [`Store::directories_of_unknown_tables`], of which they are none any more; how many directories these
+    /// [`crate::Tables::directories_of_unknown_tables`], of which they are none any more; how many directories these
     /// were.
     ///
     /// # Errors
     /// `Io`, `Invalid`; may be repeated.
     pub async fn finish_drops_of(&self, tables: &[Arc<Table>]) -> Result<usize, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let mut count = 0;
         for table in tables {
             let below = format!("/{}/{}", table.keyspace, table.directory_name());
             let of_it: Vec<String> = {
-                let strangers = self.inner.strangers.borrow();
+                let strangers = self.tables.strangers.borrow();
                 strangers.iter().filter(|path| path.ends_with(&below)).cloned().collect()
             };
-            let wanted = self.inner.options.auto_snapshot && table.options.allow_auto_snapshot;
+            let wanted = self.env.options.auto_snapshot && table.options.allow_auto_snapshot;
             let mut tag = String::new();
             if wanted {
-                tag = format!("dropped-{}-{}", self.inner.rt.wall().millis(), table.name);
+                tag = format!("dropped-{}-{}", self.env.rt.wall().millis(), table.name);
             }
             // All are marked before one has gone: a crash in between leaves one tag for all.
             for path in &of_it {
-                if self.table(table.id).is_none() {
+                if self.tables.table(table.id).is_none() {
                     tag = self.drop_tag(path, &tag).await?;
                 }
             }
             for path in &of_it {
                 // Made again meanwhile, under the same id.
-                if self.table(table.id).is_some() {
+                if self.tables.table(table.id).is_some() {
                     break;
                 }
                 self.finish_drop(&fs, path, &tag).await?;
-                self.inner.strangers.borrow_mut().retain(|stranger| stranger != path);
+                self.tables.strangers.borrow_mut().retain(|stranger| stranger != path);
                 count += 1;
             }
         }
@@ -398,13 +400,14 @@ impl Store {
 
     /// Whether nothing is left of tables that are not in the schema, but for directories of unknown tables.
     /// Marks of drops that are carried out are removed, so that files that come there later are not taken for
-    /// what is left of one. On the shard that has [`Store::directories_of_unknown_tables`].
+    /// what is left of one. On the shard that has [`crate::Tables::directories_of_unknown_tables`].
     ///
     /// # Errors
     /// `Io`.
     pub async fn settle_drops(&self) -> Result<bool, StoreError> {
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let known: FixedSet<String> = self
+            .tables
             .all_tables()
             .iter()
             .map(|table| {
@@ -412,9 +415,11 @@ impl Store {
                 format!("{}/{}", table.keyspace, table.directory_name())
             })
             .collect();
-        let mut is_settled = self.inner.dropping.borrow().is_empty();
-        for FoundDirectory { keyspace, name, path } in self.found_directories().await? {
-            let is_stranger = self.inner.strangers.borrow().contains(&path);
+        let mut is_settled = self.tables.dropping.borrow().is_empty();
+        for FoundDirectory { keyspace, name, path } in
+            self.files.directories.found_directories().await?
+        {
+            let is_stranger = self.tables.strangers.borrow().contains(&path);
             if known.contains(&format!("{keyspace}/{name}")) || is_stranger {
                 continue;
             }
@@ -442,7 +447,7 @@ impl Store {
                     link(fs, &format!("{directory}/{name}"), &format!("{target}/{name}")).await?;
                 }
             }
-            write_manifest(fs, self.inner.rt.shard(), &target, self.inner.rt.wall()).await?;
+            write_manifest(fs, self.env.rt.shard(), &target, self.env.rt.wall()).await?;
         }
         for (descriptor, _) in &files {
             remove_sstable(fs, directory, *descriptor).await.map_err(map_error)?;

@@ -8,13 +8,6 @@
 mod collection_guardrails;
 mod large_scan;
 
-use crate::tables::large_files::CellFacts;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
-use crate::tables::large_files::PartitionFacts;
-use crate::tables::large_files::RowFacts;
-use crate::tables::large_files::SstableName;
-use crate::tables::large_files::name_of;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -25,7 +18,10 @@ use sstable::{Component, Descriptor, LargeData, LargeLimits, LargePartition, Wri
 use stdx::{DeletionSeconds, WallMicros};
 use types::CqlType;
 
-use crate::store::Store;
+use crate::observe::Observer;
+use crate::tables::large_files::{
+    CellFacts, LargeEvent, LargeFile, PartitionFacts, RowFacts, SstableName, name_of,
+};
 use crate::tables::table::TableState;
 
 /// Bytes of the text of a key that are shown.
@@ -327,27 +323,27 @@ fn messages(
     said
 }
 
-impl Store {
+impl Observer {
     /// What partitions and collections of files that are written from now on are held to.
     pub fn set_partition_guardrails(&self, guardrails: PartitionGuardrails) {
-        let limits = Limits { guardrails, ..self.inner.large.limits.get() };
-        self.inner.large.limits.set(limits);
+        let limits = Limits { guardrails, ..self.large.limits.get() };
+        self.large.limits.set(limits);
     }
 
     /// Above what partitions, rows and cells of files that are written from now on are large.
     pub fn set_large_thresholds(&self, thresholds: LargeThresholds) {
-        let limits = Limits { thresholds, ..self.inner.large.limits.get() };
-        self.inner.large.limits.set(limits);
+        let limits = Limits { thresholds, ..self.large.limits.get() };
+        self.large.limits.set(limits);
     }
 
     /// Tells `hook` of what has too much, in words, when its file is written; `true`: as an error.
     pub fn on_large_partition(&self, hook: impl Fn((bool, String)) + 'static) {
-        *self.inner.large.on_words.borrow_mut() = Some(Rc::new(hook));
+        *self.large.on_words.borrow_mut() = Some(Rc::new(hook));
     }
 
     /// Tells `hook` of files with something large, when they come into use and when they go out of it.
-    pub fn on_large_data(&self, hook: impl Fn(LargeEvent) + 'static) {
-        let before = self.inner.large.on_events.borrow_mut().replace(Rc::new(hook));
+    pub fn on_large_data(self: &Rc<Self>, hook: impl Fn(LargeEvent) + 'static) {
+        let before = self.large.on_events.borrow_mut().replace(Rc::new(hook));
         self.tell_large_events();
         if before.is_none() {
             self.start_looking_through();
@@ -357,16 +353,16 @@ impl Store {
     /// What became of a file of which an earlier run told [`LargeEvent::Found`].
     pub fn large_fate(&self, name: &SstableName) -> LargeFate {
         let Some((descriptor, Component::Data)) = Descriptor::parse(&name.sstable) else {
-            return if self.shard().0 == 0 { LargeFate::Gone } else { LargeFate::OfAnother };
+            return if self.env.shard().0 == 0 { LargeFate::Gone } else { LargeFate::OfAnother };
         };
-        if !self.is_mine(descriptor.generation) {
+        if !self.env.is_mine(descriptor.generation) {
             return LargeFate::OfAnother;
         }
         let is_named = |table: &Rc<TableState>| {
             let version = table.version();
             *version.table.keyspace == *name.keyspace && *version.table.name == *name.table
         };
-        let table = self.all_tables().into_iter().find(is_named);
+        let table = self.tables.all_tables().into_iter().find(is_named);
         let used = table.filter(|table| {
             table.view().files.iter().any(|f| f.reader.meta().descriptor() == descriptor)
         });
@@ -381,13 +377,13 @@ impl Store {
 
     /// Tells of files that came or went since the last call.
     pub(crate) fn tell_large_events(&self) {
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             self.tell_large_events_of(&table);
         }
     }
 
     pub(crate) fn tell_large_events_of(&self, table: &TableState) {
-        let Some(hook) = self.inner.large.on_events.borrow().clone() else { return };
+        let Some(hook) = self.large.on_events.borrow().clone() else { return };
         for event in table.large.take() {
             hook(event);
         }
@@ -396,13 +392,13 @@ impl Store {
     /// Tells what of a file that was written has too much, and keeps it in mind until the file is in use.
     pub(crate) fn warn_of_large(&self, table: &Table, written: Option<&Written>) {
         let Some(written) = written.filter(|written| !written.large.is_empty()) else { return };
-        let (data, large) = (&written.large, &self.inner.large);
+        let (data, large) = (&written.large, &self.large);
         large.counters.partitions.add(data.partition_count);
         large.counters.rows.add(data.row_count);
         large.counters.cells.add(data.cells_by_bytes);
         large.counters.collections.add(data.cells_by_elements);
         let limits = large.limits.get();
-        let (name, at) = (name_of(table, written.descriptor), self.inner.rt.wall());
+        let (name, at) = (name_of(table, written.descriptor), self.env.rt.wall());
         let file = facts_of(table, name, at, &limits, data);
         if let Some(hook) = large.on_words.borrow().clone() {
             for (severity, text) in words(table, &file, &limits.guardrails, data) {
@@ -410,7 +406,7 @@ impl Store {
             }
         }
         let is_empty = file.partitions.is_empty() && file.rows.is_empty() && file.cells.is_empty();
-        if let Some(table) = self.table(table.id)
+        if let Some(table) = self.tables.table(table.id)
             && !is_empty
         {
             table.large.wait(written.descriptor.generation, file);

@@ -1,6 +1,30 @@
-//! Counters and reports: samples of partitions, large partitions, stages of `nodetool tpstats`.
+//! Counters and reports about a shard's data: samples of partitions, partitions, rows and cells that are large.
 //!
-//! Owns: what a shard counts and reports about its data. Never: changes data.
+//! Owns: thresholds and counts of what is large, the scan of files that were written elsewhere. Never: changes data.
+//! Imports: `files`, `tables`, `env`.
 
 pub(crate) mod large_partitions;
 pub(crate) mod sampling;
+
+use std::rc::Rc;
+
+use crate::env::Env;
+use crate::files::Files;
+use crate::observe::large_partitions::Large;
+use crate::tables::registry::Tables;
+
+/// What one shard counts and reports about its data.
+pub struct Observer {
+    pub(crate) env: Rc<Env>,
+    pub(crate) tables: Rc<Tables>,
+    pub(crate) files: Rc<Files>,
+    /// What is reported as large.
+    pub(crate) large: Large,
+}
+
+impl Observer {
+    pub(crate) fn new(env: Rc<Env>, tables: Rc<Tables>, files: Rc<Files>) -> Observer {
+        let large = Large::new(&env.rt.telemetry());
+        Observer { env, tables, files, large }
+    }
+}

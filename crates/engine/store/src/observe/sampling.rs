@@ -5,10 +5,10 @@ use std::time::Duration;
 use stdx::TableId;
 
 use crate::error::StoreError;
-use crate::store::Store;
+use crate::observe::Observer;
 use crate::tables::sampling::{Sample, Sampler};
 
-impl Store {
+impl Observer {
     /// Samples a table for so long, each sampler in a place of its own with so many entries.
     ///
     /// # Errors
@@ -19,8 +19,8 @@ impl Store {
         samplers: &[Sampler],
         (capacity, duration): (usize, Duration),
     ) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let now = self.inner.rt.now();
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let now = self.env.rt.now();
         table.counters.sampling.begin(samplers, capacity, (now, now + duration))
     }
 
@@ -31,7 +31,7 @@ impl Store {
         samplers: &[Sampler],
         count: usize,
     ) -> Vec<(Sampler, Vec<Sample>)> {
-        let table = self.table(id);
+        let table = self.tables.table(id);
         table.map_or_else(Vec::new, |table| table.counters.sampling.finish(samplers, count))
     }
 
@@ -39,10 +39,10 @@ impl Store {
     #[inline]
     pub fn note_contentions(&self, id: TableId, key: &[u8], contentions: u64) {
         if contentions > 0
-            && let Some(table) = self.table(id)
+            && let Some(table) = self.tables.table(id)
             && table.counters.sampling.is_on()
         {
-            table.counters.sampling.note_contentions(self.inner.rt.now(), key, contentions);
+            table.counters.sampling.note_contentions(self.env.rt.now(), key, contentions);
         }
     }
 }

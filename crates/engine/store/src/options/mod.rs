@@ -123,7 +123,7 @@ pub struct StoreOptions {
     pub flush_compression: FlushCompression,
     /// TRUNCATE and DROP take a snapshot first.
     pub auto_snapshot: bool,
-    /// The log keeps the records of truncations until [`crate::Store::truncation_recorded`].
+    /// The log keeps the records of truncations until [`crate::Lifecycle::truncation_recorded`].
     pub keeps_truncations: bool,
     /// A compaction takes a snapshot of its table first.
     pub snapshot_before_compaction: bool,

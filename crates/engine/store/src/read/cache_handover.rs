@@ -13,11 +13,6 @@ use sstable::Chunk;
 use crate::files::chunk_cache::ChunkCache;
 use crate::read::merging::Merging;
 use crate::read::sources::Source;
-use crate::store::Store;
-use crate::tables::table_file::TableFile;
-
-/// Blocks that are forgotten before the clock is looked at again.
-const BLOCKS_PER_LOOK: usize = 128;
 
 /// Blocks by number, of the file with that number in the chunk cache.
 pub(crate) type WarmBlocks = (u64, Vec<(u64, Rc<Chunk>)>);
@@ -105,18 +100,5 @@ impl ChunkCache {
             self.insert(file, block, chunk);
         }
         true
-    }
-}
-
-impl Store {
-    /// Forgets the blocks of a file that is in no view any more; a large one's in small steps.
-    pub(crate) async fn forget_blocks(&self, file: &TableFile) {
-        let mut blocks = file.reader.meta().blocks().peekable();
-        while blocks.peek().is_some() {
-            self.inner.cache.forget_blocks(file.id, blocks.by_ref().take(BLOCKS_PER_LOOK));
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
-            }
-        }
     }
 }

@@ -35,8 +35,10 @@ use quick_cache::{Equivalent, Weighter};
 use smallvec::SmallVec;
 use stdx::{ColumnId, FixedHasher, TableId, TimestampMicros, Token};
 
+use crate::env::Env;
 use crate::error::StoreError;
-use crate::store::Store;
+use crate::read::Reader;
+use crate::tables::registry::Tables;
 use crate::tables::table::TableState;
 
 /// Accounted for a count beside its place.
@@ -324,10 +326,23 @@ impl CountsOf {
     }
 }
 
-impl Store {
+/// The counters of one shard that this node itself counts.
+pub struct Counters {
+    pub(crate) env: Rc<Env>,
+    pub(crate) tables: Rc<Tables>,
+    pub(crate) reader: Rc<Reader>,
+    pub(crate) counter_cache: Rc<CounterCache>,
+}
+
+impl Counters {
+    pub(crate) fn new(env: Rc<Env>, tables: Rc<Tables>, reader: Rc<Reader>) -> Counters {
+        let counter_cache = reader.counter_cache.clone();
+        Counters { env, tables, reader, counter_cache }
+    }
+
     /// As whom this node counts from now on. What it counted as somebody else is forgotten.
     pub fn count_as(&self, id: CounterId) {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         if cache.writer.replace(Some(id)) != Some(id) {
             cache.clear();
         }
@@ -335,9 +350,9 @@ impl Store {
 
     /// To be called before anything is read of a partition; `None`: there is no cache, or no such table.
     pub fn counts_of(&self, table: TableId, key: &[u8]) -> Option<CountsOf> {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         let writer = cache.writer.get().filter(|_| cache.is_on())?;
-        let table = self.table(table)?;
+        let table = self.tables.table(table)?;
         let token = codec::token_of(key);
         let (touched, cleared) = (cache.group(token).touched, cache.cleared.get());
         let numbers = cache.numbers(&table, token);
@@ -351,7 +366,7 @@ impl Store {
         row: CounterRow<'_>,
         column: ColumnId,
     ) -> Option<OwnCount> {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         let key = CellKeyRef { numbers: of.numbers, column, place: &place_of(row) };
         let found = cache.counts.borrow().get(&key).and_then(Cell::get);
         match found {
@@ -361,15 +376,15 @@ impl Store {
         found
     }
 
-    /// Whether everything that was read since [`Store::counts_of`] holds still.
+    /// Whether everything that was read since [`Counters::counts_of`] holds still.
     pub fn are_counts_current(&self, of: &CountsOf) -> bool {
-        self.inner.counter_cache.group(of.numbers.token).touched == of.touched
+        self.counter_cache.group(of.numbers.token).touched == of.touched
             && self.are_numbers_current(of)
     }
 
     /// Whether nothing was deleted, whatever was counted.
     fn are_numbers_current(&self, of: &CountsOf) -> bool {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         cache.cleared.get() == of.cleared
             && cache.writer.get() == Some(of.writer)
             && cache.is_on()
@@ -377,7 +392,7 @@ impl Store {
             && cache.numbers(&of.table, of.numbers.token) == of.numbers
     }
 
-    /// Keeps what a read found or its leader has just applied, when [`Store::are_counts_current`] was true right
+    /// Keeps what a read found or its leader has just applied, when [`Counters::are_counts_current`] was true right
     /// before that and nothing has been awaited since then. Of what was applied only counts of which a visible
     /// cell that is not newer was read.
     pub fn keep_count(
@@ -386,7 +401,7 @@ impl Store {
         row: CounterRow<'_>,
         (column, count): (ColumnId, OwnCount),
     ) {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         if !self.are_numbers_current(of) {
             return;
         }
@@ -406,7 +421,7 @@ impl Store {
     /// # Errors
     /// `Invalid`: more than a quarter of what all caches have together.
     pub fn set_counter_cache_capacity(&self, bytes: u64) -> Result<(), StoreError> {
-        let all = self.inner.options.chunk_cache_bytes_max as u64;
+        let all = self.env.options.chunk_cache_bytes_max as u64;
         if bytes > all / 4 {
             let text = format!(
                 "a counter cache of a shard may have at most {} bytes, a quarter of what caches have",
@@ -414,14 +429,14 @@ impl Store {
             );
             return Err(StoreError::Invalid(text));
         }
-        self.inner.counter_cache.set_capacity(bytes);
-        self.share_caches();
+        self.counter_cache.set_capacity(bytes);
+        self.reader.share_caches();
         Ok(())
     }
 
     /// Forgets all counts that are cached.
     pub fn invalidate_counter_cache(&self) {
-        self.inner.counter_cache.clear();
+        self.counter_cache.clear();
     }
 }
 

@@ -1,6 +1,5 @@
 //! Reads: sources chosen, merged, and shown to a sink.
 
-use crate::tables::read_stats::ReadStats;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,12 +15,12 @@ use stdx::{TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::memtable::{MemtableScan, PartitionCursor};
-use crate::read::memtable_fast_path;
 use crate::read::replica_pages::Passing;
 use crate::read::row_cache::Head;
 use crate::read::sources::{FileSource, Source, Sources};
 use crate::read::timestamp_order::{Asked, Candidates, Exactness};
-use crate::store::Store;
+use crate::read::{Reader, memtable_fast_path};
+use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::TableFile;
 
@@ -141,7 +140,7 @@ enum Pause {
     Yield,
 }
 
-impl Store {
+impl Reader {
     /// Runs a read command. Completes without suspending when everything is in memory.
     ///
     /// # Errors
@@ -151,14 +150,14 @@ impl Store {
         command: &ReadCommand,
         sink: &mut S,
     ) -> Result<ReadStats, StoreError> {
-        let table = self.opened_table(command.table).await?;
+        let table = self.files.opened_table(command.table).await?;
         let (shape, view) = (table.shape(), table.view());
         bump(&table.counters.reads, 1);
-        let _running = self.inner.stages.read.run();
+        let _running = self.env.stages.read.run();
         let mut stats = ReadStats::default();
-        let began = self.inner.rt.now();
+        let began = self.env.rt.now();
         let result = self.read_view((&table, &shape), &view, command, sink, &mut stats).await;
-        let took = self.inner.rt.now().since(began);
+        let took = self.env.rt.now().since(began);
         table.counters.note_read(&command.partitions, (began, took), &stats);
         result.map(|_| stats)
     }
@@ -311,7 +310,7 @@ impl Store {
     ) {
         for file in files {
             stats.sstables += 1;
-            let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
+            let buffers = self.cursor_buffers.borrow_mut().pop().unwrap_or_default();
             let (token, slices) = (hash.token, slices.clone());
             let cursor = file.reader.partition_cursor(0, token, key, slices, reversed, buffers);
             sources.push(self.file_source(file, cursor));
@@ -360,7 +359,7 @@ impl Store {
                 Source::Tail(tail) => tail.inner.cursor,
                 Source::Partition(_) | Source::Scan(_) => continue,
             };
-            let mut pool = self.inner.cursor_buffers.borrow_mut();
+            let mut pool = self.cursor_buffers.borrow_mut();
             if pool.len() < CURSOR_BUFFERS_MAX {
                 pool.push(cursor.into_buffers());
             }
@@ -368,7 +367,7 @@ impl Store {
     }
 
     fn file_source(&self, file: &Rc<TableFile>, cursor: SstableCursor) -> Source {
-        Source::File(Box::new(FileSource::new(file.clone(), cursor, self.inner.options.shard_map)))
+        Source::File(Box::new(FileSource::new(file.clone(), cursor, self.env.options.shard_map)))
     }
 
     /// Moves a merge to its next item; `NeedBlock`: the cache does not have that block.
@@ -383,7 +382,7 @@ impl Store {
             let Some(source) = merge.source_mut(request.source).and_then(Source::file_mut) else {
                 return Ok(advance);
             };
-            let Some(chunk) = self.inner.cache.get(source.file.id, request.block) else {
+            let Some(chunk) = self.files.cache.get(source.file.id, request.block) else {
                 return Ok(advance);
             };
             source.cursor.feed(request.block, chunk);
@@ -442,12 +441,12 @@ impl Store {
             merged: 0,
         });
         run.merge.tell_of_passed(per_look.min(PASSED_MAX));
-        run.merge.set_scratch(self.inner.read_scratch.take());
+        run.merge.set_scratch(self.read_scratch.take());
         let mut passing = Passing::new();
         let result = loop {
             match self.run(&mut run, sink, stats) {
                 Ok(Pause::End(flow)) => break Ok(flow),
-                Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
+                Ok(Pause::Yield) => self.env.rt.yield_if_due().await,
                 Ok(Pause::Load(request)) => {
                     let loaded = match command.bypass_cache {
                         false => self.load(&mut run.merge, request, stats).await,
@@ -466,7 +465,7 @@ impl Store {
             }
         };
         let (scratch, sources) = run.merge.into_parts();
-        self.inner.read_scratch.set(scratch);
+        self.read_scratch.set(scratch);
         self.keep_buffers(sources);
         self.keep_ahead(passing);
         result
@@ -525,7 +524,7 @@ impl Store {
                         Look::Continue if run.items < ITEMS_PER_LOOK => continue,
                         Look::Continue => {
                             run.items = 0;
-                            match self.inner.rt.is_yield_due() {
+                            match self.env.rt.is_yield_due() {
                                 true => return Ok(Pause::Yield),
                                 false => continue,
                             }
@@ -552,7 +551,7 @@ impl Store {
             }
             if *items >= ITEMS_PER_LOOK {
                 *items = 0;
-                if self.inner.rt.is_yield_due() {
+                if self.env.rt.is_yield_due() {
                     return Ok(Pause::Yield);
                 }
             }

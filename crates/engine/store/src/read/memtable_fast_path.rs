@@ -8,8 +8,9 @@ use data::replica_page::{PageFlow, PageWriter};
 use data::{Item, MergeCursor};
 
 use crate::memtable::RowsFrom;
-use crate::read::driver::{BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, RowSink, Shown};
-use crate::read::driver::{announce, show as show_item};
+use crate::read::driver::{
+    BYTES_PER_ITEM, Flow, ITEMS_PER_LOOK, RowSink, Shown, announce, show as show_item,
+};
 use crate::read::sources::Source;
 use crate::tables::read_stats::ReadStats;
 

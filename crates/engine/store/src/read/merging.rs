@@ -1,10 +1,10 @@
 //! Merges of files, as compactions drive them.
 
-use sstable::Chunk;
 use std::rc::Rc;
 
 use codec::KeyHash;
 use data::{BlockRequest, Cursor, MergeCursor};
+use sstable::Chunk;
 
 use crate::read::sources::{FileSource, Source};
 

@@ -1,7 +1,7 @@
 //! Reads for coordinators and for streams: what this shard has, deletions included, as pages
 //! (`docs/formats/replica-page.md`).
 //!
-//! Owns: [`Store::read_replica`], [`Store::read_stream`]. The sources are those of [`Store::read`];
+//! Owns: [`Reader::read_replica`], [`Reader::read_stream`]. The sources are those of [`Store::read`];
 //! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
 //! equal bytes whatever their files and memtables look like.
 
@@ -21,10 +21,9 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros};
 use crate::error::StoreError;
 use crate::files::held_files::Held;
 use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, floor_of, slices_of};
-use crate::read::memtable_fast_path;
 use crate::read::sources::{Source, Sources};
 use crate::read::timestamp_order::{Asked, Exactness};
-use crate::store::Store;
+use crate::read::{Reader, memtable_fast_path};
 use crate::tables::read_stats::ReadStats;
 use crate::tables::repair_views::ReadScope;
 use crate::tables::table::{TableState, TableView, bump};
@@ -115,7 +114,7 @@ struct Filling<'s> {
     ended_early: bool,
 }
 
-impl Store {
+impl Reader {
     /// One page of what this shard has of a read, deletions included: the answer of a replica. All
     /// columns of a row are in it, whatever `command.columns` says; `command.resume` and the start
     /// of its range continue an earlier page at its end.
@@ -137,11 +136,11 @@ impl Store {
         self.read_replica_filtered(command, limits, (counts_static, purge_before), None).await
     }
 
-    /// As [`Store::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
+    /// As [`Reader::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
     /// partition then.
     ///
     /// # Errors
-    /// As [`Store::read_replica`].
+    /// As [`Reader::read_replica`].
     pub async fn read_replica_filtered(
         &self,
         command: &ReadCommand,
@@ -149,10 +148,10 @@ impl Store {
         (counts_static, purge_before): (bool, DeletionSeconds),
         filter: Option<&dyn RowFilter>,
     ) -> Result<ReplicaRead, StoreError> {
-        let table = self.opened_table(command.table).await?;
+        let table = self.files.opened_table(command.table).await?;
         bump(&table.counters.reads, 1);
-        let _running = self.inner.stages.read.run();
-        let began = self.inner.rt.now();
+        let _running = self.env.stages.read.run();
+        let began = self.env.rt.now();
         let job = Job {
             table: &table,
             command,
@@ -168,12 +167,12 @@ impl Store {
         }
         let result = self.fill(&shape, &view, &job, &mut filling).await;
         let read = filling.finish();
-        let took = self.inner.rt.now().since(began);
+        let took = self.env.rt.now().since(began);
         table.counters.note_read(&command.partitions, (began, took), &read.stats);
         result.map(|_| read)
     }
 
-    /// As [`Store::read_replica`], for a repair: it is no read of a client, so it is not counted as
+    /// As [`Reader::read_replica`], for a repair: it is no read of a client, so it is not counted as
     /// one, and passes by the cache.
     ///
     /// # Errors
@@ -185,7 +184,7 @@ impl Store {
         purge_before: DeletionSeconds,
         scope: ReadScope,
     ) -> Result<ReplicaRead, StoreError> {
-        let table = self.opened_table(command.table).await?;
+        let table = self.files.opened_table(command.table).await?;
         let tombstones = limits.tombstones.min(REPAIR_TOMBSTONES_MAX);
         let limits = PageLimits { tombstones, ..limits };
         let job = &Job {
@@ -206,12 +205,12 @@ impl Store {
     /// Tombstones of a table that were made before it need not be shown to a coordinator, as every
     /// replica of their ranges has them. An unknown table has none that may go.
     pub fn purge_before(&self, id: TableId, now: DeletionSeconds) -> DeletionSeconds {
-        self.table(id).map_or(NEVER, |table| table.gc_before(now))
+        self.tables.table(id).map_or(NEVER, |table| table.gc_before(now))
     }
 
     /// When tombstones of a table are old enough to go, from now on; unknown tables are passed over.
     pub fn set_gc_policy(&self, id: TableId, policy: GcPolicy) {
-        if let Some(table) = self.table(id)
+        if let Some(table) = self.tables.table(id)
             && **table.gc.borrow() != policy
         {
             *table.gc.borrow_mut() = Rc::new(policy);
@@ -224,7 +223,7 @@ impl Store {
     /// # Errors
     /// `UnknownTable`, `Corrupt`, `Io`, `Stopping`.
     pub async fn read_stream(&self, stream: StreamRead) -> Result<ReplicaRead, StoreError> {
-        let Some(table) = self.table(stream.table) else {
+        let Some(table) = self.tables.table(stream.table) else {
             return Err(StoreError::UnknownTable(stream.table));
         };
         let view = table.view();
@@ -234,13 +233,13 @@ impl Store {
     /// The same of what is held and does not go as whole files.
     ///
     /// # Errors
-    /// As [`Store::read_stream`]; `Invalid` when `held` is of another table.
+    /// As [`Reader::read_stream`]; `Invalid` when `held` is of another table.
     pub async fn read_held(
         &self,
         held: &Held,
         stream: StreamRead,
     ) -> Result<ReplicaRead, StoreError> {
-        let Some(table) = self.table(stream.table) else {
+        let Some(table) = self.tables.table(stream.table) else {
             return Err(StoreError::UnknownTable(stream.table));
         };
         if held.table() != stream.table {
@@ -265,7 +264,7 @@ impl Store {
             ..ReadCommand::whole(
                 stream.table,
                 Partitions::Range(KeyRange::all()),
-                self.inner.rt.wall().seconds(),
+                self.env.rt.wall().seconds(),
             )
         };
         let limits = PageLimits { bytes: stream.bytes, ..PageLimits::default() };
@@ -416,7 +415,7 @@ impl Store {
             match self.advance(&mut merge, job, filling) {
                 Ok(Pause::End) => break Ok(false),
                 Ok(Pause::Full) => break Ok(true),
-                Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
+                Ok(Pause::Yield) => self.env.rt.yield_if_due().await,
                 Ok(Pause::Load(request)) => {
                     let stats = &mut filling.stats;
                     let loaded = match job.kind {
@@ -425,7 +424,7 @@ impl Store {
                             self.load_once(&mut merge, order, &mut passing, stats).await
                         }
                         Kind::Read => self.load(&mut merge, request, stats).await,
-                        _ if self.inner.stopping.get() => Err(StoreError::Stopping),
+                        _ if self.env.stopping.get() => Err(StoreError::Stopping),
                         Kind::Repair if is_key => load_one(&mut merge, request).await,
                         Kind::Stream | Kind::Repair => {
                             let loaded = self.load_passing(&mut merge, request, &mut passing).await;
@@ -449,7 +448,7 @@ impl Store {
 
     /// Keeps what readers have read ahead for the next page.
     pub(crate) fn keep_ahead(&self, passing: Passing) {
-        let mut aheads = self.inner.read_aheads.borrow_mut();
+        let mut aheads = self.read_aheads.borrow_mut();
         for (file, reader) in passing.into_values() {
             aheads.keep(file, reader.into_ahead());
         }
@@ -491,10 +490,11 @@ impl Store {
             stdx::invariant::broken(format_args!("stream: a memtable asked for a block"))
         };
         let (_, reader) = readers.entry(request.source).or_insert_with(|| {
-            let ahead = self.inner.read_aheads.borrow_mut().take(source.file.id);
+            let ahead = self.read_aheads.borrow_mut().take(source.file.id);
             (source.file.id, source.file.reader.sequential_from(ahead))
         });
-        let chunk = reader.load_block(request.block).await.map_err(|e| self.met(map_error(e)))?;
+        let chunk =
+            reader.load_block(request.block).await.map_err(|e| self.env.met(map_error(e)))?;
         let bytes = chunk.bytes().len() as u64;
         source.feed(request.block, chunk);
         Ok(bytes)
@@ -534,7 +534,7 @@ impl Store {
             if filling.items >= ITEMS_PER_LOOK {
                 filling.all_items = filling.all_items.saturating_add(filling.items);
                 filling.items = 0;
-                if self.inner.rt.is_yield_due() {
+                if self.env.rt.is_yield_due() {
                     return Ok(Pause::Yield);
                 }
             }

@@ -15,7 +15,6 @@
 mod head;
 pub(crate) mod saved_keys;
 
-use crate::tables::cached_rows::CachedRows;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -28,13 +27,15 @@ use quick_cache::unsync::Cache;
 use quick_cache::{Equivalent, Weighter};
 use stdx::{FixedHasher, TableId, Token};
 
+use crate::tables::cached_rows::CachedRows;
+
 pub(crate) use self::head::Head;
 use self::head::{Building, Until, split};
 use crate::error::StoreError;
 use crate::memtable::{Key, Memtable, Partition, PartitionCursor, PartitionVersion};
+use crate::read::Reader;
 use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, candidates};
 use crate::read::sources::{Source, Sources, TailSource};
-use crate::store::Store;
 use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
 
@@ -239,11 +240,11 @@ enum Pause {
     Yield,
 }
 
-impl Store {
+impl Reader {
     /// Whether rows of a table are cached.
     #[inline]
     pub(crate) fn caches_rows(&self, table: &TableState) -> bool {
-        self.inner.row_cache.is_on() && table.cached_rows() != CachedRows::None
+        self.row_cache.is_on() && table.cached_rows() != CachedRows::None
     }
 
     /// What the files of a view have of a partition's beginning: from the row cache, or read into it. `None`:
@@ -256,7 +257,7 @@ impl Store {
         key: &[u8],
         stats: &mut ReadStats,
     ) -> Result<Option<Rc<Head>>, StoreError> {
-        let cache = &self.inner.row_cache;
+        let cache = &self.row_cache;
         let CachedRows::First(rows) = table.cached_rows() else { return Ok(None) };
         if !cache.is_on() || view.files.is_empty() {
             return Ok(None);
@@ -279,7 +280,7 @@ impl Store {
         rows: u32,
         stats: &mut ReadStats,
     ) -> Result<Option<Rc<Head>>, StoreError> {
-        let cache = &self.inner.row_cache;
+        let cache = &self.row_cache;
         // Else a flush that has ended since the view was taken would be missing in the head.
         debug_assert!(std::ptr::eq(view, &**table.view.borrow()), "the view is the table's");
         let folds = table.folds.get();
@@ -312,7 +313,7 @@ impl Store {
         let result = loop {
             match self.advance_head(shape, &mut merge, &mut building) {
                 Ok(Pause::Done) => break Ok(building.finish()),
-                Ok(Pause::Yield) => self.inner.rt.yield_if_due().await,
+                Ok(Pause::Yield) => self.env.rt.yield_if_due().await,
                 Ok(Pause::Load(request)) => {
                     if let Err(error) = self.load(&mut merge, request, stats).await {
                         break Err(error);
@@ -349,7 +350,7 @@ impl Store {
             }
             if items >= ITEMS_PER_LOOK {
                 items = 0;
-                if self.inner.rt.is_yield_due() {
+                if self.env.rt.is_yield_due() {
                     return Ok(Pause::Yield);
                 }
             }
@@ -414,7 +415,7 @@ impl Store {
         memtable: &Rc<Memtable>,
     ) -> Fold<'t> {
         let fold = Fold::begin(table);
-        let cache = &self.inner.row_cache;
+        let cache = &self.row_cache;
         if !self.caches_rows(table) {
             return fold;
         }
@@ -428,7 +429,7 @@ impl Store {
             for partition in partitions.drain(..) {
                 cache.fold(&shape, (table.id, table.view.borrow().contents), &partition);
             }
-            self.inner.rt.yield_if_due().await;
+            self.env.rt.yield_if_due().await;
         }
     }
 
@@ -437,7 +438,7 @@ impl Store {
     /// # Errors
     /// `Invalid`: more than half of what both have together.
     pub fn set_row_cache_capacity(&self, bytes: u64) -> Result<(), StoreError> {
-        let both = self.inner.options.chunk_cache_bytes_max as u64;
+        let both = self.env.options.chunk_cache_bytes_max as u64;
         if bytes > both / 2 {
             let text = format!(
                 "a row cache of a shard may have at most {} bytes, half of what caches have",
@@ -445,21 +446,21 @@ impl Store {
             );
             return Err(StoreError::Invalid(text));
         }
-        self.inner.row_cache.set_capacity(bytes);
+        self.row_cache.set_capacity(bytes);
         self.share_caches();
         Ok(())
     }
 
     /// Gives the chunk cache what the others leave.
     pub(crate) fn share_caches(&self) {
-        let others = self.inner.row_cache.capacity.get() + self.inner.counter_cache.capacity();
-        let all = self.inner.options.chunk_cache_bytes_max as u64;
-        self.inner.cache.set_capacity(all.saturating_sub(others));
+        let others = self.row_cache.capacity.get() + self.counter_cache.capacity();
+        let all = self.env.options.chunk_cache_bytes_max as u64;
+        self.files.cache.set_capacity(all.saturating_sub(others));
     }
 
     /// Forgets all rows that are cached.
     pub fn invalidate_row_cache(&self) {
-        self.inner.row_cache.clear();
+        self.row_cache.clear();
     }
 }
 

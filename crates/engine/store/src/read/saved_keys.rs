@@ -4,15 +4,17 @@
 //! the table's UUID, 16 bytes, the length of the key, 4 bytes big endian, and the key. Contents are not saved, so
 //! the file need not agree with anything: a damaged one is reported and ignored.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use codec::SmallForm;
+use rt::sync::Semaphore;
 use rt::{DirEntry, Fs, SmallContent};
 use stdx::{TableId, Uuid};
 
+use crate::env::Env;
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::store::Store;
 
 /// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
 pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
@@ -72,14 +74,25 @@ impl SavedCache {
     }
 }
 
-impl Store {
+/// The files of saved keys of a shard.
+pub(crate) struct SavedKeys {
+    env: Rc<Env>,
+    /// One file at a time.
+    saving: Semaphore,
+}
+
+impl SavedKeys {
+    pub(crate) fn new(env: Rc<Env>) -> SavedKeys {
+        SavedKeys { env, saving: Semaphore::new(1) }
+    }
+
     /// Writes the file of this shard. What cannot be written is told of, and written the next time.
     pub(crate) async fn save_cache(&self, cache: SavedCache, bytes: Vec<u8>) {
-        let (shard, shards) = self.shard();
-        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let (shard, shards) = self.env.shard();
+        let (fs, directory) = (self.env.rt.fs(), &self.env.options.saved_caches_directory);
         let saved = async {
             // The task that saves from time to time may be at it when the store stops: both write under one name.
-            let _one = self.inner.saving.acquire(1).await;
+            let _one = self.saving.acquire(1).await;
             fs.create_dir_durably(directory).await?;
             fs.write_small(cache.form(), &format!("{directory}/{}.{shard}", cache.name), &bytes)
                 .await?;
@@ -95,13 +108,13 @@ impl Store {
         };
         if let Err(error) = saved.await {
             let what = format!("{}, in {directory}: {error}", cache.what);
-            self.tell_failure(StoreFailure::SavedCache(what));
+            self.env.tell_failure(StoreFailure::SavedCache(what));
         }
     }
 
     /// Names of the files of all shards.
     pub(crate) async fn saved_files(&self, cache: SavedCache) -> Vec<String> {
-        let (fs, directory) = (self.inner.rt.fs(), &self.inner.options.saved_caches_directory);
+        let (fs, directory) = (self.env.rt.fs(), &self.env.options.saved_caches_directory);
         let Ok(entries) = fs.read_dir(directory).await else { return Vec::new() };
         let ours = entries.iter().filter(|entry| cache.shard_of(entry).is_some());
         ours.map(|entry| format!("{directory}/{}", entry.name)).collect()
@@ -109,10 +122,10 @@ impl Store {
 
     /// The keys of one file; none when it cannot be used.
     pub(crate) async fn saved_keys(&self, cache: SavedCache, path: &str) -> Vec<Saved> {
-        let keys = read(&self.inner.rt.fs(), cache, path).await;
+        let keys = read(&self.env.rt.fs(), cache, path).await;
         keys.unwrap_or_else(|why| {
             let what = format!("{path} is ignored and will be rewritten: {why}");
-            self.tell_failure(StoreFailure::SavedCache(what));
+            self.env.tell_failure(StoreFailure::SavedCache(what));
             Vec::new()
         })
     }

@@ -29,12 +29,11 @@ use stdx::{ColumnId, DeletionSeconds, TimestampMicros};
 
 use crate::error::StoreError;
 use crate::memtable::{Partition, PartitionCursor, PartitionVersion};
+use crate::read::Reader;
 use crate::read::sources::{FileSource, Source, Sources};
-use crate::store::Store;
 use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Rows by name that are looked for in order; more of them are seldom all in the newest files.
 const NAMES_MAX: usize = 8;
@@ -271,7 +270,7 @@ enum Copied {
     TooMuch,
 }
 
-impl Store {
+impl Reader {
     /// Opens what is needed of several files that may have a partition. The sources have those of the memtables
     /// already.
     ///
@@ -379,10 +378,10 @@ impl Store {
     }
 
     fn begin(&self, asked: &Asked<'_>, file: &Rc<TableFile>, reversed: bool) -> FileSource {
-        let buffers = self.inner.cursor_buffers.borrow_mut().pop().unwrap_or_default();
+        let buffers = self.cursor_buffers.borrow_mut().pop().unwrap_or_default();
         let (token, slices) = (asked.hash.token, asked.slices.clone());
         let cursor = file.reader.partition_cursor(0, token, asked.key, slices, reversed, buffers);
-        FileSource::new(file.clone(), cursor, self.inner.options.shard_map)
+        FileSource::new(file.clone(), cursor, self.env.options.shard_map)
     }
 
     fn open_one(
@@ -409,7 +408,7 @@ impl Store {
                 Advance::End => return Ok(false),
                 Advance::NeedBlock(request) => {
                     let (file, block) = (source.file.clone(), request.block);
-                    let chunk = match self.inner.cache.get(file.id, block) {
+                    let chunk = match self.files.cache.get(file.id, block) {
                         Some(chunk) => chunk,
                         None => {
                             self.load_of(&file, block, asked.command.bypass_cache, stats).await?
@@ -430,10 +429,10 @@ impl Store {
         stats: &mut ReadStats,
     ) -> Result<Rc<Chunk>, StoreError> {
         stats.blocks_read += 1;
-        let chunk = file.reader.load_block(block).await.map_err(|e| self.met(map_error(e)))?;
+        let chunk = file.reader.load_block(block).await.map_err(|e| self.env.met(map_error(e)))?;
         stats.block_bytes += chunk.bytes().len() as u64;
         if !bypasses {
-            self.inner.cache.insert(file.id, block, chunk.clone());
+            self.files.cache.insert(file.id, block, chunk.clone());
         }
         Ok(chunk)
     }

@@ -5,14 +5,13 @@
 //! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part, or is of a version
 //! that has no mark, is written anew as two, with the order of steps of a compaction ([`crate::files::table_files`]) and both outputs complete before
 //! the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each
-//! is marked or not; whoever drives sessions ends them after a start ([`Store::pending_repairs`]).
+//! is marked or not; whoever drives sessions ends them after a start ([`Repair::pending_repairs`]).
 //!
 //! INV-repairing-1: nothing is purged, and no row changes its bytes, when a file is split.
-//! INV-repairing-2: what a session was sent is in marked files before [`Store::flush_repair`] returns.
+//! INV-repairing-2: what a session was sent is in marked files before [`Repair::flush_repair`] returns.
 //! INV-repairing-3: a session that was not begun in this run of the node is neither read nor written
 //! to: what it was sent before may be lost.
 
-use crate::tables::repair_views::{state_of, unknown};
 use std::rc::Rc;
 
 use compact_plan::{Cut, Reason};
@@ -28,12 +27,10 @@ use crate::compact::outputs::Outputs;
 use crate::error::StoreError;
 use crate::files::slots::Progress;
 use crate::memtable::Memtable;
-use crate::store::Store;
+use crate::repair::Repair;
+use crate::tables::repair_views::{state_of, unknown};
 use crate::tables::table::{TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::has_partition;
-use crate::tables::table_file::lies_in;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, has_partition, lies_in, map_error};
 
 /// Memory of what a session was sent, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;
@@ -49,11 +46,11 @@ pub struct BegunRepair {
     pub bytes: u64,
 }
 
-impl Store {
+impl Repair {
     /// The sessions of incremental repairs that files of this shard take part in, with the files' bytes on
     /// disk: each file that has tokens of one of the ranges, behind the first token and up to the second.
     pub fn pending_files(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<(Uuid, u64)> {
-        let Some(table) = self.table(table) else { return Vec::new() };
+        let Some(table) = self.tables.table(table) else { return Vec::new() };
         let view = table.view();
         let files = view.files.iter().filter(|file| {
             let meta = file.reader.meta();
@@ -75,16 +72,16 @@ impl Store {
         session: Uuid,
         ranges: &OwnedRanges,
     ) -> Result<BegunRepair, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         check_free(&table, session, ranges)?;
-        self.flush(Some(&[id])).await?;
-        let _own = self.own_table(&table).await;
+        self.writer.flush(Some(&[id])).await?;
+        let _own = self.files.slots.own_table(&table).await;
         check_free(&table, session, ranges)?;
         table.repairs.borrow_mut().entry(session).or_insert_with(|| Rc::new(Memtable::new()));
         let pending = RepairState { repaired_at: 0, pending: Some(session) };
         let mut begun = BegunRepair::default();
         for file in table.view().files.clone() {
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
             let state = state_of(&file);
@@ -107,7 +104,7 @@ impl Store {
     }
 
     /// Takes in what this replica lacked of the data of a session. It is seen and durable after
-    /// [`Store::flush_repair`].
+    /// [`Repair::flush_repair`].
     ///
     /// # Errors
     /// `Invalid`: no such session was begun; `UnknownTable`, `Unwritable`, `DiskFull`, `Io`, `Stopping`.
@@ -116,16 +113,16 @@ impl Store {
         session: Uuid,
         mutation: &MutationRef<'_>,
     ) -> Result<(), StoreError> {
-        if self.inner.stopping.get() || self.inner.drained.get() {
+        if self.env.stopping.get() || self.env.drained.get() {
             return Err(StoreError::Stopping);
         }
         let id = mutation.table;
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.check_writable(&table, mutation)?;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.writer.check_writable(&table, mutation)?;
         let memtable = table.repairs.borrow().get(&session).cloned();
         let memtable = memtable.ok_or_else(|| unknown(session))?;
         {
-            let mut scratch = self.inner.scratch.borrow_mut();
+            let mut scratch = self.writer.scratch.borrow_mut();
             let (shape, token) = (table.shape(), codec::token_of(mutation.key));
             // Its memory is bounded here, not with the memtables of clients.
             memtable.apply(&shape, token, mutation, None, &mut scratch);
@@ -139,10 +136,10 @@ impl Store {
     /// Everything that a session was sent so far is in complete files afterwards.
     ///
     /// # Errors
-    /// As [`Store::apply_to_repair`].
+    /// As [`Repair::apply_to_repair`].
     pub async fn flush_repair(&self, id: TableId, session: Uuid) -> Result<(), StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _permit = self.inner.flush_slot.acquire(1).await;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _permit = self.writer.flush_slot.acquire(1).await;
         let memtable = match table.repairs.borrow_mut().get_mut(&session) {
             Some(slot) if slot.is_empty() => return Ok(()),
             Some(slot) => std::mem::replace(slot, Rc::new(Memtable::new())),
@@ -153,7 +150,7 @@ impl Store {
             // What was taken out is lost: the session cannot end well any more.
             table.repairs.borrow_mut().remove(&session);
         }
-        self.note_write_result(&result);
+        self.files.note_write_result(&result);
         result
     }
 
@@ -163,25 +160,26 @@ impl Store {
         session: Uuid,
         memtable: &Rc<Memtable>,
     ) -> Result<(), StoreError> {
-        self.make_directory(table).await?;
+        self.files.make_directory(table).await?;
         let emptied = table.emptied.get();
         let version = table.version();
-        let directory = self.directory_of(&version.table);
-        let generation = self.next_generation(table);
+        let directory = self.files.directories.directory_of(&version.table);
+        let generation = self.files.next_generation(table);
         let in_flight = table.in_flight(generation);
         let stats = EncodingStats {
             min_timestamp: memtable.min_timestamp().unwrap_or(TimestampMicros(0)),
             ..EncodingStats::NONE
         };
         let partitions = memtable.partition_count() as u64;
-        let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
+        let mut options =
+            self.writer.writer_options(&version.table, generation, partitions, stats)?;
         options.set_pending_repair(Some(session));
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let write = async {
-            let kept = self.table_to_flush(&version, memtable).await?;
+            let kept = self.writer.table_to_flush(&version, memtable).await?;
             let mut writer =
                 SstableWriter::create(&fs, &directory, &kept, options).await.map_err(map_error)?;
-            match self.write_scan((&version.shape, memtable, &[]), &mut writer, None).await {
+            match self.writer.write_scan((&version.shape, memtable, &[]), &mut writer, None).await {
                 Ok(()) => {}
                 Err(error) => {
                     writer.abort().await;
@@ -189,19 +187,19 @@ impl Store {
                 }
             }
             let written = writer.finish().await.map_err(map_error)?;
-            self.warn_of_large(&version.table, written.as_ref());
+            self.observer.warn_of_large(&version.table, written.as_ref());
             self.open_written(table, written).await
         };
         let file = match write.await {
             Ok(file) => file,
             Err(error) => {
-                self.discard(table, in_flight).await;
+                self.files.discard(table, in_flight).await;
                 return Err(error);
             }
         };
         let Some(file) = file else { return Ok(()) };
         if table.emptied.get() != emptied || table.dropped.get() {
-            self.remove_file(&file).await?;
+            self.files.remove_file(&file).await?;
             return Err(unknown(session));
         }
         let view = table.view();
@@ -225,19 +223,19 @@ impl Store {
         session: Uuid,
         repaired_at: Option<i64>,
     ) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if repaired_at.is_some() && table.repairs.borrow().contains_key(&session) {
             self.flush_repair(id, session).await?;
         }
         table.repairs.borrow_mut().remove(&session);
-        let _own = self.own_table(&table).await;
+        let _own = self.files.slots.own_table(&table).await;
         let state = RepairState { repaired_at: repaired_at.unwrap_or(0), pending: None };
         let mut changed = 0;
         for file in table.view().files.clone() {
             if state_of(&file).pending != Some(session) {
                 continue;
             }
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
             if file.spanning {
@@ -255,7 +253,7 @@ impl Store {
     /// Sessions that have files of this shard, in order.
     pub fn pending_repairs(&self) -> Vec<(TableId, Uuid)> {
         let mut all: Vec<(TableId, Uuid)> = Vec::new();
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             let view = table.view();
             let of_files = view.files.iter().filter_map(|f| state_of(f).pending);
             all.extend(of_files.map(|session| (table.id, session)));
@@ -268,7 +266,7 @@ impl Store {
 
     /// How many files of a table were repaired, take part in a repair, and neither.
     pub fn repair_states(&self, id: TableId) -> (u64, u64, u64) {
-        let Some(table) = self.table(id) else { return (0, 0, 0) };
+        let Some(table) = self.tables.table(id) else { return (0, 0, 0) };
         table.view().files.iter().map(|f| state_of(f)).fold((0, 0, 0), |(r, p, u), state| {
             match (state.pending, state.repaired_at) {
                 (Some(_), _) => (r, p + 1, u),
@@ -285,7 +283,7 @@ impl Store {
         file: &Rc<TableFile>,
         state: RepairState,
     ) -> Result<(), StoreError> {
-        let (fs, meta) = (self.inner.rt.fs(), file.reader.meta());
+        let (fs, meta) = (self.env.rt.fs(), file.reader.meta());
         let still_there = || table.view().files.iter().any(|f| f.generation == file.generation);
         let work = async {
             write_repair_state(&fs, meta, state).await?;
@@ -302,7 +300,7 @@ impl Store {
             Err(_) if !still_there() => Ok(()),
             Err(error) => {
                 let result = Err(map_error(error));
-                self.note_write_result(&result);
+                self.files.note_write_result(&result);
                 result
             }
         }
@@ -317,19 +315,23 @@ impl Store {
         (ranges, state): (&OwnedRanges, RepairState),
     ) -> Result<(), StoreError> {
         let meta = file.reader.meta();
-        let claim = self.claim(
+        let claim = self.files.slots.claim(
             table,
             vec![file.generation],
-            self.shown(table, std::slice::from_ref(file), &Reason::Anticompaction),
+            self.compactor.shown(table, std::slice::from_ref(file), &Reason::Anticompaction),
         );
         // All of it until the end: how far it is is not counted.
-        self.reserve(&claim.progress, 1, meta.disk_bytes(), "an anticompaction").await?;
+        self.files
+            .slots
+            .reserve(&claim.progress, 1, meta.disk_bytes(), "an anticompaction")
+            .await?;
         // A truncation from now on names the outputs.
-        let begin = || Outputs::begin(self, table, std::slice::from_ref(file), Cut::Never);
+        let begin =
+            || Outputs::begin(&self.compactor, table, std::slice::from_ref(file), Cut::Never);
         let (Some(mut inside), Some(mut outside)) = (begin(), begin()) else { return Ok(()) };
         let parts = (&mut inside, &mut outside, &*claim.progress);
         let result = self.split_into(table, file, (ranges, state), parts).await;
-        self.note_write_result(&result);
+        self.files.note_write_result(&result);
         if let Err(error) = result {
             inside.discard().await;
             outside.discard().await;
@@ -345,13 +347,13 @@ impl Store {
         inside: Outputs<'_>,
         outside: Outputs<'_>,
     ) -> Result<(), StoreError> {
-        let directory = self.directory_of(&table.version().table);
+        let directory = self.files.directories.directory_of(&table.version().table);
         if !table.has_all(std::slice::from_ref(file)) {
             inside.remove().await?;
             return outside.remove().await;
         }
         let first = inside.first();
-        let txn = match self.write_txn(&directory, first, std::slice::from_ref(file)).await {
+        let txn = match self.files.write_txn(&directory, first, std::slice::from_ref(file)).await {
             Ok(txn) => txn,
             Err(error) => {
                 inside.discard().await;
@@ -367,8 +369,8 @@ impl Store {
             outside.discard().await;
             return Ok(());
         }
-        self.inner.cache.forget(file.id);
-        self.finish_txn(&self.inner.rt.fs(), &directory, first, &txn).await
+        self.files.cache.forget(file.id);
+        self.files.finish_txn(&self.env.rt.fs(), &directory, first, &txn).await
     }
 
     async fn split_into(
@@ -396,7 +398,7 @@ impl Store {
         let stats = meta.statistics().header.stats;
         let partitions = meta.estimated_partitions();
         let mut options =
-            self.writer_options(&version.table, outputs.first(), partitions, stats)?;
+            self.writer.writer_options(&version.table, outputs.first(), partitions, stats)?;
         options.level = meta.statistics().stats.level;
         options.repaired_at = state.repaired_at;
         options.set_pending_repair(state.pending);
@@ -405,7 +407,9 @@ impl Store {
         let shown = (MergeMode::All, Some(part));
         let mut counts = MergeCounts::default();
         let progress = (progress, &mut counts);
-        self.merge_into(version.shape.stored(), &[file], shown, outputs, progress).await?;
+        self.compactor
+            .merge_into(version.shape.stored(), &[file], shown, outputs, progress)
+            .await?;
         outputs.finish().await
     }
 
@@ -415,11 +419,11 @@ impl Store {
         written: Option<Written>,
     ) -> Result<Option<Rc<TableFile>>, StoreError> {
         let Some(written) = written else { return Ok(None) };
-        let (fs, version) = (self.inner.rt.fs(), table.version());
-        let directory = self.directory_of(&version.table);
+        let (fs, version) = (self.env.rt.fs(), table.version());
+        let directory = self.files.directories.directory_of(&version.table);
         let reader =
             SstableReader::open(&fs, &directory, written.descriptor, Some(&version.table)).await;
-        Ok(self.file_of(table.id, reader.map_err(map_error)?, Vec::new()).map(Rc::new))
+        Ok(self.files.file_of(table.id, reader.map_err(map_error)?, Vec::new()).map(Rc::new))
     }
 }
 

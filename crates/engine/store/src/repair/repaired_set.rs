@@ -8,7 +8,7 @@ use stdx::TableId;
 
 use crate::compact::cleanup::OwnedRanges;
 use crate::error::StoreError;
-use crate::store::Store;
+use crate::repair::Repair;
 
 /// Marks of a table's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum RepairedMark {
     Unrepaired,
 }
 
-impl Store {
+impl Repair {
     /// Sets the mark on all files of a table that have another one; the files by the prefix of their names. Files of a
     /// repair session in progress keep theirs. With `preview` nothing is changed.
     ///
@@ -31,9 +31,9 @@ impl Store {
         mark: RepairedMark,
         preview: bool,
     ) -> Result<Vec<String>, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let _own = self.own_table(&table).await;
-        let now = self.inner.rt.wall().0.div_euclid(1000).max(1);
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let _own = self.files.slots.own_table(&table).await;
+        let now = self.env.rt.wall().0.div_euclid(1000).max(1);
         let repaired_at = if mark == RepairedMark::Repaired { now } else { 0 };
         let mut named = Vec::new();
         for file in table.view().files.clone() {
@@ -42,7 +42,7 @@ impl Store {
             if is_marked || before.pending.is_some() {
                 continue;
             }
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
             named.push(file.reader.meta().descriptor().prefix());

@@ -24,8 +24,7 @@ use stdx::{TableId, Token};
 
 use crate::error::StoreError;
 use crate::files::table_files::toc_path;
-use crate::replay::Replaying;
-use crate::store::Store;
+use crate::replay::{Replay, Replaying};
 use crate::tables::table::{InFlight, TableState, TableView, bump};
 use crate::tables::table_file::map_error;
 use crate::write::unflushable::Logging;
@@ -48,8 +47,9 @@ pub(super) struct Ahead {
 impl Replaying<'_> {
     /// Notes what memtables take, and says whether to pause behind the record that was taken.
     pub(super) fn wants_room(&mut self) -> bool {
-        let inner = &self.store.inner;
-        let (bytes, most) = (inner.memtable_bytes.get(), inner.options.memtable_bytes_max);
+        let inner = self.store;
+        let (bytes, most) =
+            (inner.writer.memtable_bytes.get(), inner.env.options.memtable_bytes_max);
         self.report.memtable_bytes_peak = self.report.memtable_bytes_peak.max(bytes);
         bytes > most || !self.truncated.is_empty()
     }
@@ -57,8 +57,8 @@ impl Replaying<'_> {
     /// Removes what was truncated, and when memtables are over their budget, writes the largest.
     pub(super) async fn make_room(&mut self) -> Result<(), StoreError> {
         self.discard_truncated().await;
-        let inner = &self.store.inner;
-        if inner.memtable_bytes.get() <= inner.options.memtable_bytes_max {
+        let inner = self.store;
+        if inner.writer.memtable_bytes.get() <= inner.env.options.memtable_bytes_max {
             return Ok(());
         }
         if self.ahead.is_none() {
@@ -69,21 +69,21 @@ impl Replaying<'_> {
 
     async fn discard_truncated(&mut self) {
         for file in self.truncated.drain(..) {
-            self.store.discard(&file.table, file.in_flight).await;
+            self.store.files.discard(&file.table, file.in_flight).await;
         }
     }
 
     /// Step 1, of the largest memtables until half of the budget is free.
     async fn hold_some(&mut self) -> Result<(), StoreError> {
         let store = self.store;
-        while store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max / 2 {
-            let tables = store.all_tables();
+        while store.writer.memtable_bytes.get() > store.env.options.memtable_bytes_max / 2 {
+            let tables = store.tables.all_tables();
             let largest = tables.iter().max_by_key(|table| table.flushable_bytes());
             let Some(table) = largest.filter(|table| table.flushable_bytes() > 0) else {
                 return Ok(());
             };
             let held = store.flush_held(table).await;
-            store.note_write_result(&held);
+            store.files.note_write_result(&held);
             match held {
                 Ok(file) => self.held.extend(file),
                 Err(StoreError::DiskFull { detail }) => {
@@ -105,11 +105,11 @@ impl Replaying<'_> {
         let store = self.store;
         self.discard_truncated().await;
         // The node's own first writes come before what is left was flushed.
-        if store.inner.memtable_bytes.get() > store.inner.options.memtable_bytes_max / 3 * 2 {
+        if store.writer.memtable_bytes.get() > store.env.options.memtable_bytes_max / 3 * 2 {
             self.hold_some().await?;
         }
         self.report.files = self.held.len() as u64;
-        let fs = store.inner.rt.fs();
+        let fs = store.env.rt.fs();
         for file in &self.held {
             let toc = toc_path(&file.directory, file.descriptor);
             fs.rename(&format!("{toc}.tmp"), &toc).await?;
@@ -123,9 +123,9 @@ impl Replaying<'_> {
             let version = table.version();
             let reader = SstableReader::open(&fs, &directory, descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
-            let Some(file) = store.file_of(table.id, reader, Vec::new()) else { continue };
+            let Some(file) = store.files.file_of(table.id, reader, Vec::new()) else { continue };
             let file = Rc::new(file);
-            store.back_up(&table, &file).await;
+            store.files.links.back_up(&table, &file).await;
             bump(&table.counters.flushes, 1);
             bump(&table.counters.flushed_bytes, file.reader.meta().data_file_length());
             let view = table.view();
@@ -141,21 +141,21 @@ impl Replaying<'_> {
     /// memtables.
     async fn look_ahead(&mut self) -> Result<(), StoreError> {
         let mut ahead = Vec::new();
-        let (_, shards) = self.store.shard();
-        let headers = self.store.inner.log.old_headers().await?;
+        let (_, shards) = self.store.env.shard();
+        let headers = self.store.env.log.old_headers().await?;
         if headers.iter().any(|header| header.shards != shards) {
             let mut found = Truncations { store: self.store, behind: self.at, ahead };
-            self.store.inner.log.replay(&mut found).await?;
+            self.store.env.log.replay(&mut found).await?;
             ahead = found.ahead;
         }
-        let map = self.store.inner.options.shard_map;
+        let map = self.store.env.options.shard_map;
         for Ahead { table: id, slice: (shard, shards), .. } in &ahead {
-            let Some(table) = self.store.table(*id) else { continue };
+            let Some(table) = self.store.tables.table(*id) else { continue };
             let map = map.over(*shards);
             let active = table.view().active.clone();
             let before = active.bytes();
             active.remove_where(|token| map.shard_of(*id, token).0 == *shard);
-            self.store.release_memory(before.saturating_sub(active.bytes()));
+            self.store.writer.release_memory(before.saturating_sub(active.bytes()));
         }
         self.ahead = Some(ahead);
         Ok(())
@@ -163,7 +163,7 @@ impl Replaying<'_> {
 
     /// Whether a truncation that was found ahead takes this away.
     pub(super) fn is_taken_away(&self, table: TableId, token: Token) -> bool {
-        let map = self.store.inner.options.shard_map;
+        let map = self.store.env.options.shard_map;
         self.ahead.iter().flatten().any(|ahead| {
             let (shard, shards) = ahead.slice;
             ahead.table == table
@@ -175,7 +175,7 @@ impl Replaying<'_> {
 
 /// Looks for truncations only.
 struct Truncations<'s> {
-    store: &'s Store,
+    store: &'s Replay,
     behind: LogPosition,
     ahead: Vec<Ahead>,
 }
@@ -191,7 +191,7 @@ impl commitlog::Visitor for Truncations<'_> {
     ) -> Result<commitlog::Next, &'static str> {
         if let Record::Truncation(truncation) = record
             && at > self.behind
-            && truncation.shards != self.store.shard().1
+            && truncation.shards != self.store.env.shard().1
             && !self.store.is_too_late(&truncation)
         {
             let slice = (truncation.shard, truncation.shards);
@@ -205,20 +205,20 @@ impl commitlog::Visitor for Truncations<'_> {
     }
 }
 
-impl Store {
+impl Replay {
     /// Step 1 for the memtable of a table, which is empty then; `None` when nothing was left to write.
     async fn flush_held(&self, table: &Rc<TableState>) -> Result<Option<HeldFile>, StoreError> {
-        self.switch_memtable(table);
+        self.writer.switch_memtable(table);
         let Some(memtable) = table.view().flushing.first().cloned() else { return Ok(None) };
-        self.make_directory(table).await?;
-        let directory = self.directory_of(&table.version().table);
-        let in_flight = table.in_flight(self.next_generation(table));
+        self.files.make_directory(table).await?;
+        let directory = self.files.directories.directory_of(&table.version().table);
+        let in_flight = table.in_flight(self.files.next_generation(table));
         let place = (directory.as_str(), in_flight.generation());
         let (written, refused) =
-            match self.write_memtable(table, &memtable, place, (None, true)).await {
+            match self.writer.write_memtable(table, &memtable, place, (None, true)).await {
                 Ok(written) => written,
                 Err(error) => {
-                    self.discard(table, in_flight).await;
+                    self.files.discard(table, in_flight).await;
                     return Err(error);
                 }
             };
@@ -229,9 +229,9 @@ impl Store {
             view.files.clone(),
         ));
         drop(view);
-        self.release_memory(memtable.bytes());
-        self.put_back(table, &memtable, &refused, Logging::Replaying);
-        self.drop_in_steps(memtable).await;
+        self.writer.release_memory(memtable.bytes());
+        self.writer.put_back(table, &memtable, &refused, Logging::Replaying);
+        self.writer.drop_in_steps(memtable).await;
         Ok(written.map(|written| HeldFile {
             table: table.clone(),
             in_flight,

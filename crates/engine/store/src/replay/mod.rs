@@ -10,10 +10,14 @@ use commitlog::{LogPosition, Next, Record, ReplaySummary, SegmentHeader, Truncat
 use data::MutationRef;
 use stdx::{FixedMap, TableId};
 
+use crate::env::Env;
 use crate::error::StoreError;
+use crate::files::Files;
+use crate::lifecycle::Lifecycle;
 use crate::memtable::Memtable;
-use crate::store::Store;
+use crate::tables::registry::Tables;
 use crate::tables::table::TableView;
+use crate::write::Writer;
 use budget::{Ahead, HeldFile};
 
 /// What replay did, for the log line at start.
@@ -54,9 +58,30 @@ pub struct ReplayReport {
     pub took: Duration,
 }
 
+/// What a replay works on.
+pub(crate) struct Replay {
+    pub(crate) env: Rc<Env>,
+    pub(crate) tables: Rc<Tables>,
+    pub(crate) files: Rc<Files>,
+    pub(crate) writer: Rc<Writer>,
+    pub(crate) lifecycle: Rc<Lifecycle>,
+}
+
+impl Replay {
+    pub(crate) fn new(lifecycle: Rc<Lifecycle>) -> Replay {
+        Replay {
+            env: lifecycle.env.clone(),
+            tables: lifecycle.tables.clone(),
+            files: lifecycle.files.clone(),
+            writer: lifecycle.writer.clone(),
+            lifecycle,
+        }
+    }
+}
+
 /// A replay under way.
 struct Replaying<'s> {
-    store: &'s Store,
+    store: &'s Replay,
     report: ReplayReport,
     counts: FixedMap<TableId, u64>,
     /// What was written of memtables so far.
@@ -100,9 +125,9 @@ impl Visitor for Replaying<'_> {
     }
 }
 
-impl Store {
+impl Replay {
     pub(crate) async fn replay(&self) -> Result<ReplayReport, StoreError> {
-        let began = self.inner.rt.now();
+        let began = self.env.rt.now();
         let mut replaying = Replaying {
             store: self,
             report: ReplayReport::default(),
@@ -113,7 +138,7 @@ impl Store {
             at: LogPosition::default(),
             unknown: BTreeMap::new(),
         };
-        let summary: ReplaySummary = self.inner.log.replay(&mut replaying).await?;
+        let summary: ReplaySummary = self.env.log.replay(&mut replaying).await?;
         replaying.check_unknown()?;
         replaying.end().await?;
         let Replaying { mut report, counts, .. } = replaying;
@@ -124,18 +149,18 @@ impl Store {
         report.damaged_inventories = summary.damaged_inventories;
         self.forget_emptied();
         let named = counts.iter().filter_map(|(id, count)| {
-            let table = self.table(*id)?.version();
+            let table = self.tables.table(*id)?.version();
             Some((format!("{}.{}", table.table.keyspace, table.table.name), *count))
         });
         report.tables = named.collect();
         report.tables.sort_unstable();
-        report.took = self.inner.rt.now().since(began);
+        report.took = self.env.rt.now().since(began);
         Ok(report)
     }
 
     /// A memtable that a replayed TRUNCATE emptied is never flushed, so it must not keep the old log.
     fn forget_emptied(&self) {
-        for table in self.all_tables() {
+        for table in self.tables.all_tables() {
             let view = table.view();
             if view.active.is_replayed() && view.active.is_empty() {
                 table.set_view(TableView::new(
@@ -154,18 +179,18 @@ impl Replaying<'_> {
         const UNREADABLE: &str = "its checksum is right, but it is no mutation of this version";
         let opened = MutationRef::open(bytes).ok_or(UNREADABLE)?;
         let token = codec::token_of(opened.key);
-        let inner = &self.store.inner;
-        if inner.options.shard_map.shard_of(opened.table, token) != inner.rt.shard() {
+        let inner = self.store;
+        if inner.env.options.shard_map.shard_of(opened.table, token) != inner.env.rt.shard() {
             return Ok(());
         }
-        let Some(table) = self.store.table(opened.table) else {
+        let Some(table) = self.store.tables.table(opened.table) else {
             self.note_unknown(opened.table);
             return Ok(());
         };
         let version = table.version();
         let clustering = version.table.clustering_count;
         let mutation = MutationRef::parse(bytes, clustering).ok_or(UNREADABLE)?;
-        let options = &inner.options.replay;
+        let options = &inner.env.options.replay;
         if !options.includes(&version.table) {
             self.report.not_listed += 1;
             return Ok(());
@@ -175,7 +200,7 @@ impl Replaying<'_> {
             return Ok(());
         }
         if !self.is_taken_away(opened.table, token) {
-            self.store.apply_to_memtable(&table, &mutation, token, None);
+            self.store.writer.apply_to_memtable(&table, &mutation, token, None);
             table.view.borrow().active.set_replayed();
         }
         self.report.applied += 1;
@@ -186,7 +211,7 @@ impl Replaying<'_> {
     /// A mutation of a table that the schema does not have: of one that was dropped it goes, else it is
     /// acknowledged data of a table of which the metadata log has lost the definition.
     fn note_unknown(&mut self, table: TableId) {
-        let options = &self.store.inner.options;
+        let options = &self.store.env.options;
         match &options.tables_ever {
             Some(ever) if !ever.contains(&table) => match options.replay.tables.is_empty() {
                 true => self.unknown.entry(table).or_insert((self.at, 0)).1 += 1,
@@ -203,7 +228,7 @@ impl Replaying<'_> {
         let count: u64 = self.unknown.values().map(|(_, count)| count).sum();
         let named: Vec<String> =
             self.unknown.keys().take(UNKNOWN_NAMED).map(|id| id.0.to_string()).collect();
-        let directory = &self.store.inner.options.commitlog_directory;
+        let directory = &self.store.env.options.commitlog_directory;
         Err(StoreError::Corrupt {
             file: format!("{directory}/{}", first.segment.file_name()),
             what: format!(
@@ -223,17 +248,17 @@ impl Replaying<'_> {
             self.report.too_late += 1;
             return;
         }
-        self.store.replay_truncation(truncation);
-        if (truncation.shard, truncation.shards) == self.store.shard() {
+        self.store.lifecycle.replay_truncation(truncation);
+        if (truncation.shard, truncation.shards) == self.store.env.shard() {
             let id = truncation.table;
             self.truncated.extend(self.held.extract_if(.., |file| file.table.id == id));
         }
     }
 }
 
-impl Store {
+impl Replay {
     fn is_too_late(&self, truncation: &TruncationRef<'_>) -> bool {
-        let until = self.inner.options.replay.until;
+        let until = self.env.options.replay.until;
         until.is_some_and(|until| truncation.truncated_at.0 > until.micros)
     }
 }

@@ -17,101 +17,84 @@ impl Store {
     pub(crate) fn start_background(&self) {
         let store = self.clone();
         let flushes = async move {
-            while !store.inner.stopping.get() {
+            while !store.rooms.env.stopping.get() {
                 // Before the work: a stop meanwhile is heard of behind it.
-                let work = store.inner.work.notified();
+                let work = store.rooms.env.work.notified();
                 store.flush_round().await;
-                let deadline = store.inner.rt.now() + TICK;
+                let deadline = store.rooms.env.rt.now() + TICK;
                 // Elapsed: the tick.
-                let _ = store.inner.rt.timeout(deadline, work).await;
+                let _ = store.rooms.env.rt.timeout(deadline, work).await;
             }
         };
         let store = self.clone();
         let compactions = async move {
-            while !store.inner.stopping.get() {
-                let changed = store.inner.slots.changed.notified();
-                store.look_at_backlog_if_due();
-                if !store.begin_next_compaction() {
-                    let deadline = store.inner.rt.now() + TICK;
+            while !store.rooms.env.stopping.get() {
+                let changed = store.rooms.files.slots.changed.notified();
+                store.rooms.compactor.look_at_backlog_if_due();
+                if !store.rooms.compactor.begin_next_compaction() {
+                    let deadline = store.rooms.env.rt.now() + TICK;
                     // Elapsed: the tick.
-                    let _ = store.inner.rt.timeout(deadline, changed).await;
+                    let _ = store.rooms.env.rt.timeout(deadline, changed).await;
                 }
             }
         };
         // A closed gate: the store is stopping already.
-        let rt = &self.inner.rt;
-        let _ = self.inner.gate.spawn(rt, Group::Flush, "store-flush", flushes);
-        let _ = self.inner.gate.spawn(rt, Group::Compaction, "store-compaction", compactions);
+        let rt = &self.rooms.env.rt;
+        let _ = self.rooms.env.gate.spawn(rt, Group::Flush, "store-flush", flushes);
+        let _ = self.rooms.env.gate.spawn(rt, Group::Compaction, "store-compaction", compactions);
     }
 
     async fn flush_round(&self) {
         self.watch_disk().await;
-        if self.inner.log.disk_full().is_some() {
+        if self.rooms.env.log.disk_full().is_some() {
             // Tries to write what waits in the log's buffer.
-            let _ = self.commit().await;
+            let _ = self.rooms.writer.commit().await;
         }
-        if self.misses_directories() {
-            self.withhold_files();
+        if self.rooms.files.directories.misses_directories() {
+            self.rooms.files.withhold_files();
         }
-        self.tell_large_events();
+        self.rooms.observer.tell_large_events();
         for table in self.tables_to_flush() {
-            self.switch_memtable(&table);
+            self.rooms.writer.switch_memtable(&table);
         }
-        for table in self.all_tables() {
-            self.retry_orphans(&table).await;
+        for table in self.rooms.tables.all_tables() {
+            self.rooms.files.retry_orphans(&table).await;
             // The error is kept by `note_write_result`; the next round tries again. What fails for one table must not
             // keep others in memory and in the log; a full disk fails for all.
-            if let Err(StoreError::DiskFull { .. }) = self.flush_switched(&table).await {
+            if let Err(StoreError::DiskFull { .. }) = self.rooms.writer.flush_switched(&table).await
+            {
                 break;
             }
         }
-        let released = self.release_log().await;
-        self.note_write_result(&released);
-        if self.inner.log.disk_full().is_none() {
-            self.inner.full_disk.note_success();
+        let released = self.rooms.writer.release_log().await;
+        self.rooms.files.note_write_result(&released);
+        if self.rooms.env.log.disk_full().is_none() {
+            self.rooms.env.full_disk.note_success();
         }
     }
 
     async fn watch_disk(&self) {
-        let reserve = self.inner.options.disk_reserve_bytes;
-        let Ok(free) = self.free_bytes().await else { return };
+        let reserve = self.rooms.env.options.disk_reserve_bytes;
+        let Ok(free) = self.rooms.files.directories.free_bytes().await else { return };
         let full = free < reserve.max(1);
         if full {
             let detail = format!("{free} bytes are free, writes need {reserve}");
-            self.inner.full_disk.set(detail);
+            self.rooms.env.full_disk.set(detail);
         } else {
-            self.inner.full_disk.clear();
+            self.rooms.env.full_disk.clear();
         }
-    }
-
-    /// Keeps what a background write says about the disk, and tells of what failed.
-    pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
-        match result {
-            Err(StoreError::DiskFull { detail }) => {
-                self.inner.full_disk.set(detail.clone());
-            }
-            Err(error) => self.note_failure(error),
-            Ok(_) => {}
-        }
-    }
-
-    /// Whether memtables are so large that a flush should begin; asked after each write.
-    #[inline]
-    pub(crate) fn wants_flush(&self) -> bool {
-        let (used, limit) = self.flushable_bytes();
-        used > limit / 3
     }
 
     fn tables_to_flush(&self) -> Vec<Rc<TableState>> {
-        let tables = self.all_tables();
+        let tables = self.rooms.tables.all_tables();
         let mut chosen: Vec<Rc<TableState>> = Vec::new();
         // Memory: the largest active memtable, when what is not on its way yet is over a third.
         let active: usize = tables.iter().map(|t| t.flushable_bytes()).sum();
-        if active > self.flushable_bytes().1 / 3 {
+        if active > self.rooms.writer.flushable_bytes().1 / 3 {
             chosen.extend(tables.iter().max_by_key(|t| t.flushable_bytes()).cloned());
         }
         // Log size: whoever keeps its oldest segment.
-        if let Some(end) = self.inner.log.oldest_over_limit() {
+        if let Some(end) = self.rooms.env.log.oldest_over_limit() {
             let keeps = |t: &&Rc<TableState>| t.first_unflushed().is_some_and(|p| p <= end);
             chosen.extend(tables.iter().filter(keeps).cloned());
         }
@@ -119,7 +102,7 @@ impl Store {
         chosen.extend(tables.iter().filter(|t| t.view().active.is_replayed()).cloned());
         chosen.extend(tables.iter().filter(|t| t.wants_flush.take()).cloned());
         // Age.
-        let now = self.inner.rt.now();
+        let now = self.rooms.env.rt.now();
         for table in &tables {
             let period = table.version().table.options.memtable_flush_period_in_ms;
             let Ok(period @ 1..) = u64::try_from(period) else { continue };

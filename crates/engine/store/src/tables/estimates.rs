@@ -7,7 +7,7 @@ use sst_format::hyperloglog::HyperLogLog;
 use sstable::SstableMeta;
 use stdx::{TableId, Token};
 
-use crate::store::Store;
+use crate::tables::registry::Tables;
 use crate::tables::table_file::TableFile;
 
 /// What the SSTables of one shard have in a range.
@@ -43,7 +43,7 @@ pub(crate) fn partitions_together<'m>(metas: impl Iterator<Item = &'m SstableMet
     together.estimate().saturating_add(apart).clamp(most, sum)
 }
 
-impl Store {
+impl Tables {
     /// Estimates for ranges that begin behind their first token and end with their second one
     /// (`Token::MIN` as the second: the end of the ring). Zeros for unknown tables.
     pub fn range_estimates(&self, id: TableId, ranges: &[(Token, Token)]) -> Vec<RangeEstimate> {
@@ -67,7 +67,7 @@ impl Store {
 /// Samples of one file at most: more of them are thinned out evenly.
 const SAMPLES_PER_FILE: usize = 4096;
 
-impl Store {
+impl Tables {
     /// Tokens of some of the keys of this shard's files of a table, within ranges that begin behind
     /// their first token and end with their second one (`Token::MIN`: the end of the ring): the
     /// samples of the summaries, of a file without one its first and last key. Empty for unknown
@@ -153,7 +153,7 @@ mod tests {
                 }
                 store.flush(None).await.unwrap();
             }
-            let files = store.table(TABLE).unwrap().view().files.clone();
+            let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
             assert_eq!(files.len(), 2);
             let of = |n| partitions_together(files.iter().take(n).map(|f| &**f.reader.meta()));
             assert_eq!((of(0), of(1)), (0, 600));

@@ -9,6 +9,7 @@ pub(crate) mod dropped_columns;
 pub(crate) mod estimates;
 pub(crate) mod large_files;
 pub(crate) mod read_stats;
+pub(crate) mod registry;
 pub(crate) mod repair_views;
 pub(crate) mod retry_backoff;
 pub(crate) mod sampling;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use commitlog::{LogPosition, TableTicket};
+use compact_plan::{CompactionOptions, GcPolicy, parse_options};
 use data::command::Partitions;
 use data::{GcBefore, TableShape};
 use rt::sync::Semaphore;
@@ -14,20 +15,15 @@ use schema::{ColumnKind, Table};
 use stdx::{DeletionSeconds, Generation, Instant, TableId, TimestampMicros, Token, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
-use compact_plan::{CompactionOptions, GcPolicy, parse_options};
-
 use crate::memtable::Memtable;
 use crate::tables::cached_rows::CachedRows;
-use crate::tables::damage::Damage;
-use crate::tables::damage::FailedCopies;
-use crate::tables::damage::VerifiedTimes;
+use crate::tables::damage::{Damage, FailedCopies, VerifiedTimes};
 use crate::tables::large_files::LargeFiles;
 use crate::tables::read_stats::ReadStats;
 use crate::tables::retry_backoff::Failures;
 use crate::tables::sampling::Sampling;
 use crate::tables::table_file::TableFile;
-use crate::tables::truncations::TruncatedSlices;
-use crate::tables::truncations::TruncationPin;
+use crate::tables::truncations::{TruncatedSlices, TruncationPin};
 
 /// Everything a read merges, as of one moment. Replaced as a whole, never changed.
 pub(crate) struct TableView {
@@ -520,6 +516,15 @@ impl TableState {
         self.large.follow(&self.version.borrow().table, &view.files);
         self.keep_misses(&view.files);
         *self.view.borrow_mut() = Rc::new(TableView { contents, ..view });
+    }
+
+    /// Adds files to the view.
+    pub(crate) fn add_files(&self, new: &[Rc<TableFile>]) {
+        let view = self.view();
+        let mut files = view.files.clone();
+        files.extend_from_slice(new);
+        let (active, flushing) = (view.active.clone(), view.flushing.clone());
+        self.set_view(TableView::new(active, flushing, files));
     }
 
     /// Registers a file as being written.

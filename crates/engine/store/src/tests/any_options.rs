@@ -351,7 +351,7 @@ async fn answer(
         && is_page
     {
         let (limits, all) = (PageLimits::default(), DeletionSeconds(i64::MIN));
-        let page = store.read_replica(command, limits, true, all).await.unwrap().page;
+        let page = store.reader().read_replica(command, limits, true, all).await.unwrap().page;
         let rows = told.rows.entry(codec::token_of(key)).or_default();
         rows.push(format!("page of {} {:x}", page.len(), codec::crc32(&page)));
         rows.extend(items_of(&page, command.reversed));
@@ -386,8 +386,8 @@ async fn carry_out(
                 }
             }
             Step::Flush => store.flush(None).await.unwrap(),
-            Step::Compact => store.compact_major(TABLE).await.unwrap(),
-            Step::Truncate => store.truncate(TABLE, TimestampMicros(1)).await.unwrap(),
+            Step::Compact => store.compactor().compact_major(TABLE).await.unwrap(),
+            Step::Truncate => store.lifecycle().truncate(TABLE, TimestampMicros(1)).await.unwrap(),
         }
         // What goes on beside has its turn.
         rt.sleep(Duration::from_millis(1)).await;

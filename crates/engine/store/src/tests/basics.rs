@@ -161,7 +161,7 @@ fn random_mutations_agree_with_a_model_over_flushes_compactions_and_restarts() {
                         write(&store, &mutation).await.unwrap();
                         match rt.random_u64() % 25 {
                             0 | 1 => store.flush(None).await.unwrap(),
-                            2 => store.compact_major(TABLE).await.unwrap(),
+                            2 => store.compactor().compact_major(TABLE).await.unwrap(),
                             3 => mine.check(&store).await,
                             _ => {}
                         }
@@ -209,7 +209,7 @@ fn background_compaction_keeps_the_number_of_files_small_and_the_log_is_released
         let stats = store.table_stats(TABLE);
         assert!(stats.sstables < 10 && stats.compactions > 5, "{stats:?}");
         assert_eq!(read_all(&store).await.len(), 40);
-        assert!(store.inner.log.total_bytes() < 3 * 64 * 1024);
+        assert!(store.rooms.env.log.total_bytes() < 3 * 64 * 1024);
         store.stop().await;
     });
 }
@@ -223,9 +223,9 @@ fn memory_over_the_budget_is_flushed_and_writes_wait_for_it() {
         let mut waited = 0;
         for i in 0..400 {
             let mutation = insert(i % 7, i, &"y".repeat(1000), 100);
-            if matches!(store.admit_write(), Err(StoreError::Overloaded { .. })) {
+            if matches!(store.writer().admit_write(), Err(StoreError::Overloaded { .. })) {
                 waited += 1;
-                store.wait_for_room().await.unwrap();
+                store.writer().wait_for_room().await.unwrap();
             }
             write(&store, &mutation).await.unwrap();
             assert!(store.memory_bytes().0 < 64_000);
@@ -248,7 +248,11 @@ fn a_table_that_cannot_be_flushed_does_not_keep_others_in_memory() {
             let schema = schema_of(vec![first.clone(), second.clone()]);
             let store = Store::open(rt.clone(), options(&rt), schema).await.unwrap().0;
             // A file is where its directory should be.
-            let name = store.directory_of(if broken == TABLE { &first } else { &second });
+            let name = store.rooms.files.directories.directory_of(if broken == TABLE {
+                &first
+            } else {
+                &second
+            });
             rt.fs().remove_dir_all(&name).await.unwrap();
             rt.fs().write_atomic(&name, b"no directory".to_vec()).await.unwrap();
             for id in [TABLE, OTHER] {
@@ -285,7 +289,7 @@ fn a_log_of_more_than_memtables_may_hold_leaves_room_for_writes() {
         options.memtable_bytes_max = 60_000;
         let (store, report) = Store::open(rt.clone(), options, schema()).await.unwrap();
         assert!(report.mutations >= 100, "{report:?}");
-        store.admit_write().unwrap();
+        store.writer().admit_write().unwrap();
         assert_eq!(read_all(&store).await.len(), 100);
         store.stop().await;
     });
@@ -299,7 +303,7 @@ fn a_truncated_table_is_empty_at_once_and_after_a_restart() {
         write(&store, &insert(1, 1, "old", 100)).await.unwrap();
         store.flush(None).await.unwrap();
         write(&store, &insert(2, 1, "old", 100)).await.unwrap();
-        store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         assert_eq!(read_all(&store).await, vec![]);
         // Older than the truncation, written behind it: it stays.
         write(&store, &insert(3, 1, "new", 50)).await.unwrap();
@@ -328,22 +332,22 @@ fn a_snapshot_is_listed_keeps_its_files_and_is_cleared() {
     run_in(&world, |rt| async move {
         let store = open(&rt).await;
         write(&store, &insert(1, 1, "a", 100)).await.unwrap();
-        store.snapshot("before", None).await.unwrap();
+        store.lifecycle().snapshot("before", None).await.unwrap();
         for bad in ["", "..", "a/b"] {
-            let refused = store.snapshot(bad, None).await;
+            let refused = store.lifecycle().snapshot(bad, None).await;
             assert!(matches!(refused, Err(StoreError::Invalid(_))), "{bad}");
         }
-        let listed = store.snapshots().await.unwrap();
+        let listed = store.lifecycle().snapshots().await.unwrap();
         assert_eq!(listed.len(), 1);
         let first = listed.first().unwrap();
         assert_eq!((first.tag.as_str(), first.name.as_str()), ("before", "t"));
         assert!(first.created_at.ends_with('Z') && first.disk_bytes > first.true_bytes);
         write(&store, &insert(1, 2, "b", 100)).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
-        let after = store.snapshots().await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
+        let after = store.lifecycle().snapshots().await.unwrap();
         assert!(after.first().unwrap().true_bytes > first.true_bytes);
-        store.clear_snapshot(Some("before"), None).await.unwrap();
-        assert_eq!(store.snapshots().await.unwrap(), vec![]);
+        store.lifecycle().clear_snapshot(Some("before"), None).await.unwrap();
+        assert_eq!(store.lifecycle().snapshots().await.unwrap(), vec![]);
         assert_eq!(read_all(&store).await.len(), 2);
         store.stop().await;
     });
@@ -387,7 +391,7 @@ fn a_full_disk_refuses_writes_keeps_reads_and_recovers() {
                     Ok(()) => {}
                     Err(StoreError::DiskFull { .. }) => {
                         refused += 1;
-                        assert_eq!(store.inner.full_disk.reported(), Some(refused));
+                        assert_eq!(store.rooms.env.full_disk.reported(), Some(refused));
                         let found = values(&read_partition(&store, 1).await);
                         assert_eq!(found.first(), Some(&(1, "a".to_owned())));
                         if refused == 20 {
@@ -401,7 +405,7 @@ fn a_full_disk_refuses_writes_keeps_reads_and_recovers() {
             assert!(refused >= 20);
             store.flush(None).await.unwrap();
             rt.sleep(Duration::from_secs(3)).await;
-            assert_eq!(store.inner.full_disk.reported(), None, "its end was logged");
+            assert_eq!(store.rooms.env.full_disk.reported(), None, "its end was logged");
             store.stop().await;
             *stage.lock().unwrap() = 4;
         }
@@ -447,7 +451,7 @@ fn another_number_of_shards_finds_everything() {
                     store.flush(None).await.unwrap();
                 }
                 if round == 2 {
-                    store.compact_major(TABLE).await.unwrap();
+                    store.compactor().compact_major(TABLE).await.unwrap();
                 }
                 rt.sleep(Duration::from_secs(5)).await;
                 store.stop().await;
@@ -545,9 +549,9 @@ fn a_logged_record_that_is_no_mutation_refuses_the_start() {
     run(90, |rt| async move {
         let store = open(&rt).await;
         write(&store, &insert(1, 1, "a", 100)).await.unwrap();
-        let state = store.table(TABLE).unwrap();
+        let state = store.rooms.tables.table(TABLE).unwrap();
         let version = state.version();
-        store.inner.log.append(&version.ticket, b"no mutation").unwrap();
+        store.rooms.env.log.append(&version.ticket, b"no mutation").unwrap();
         store.commit().await.unwrap();
         store.stop().await;
         rt.sleep(std::time::Duration::from_secs(1)).await;
@@ -571,15 +575,15 @@ fn nothing_is_purged_while_a_file_that_no_view_knows_may_be_there() {
         store.flush(None).await.unwrap();
         // The background has looked; its next look is a second away.
         rt.sleep(std::time::Duration::from_millis(10)).await;
-        let state = store.table(TABLE).unwrap();
-        let orphan = store.next_generation(&state);
+        let state = store.rooms.tables.table(TABLE).unwrap();
+        let orphan = store.rooms.files.next_generation(&state);
         state.orphans.borrow_mut().push(state.in_flight(orphan));
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 1, "the tombstone was purged");
         // The background finds that nothing of it is left; now the tombstone may go.
         rt.sleep(std::time::Duration::from_secs(3)).await;
         assert!(state.orphans.borrow().is_empty());
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 0);
     });
 }

@@ -1,8 +1,7 @@
 //! A crash at every IO of one shard, then all acknowledged data is there. Several shards: `shards`.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
+use rt::sim::CrashKind;
 
 use crate::tests::everywhere::*;
 use crate::tests::*;
@@ -89,7 +88,7 @@ async fn write_and_compact(rt: Rt, facts: Facts, options: StoreOptions) {
             return;
         }
     }
-    if store.compact_major(TABLE).await.is_err() {
+    if store.compactor().compact_major(TABLE).await.is_err() {
         return;
     }
     put(&facts, &store, (1, 100), "behind", 100).await;
@@ -109,7 +108,7 @@ async fn write_and_snapshot(rt: Rt, facts: Facts, options: StoreOptions) {
     for i in 0..4 {
         put(&facts, &store, (i % 2, i), &format!("{i}"), i64::from(i) + 1).await;
     }
-    if store.snapshot("one", None).await.is_err() {
+    if store.lifecycle().snapshot("one", None).await.is_err() {
         return;
     }
     put(&facts, &store, (1, 100), "behind", 100).await;
@@ -161,7 +160,7 @@ fn a_crash_at_every_io_of_a_purging_compaction_brings_nothing_back() {
         }
         store.flush(None).await.unwrap();
         barrier.arm(&rt).await;
-        if store.compact_major(TABLE).await.is_ok() {
+        if store.compactor().compact_major(TABLE).await.is_ok() {
             rt.sleep(Duration::from_millis(50)).await;
         }
     };
@@ -198,7 +197,7 @@ fn a_crash_at_every_io_of_a_truncation_leaves_all_or_nothing() {
             }
         }
         barrier.arm(&rt).await;
-        if store.truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
+        if store.lifecycle().truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
             *acknowledged.lock().unwrap() = true;
             assert_eq!(read_all(&store).await, vec![]);
             rt.sleep(Duration::from_secs(3)).await;

@@ -67,9 +67,9 @@ async fn work(rt: Rt, seen: Seen, sync: SyncMode) {
             let _ = seen.note(store.flush(None).await);
         }
     }
-    let _ = seen.note(store.compact_major(TABLE).await);
+    let _ = seen.note(store.compactor().compact_major(TABLE).await);
     let _ = seen.note(seen.facts.put(&store, (1, 20), "to be snapshotted", 1).await);
-    let _ = seen.note(store.snapshot("tag", None).await);
+    let _ = seen.note(store.lifecycle().snapshot("tag", None).await);
     // The disk is well again: writes and flushes succeed, at most after a round in the background.
     let mut attempts = 0;
     while !*seen.needs_restart.lock().unwrap() {

@@ -224,7 +224,7 @@ pub(crate) fn delete_partition(pk: i32, timestamp: i64) -> Vec<u8> {
 }
 
 pub(crate) async fn write(store: &Store, mutation: &[u8]) -> Result<(), StoreError> {
-    store.admit_write()?;
+    store.writer().admit_write()?;
     let mutation = MutationRef::open(mutation).unwrap();
     store.apply(&mutation, true)?;
     store.commit().await

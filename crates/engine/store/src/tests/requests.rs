@@ -57,12 +57,12 @@ fn a_compaction_reads_its_inputs_once_and_writes_its_output_once_in_aligned_requ
             let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
             fill(&store).await;
             let now = |store: &Store| {
-                let view = store.table(TABLE).unwrap().view();
+                let view = store.rooms.tables.table(TABLE).unwrap().view();
                 let metas = view.files.iter().map(|file| file.reader.meta());
                 metas.map(|m| (m.file(sstable::Component::Data), m.data_file_length())).collect()
             };
             seen.lock().unwrap().push(now(&store));
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             seen.lock().unwrap().push(now(&store));
             store.stop().await;
         }

@@ -1,9 +1,8 @@
 //! A crash at every IO of several shards in the same directories, also while a node starts again
 //! with another number of shards.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
+use rt::sim::CrashKind;
 
 use crate::tests::crash::purging_schema;
 use crate::tests::everywhere::*;
@@ -83,7 +82,7 @@ fn a_crash_at_every_io_of_three_shards_loses_nothing_acknowledged() {
                     return;
                 }
             }
-            if store.compact_major(TABLE).await.is_err() {
+            if store.compactor().compact_major(TABLE).await.is_err() {
                 return;
             }
             for pk in mine(&rt) {
@@ -151,7 +150,7 @@ fn a_crash_at_every_io_of_a_restart_with_more_shards_loses_nothing_and_brings_no
             // after another, so that most crashes find some with their outputs and others without.
             let turn = u64::from((rt.shard().0 + 1) % 3) + 1;
             rt.sleep(Duration::from_millis(turn * 30)).await;
-            if store.compact_major(TABLE).await.is_ok() {
+            if store.compactor().compact_major(TABLE).await.is_ok() {
                 rt.sleep(Duration::from_millis(20)).await;
             }
         };
@@ -181,7 +180,7 @@ fn a_crash_at_every_io_of_a_truncation_after_a_change_of_shards_cuts_no_slice() 
             let store = open_with(&rt, SyncMode::Batch, purging_schema(), &state.opened).await;
             let store = store.unwrap();
             barrier.arm(&rt).await;
-            if store.truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
+            if store.lifecycle().truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
                 state.truncated.lock().unwrap().push(rt.shard().0);
                 rt.sleep(Duration::from_secs(3)).await;
             }

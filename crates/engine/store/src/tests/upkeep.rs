@@ -1,9 +1,10 @@
 //! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
 
-use crate::tests::*;
-use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+use crate::tests::*;
+use crate::{CompactionRecord, SnapshotOptions, StoreFailure};
 
 async fn open_with(rt: &Rt, change: impl FnOnce(&mut StoreOptions)) -> Store {
     let mut options = options(rt);
@@ -105,7 +106,8 @@ fn a_smaller_column_index_size_gives_partitions_more_index_entries() {
                     write(&store, &insert(1, ck, &"y".repeat(50), 100)).await.unwrap();
                 }
                 store.flush(None).await.unwrap();
-                let directory = store.directory_of(&schema().tables_by_id[&TABLE]);
+                let directory =
+                    store.rooms.files.directories.directory_of(&schema().tables_by_id[&TABLE]);
                 let entries = rt.fs().read_dir(&directory).await.unwrap();
                 let index = entries.iter().find(|e| e.name.ends_with("-Index.db")).unwrap();
                 *shared.lock().unwrap() = index.len;
@@ -124,7 +126,7 @@ fn a_compaction_tells_what_it_merged() {
         let store = open(&rt).await;
         let records: Rc<RefCell<Vec<CompactionRecord>>> = Rc::default();
         let told = records.clone();
-        store.on_compacted(move |record| told.borrow_mut().push(record));
+        store.compactor().on_compacted(move |record| told.borrow_mut().push(record));
         for i in 0..5 {
             write(&store, &insert(i, 1, "a", 100)).await.unwrap();
         }
@@ -132,7 +134,7 @@ fn a_compaction_tells_what_it_merged() {
         for i in 3..7 {
             write(&store, &insert(i, 2, "b", 100)).await.unwrap();
         }
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         let records = records.take();
         let [record] = records.as_slice() else { panic!("{records:?}") };
         assert_eq!((record.keyspace.as_str(), record.name.as_str()), ("ks", "t"));
@@ -141,10 +143,10 @@ fn a_compaction_tells_what_it_merged() {
             ("Major compaction", &[(1, 5), (2, 2)][..])
         );
         assert!(record.bytes_in > 0 && record.bytes_out > 0);
-        assert_eq!(store.compacted_bytes().1, record.bytes_in);
+        assert_eq!(store.compactor().compacted_bytes().1, record.bytes_in);
         // What was counted stays when the table goes.
         store.set_schema(schema_of(Vec::new()));
-        assert_eq!(store.finished_compactions(), 1);
+        assert_eq!(store.compactor().finished_compactions(), 1);
         store.stop().await;
     });
 }
@@ -162,8 +164,8 @@ fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
             write(&store, &insert(i, 1, "a", 100)).await.unwrap();
             store.flush(None).await.unwrap();
         }
-        store.compact_major(TABLE).await.unwrap();
-        let snapshots = store.snapshots().await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
+        let snapshots = store.lifecycle().snapshots().await.unwrap();
         let tags: Vec<&str> = snapshots.iter().map(|s| s.tag.as_str()).collect();
         assert!(matches!(tags.as_slice(), [one] if one.ends_with("-compact-t")), "{tags:?}");
         // The table's own option says no.
@@ -174,8 +176,8 @@ fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
         // Nor is anything linked while an administrator does not want it.
         store.set_schema(schema_of(vec![table(TableOptions::default())]));
         for (i, wanted) in [(4, false), (5, true)] {
-            store.set_incremental_backups(wanted);
-            assert_eq!(store.incremental_backups(), wanted);
+            store.files().links().set_incremental_backups(wanted);
+            assert_eq!(store.files().links().incremental_backups(), wanted);
             write(&store, &insert(i, 1, "a", 100)).await.unwrap();
             store.flush(None).await.unwrap();
         }
@@ -230,18 +232,21 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
         let store = open(&rt).await;
         write(&store, &insert(1, 1, "a", 100)).await.unwrap();
         store.flush(None).await.unwrap();
-        let directory = store.directory_of(&schema().tables_by_id[&TABLE]);
+        let directory = store.rooms.files.directories.directory_of(&schema().tables_by_id[&TABLE]);
         store.stop().await;
         // Nobody dropped it here: Cassandra's, or copied there.
         let reopen = || Store::open(rt.clone(), options(&rt), schema_of(vec![]));
         let (store, _) = reopen().await.unwrap();
-        assert_eq!(store.directories_of_unknown_tables(), std::slice::from_ref(&directory));
+        assert_eq!(
+            store.tables().directories_of_unknown_tables(),
+            std::slice::from_ref(&directory)
+        );
         store.stop().await;
         // The process ended behind step 2 of a drop.
         let mark = format!("{directory}/helenus-dropped");
         rt.fs().write_atomic(&mark, b"dropped-5-t\n".to_vec()).await.unwrap();
         let (store, _) = reopen().await.unwrap();
-        assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
+        assert_eq!(store.tables().directories_of_unknown_tables(), Vec::<String>::new());
         store.stop().await;
     });
     let files = files(&world);
@@ -254,10 +259,10 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
     // Its snapshot can be listed and removed, although the schema does not know the table.
     run_in(&world, |rt| async move {
         let (store, _) = Store::open(rt.clone(), options(&rt), schema_of(vec![])).await.unwrap();
-        let listed = store.snapshots().await.unwrap();
+        let listed = store.lifecycle().snapshots().await.unwrap();
         assert!(matches!(listed.as_slice(), [s] if s.tag == "dropped-5-t" && s.name == "t"));
-        store.clear_snapshot(None, Some(&[listed[0].table])).await.unwrap();
-        assert_eq!(store.snapshots().await.unwrap(), []);
+        store.lifecycle().clear_snapshot(None, Some(&[listed[0].table])).await.unwrap();
+        assert_eq!(store.lifecycle().snapshots().await.unwrap(), []);
         store.stop().await;
     });
 }
@@ -282,7 +287,8 @@ fn a_drop_that_was_cut_off_before_its_mark_is_finished_by_who_knows_of_it() {
                 let (store, _) = opened.unwrap();
                 write(&store, &insert(1, 1, "a", 100)).await.unwrap();
                 store.flush(None).await.unwrap();
-                directories.push(store.directory_of(&schema.tables_by_id[&TABLE]));
+                directories
+                    .push(store.rooms.files.directories.directory_of(&schema.tables_by_id[&TABLE]));
                 store.stop().await;
             }
             directories.sort();
@@ -290,21 +296,21 @@ fn a_drop_that_was_cut_off_before_its_mark_is_finished_by_who_knows_of_it() {
             assert_eq!(directories.len(), 2);
             let none = schema_of(vec![]);
             let (store, _) = Store::open(rt.clone(), options(&rt), none.clone()).await.unwrap();
-            let found = store.directories_of_unknown_tables();
+            let found = store.tables().directories_of_unknown_tables();
             assert_eq!(found, directories);
             // Of another table, though of that name.
             let mut other = table_of();
             other.id = TableId(Uuid::from_u128(99));
-            assert_eq!(store.finish_drops_of(&[Arc::new(other)]).await, Ok(0));
-            assert_eq!(store.directories_of_unknown_tables(), directories);
-            assert_eq!(store.finish_drops_of(&[Arc::new(table_of())]).await, Ok(2));
-            assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
-            assert_eq!(store.finish_drops_of(&[Arc::new(table_of())]).await, Ok(0));
+            assert_eq!(store.lifecycle().finish_drops_of(&[Arc::new(other)]).await, Ok(0));
+            assert_eq!(store.tables().directories_of_unknown_tables(), directories);
+            assert_eq!(store.lifecycle().finish_drops_of(&[Arc::new(table_of())]).await, Ok(2));
+            assert_eq!(store.tables().directories_of_unknown_tables(), Vec::<String>::new());
+            assert_eq!(store.lifecycle().finish_drops_of(&[Arc::new(table_of())]).await, Ok(0));
             store.stop().await;
             let (store, _) = Store::open(rt.clone(), options(&rt), none).await.unwrap();
-            assert_eq!(store.directories_of_unknown_tables(), Vec::<String>::new());
+            assert_eq!(store.tables().directories_of_unknown_tables(), Vec::<String>::new());
             let tags: Vec<String> =
-                store.snapshots().await.unwrap().into_iter().map(|s| s.tag).collect();
+                store.lifecycle().snapshots().await.unwrap().into_iter().map(|s| s.tag).collect();
             assert_eq!(tags.len(), usize::from(allowed), "{tags:?}");
             store.stop().await;
         });
@@ -321,7 +327,7 @@ fn only_failures_of_the_disk_are_told() {
         let store = open(&rt).await;
         let failures: Rc<RefCell<Vec<StoreFailure>>> = Rc::default();
         let told = failures.clone();
-        store.on_failure(move |failure| told.borrow_mut().push(failure));
+        store.env().on_failure(move |failure| told.borrow_mut().push(failure));
         store.note_failure(&StoreError::Overloaded { used: 2, limit: 1 });
         store.note_failure(&StoreError::DiskFull { detail: "full".to_owned() });
         store.note_failure(&StoreError::Stopping);
@@ -357,16 +363,16 @@ fn a_plan_names_the_files_that_would_be_merged_and_changes_nothing() {
             write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
             store.flush(None).await.unwrap();
         }
-        assert_eq!(store.planned_compactions(TABLE).unwrap(), []);
+        assert_eq!(store.compactor().planned_compactions(TABLE).unwrap(), []);
         store.set_schema(minor("4"));
-        let planned = store.planned_compactions(TABLE).unwrap();
+        let planned = store.compactor().planned_compactions(TABLE).unwrap();
         let [plan] = planned.as_slice() else { panic!("{planned:?}") };
         let generations: Vec<u64> = plan.inputs.iter().map(|(g, _)| g.0).collect();
         assert_eq!(generations, [1, 2, 3, 4, 5]);
         assert!(plan.inputs.iter().all(|(_, bytes)| *bytes > 0));
         assert!(plan.reason.starts_with("5 files of about"), "{}", plan.reason);
-        assert_eq!(store.planned_compactions(TABLE).unwrap(), planned);
-        let unknown = store.planned_compactions(TableId(Uuid::from_u128(0x999)));
+        assert_eq!(store.compactor().planned_compactions(TABLE).unwrap(), planned);
+        let unknown = store.compactor().planned_compactions(TableId(Uuid::from_u128(0x999)));
         assert!(matches!(unknown, Err(StoreError::UnknownTable(_))));
         store.stop().await;
     });
@@ -381,17 +387,17 @@ fn a_snapshot_without_a_flush_lacks_what_is_in_memory_and_old_ones_are_cleared_b
         store.flush(None).await.unwrap();
         write(&store, &insert(2, 1, "a", 100)).await.unwrap();
         let without = SnapshotOptions { skip_flush: true, ..SnapshotOptions::default() };
-        store.snapshot_with("without", None, without).await.unwrap();
+        store.lifecycle().snapshot_with("without", None, without).await.unwrap();
         assert_eq!(store.table_stats(TABLE).memtable_partitions, 1);
         rt.sleep(Duration::from_secs(10)).await;
-        store.snapshot("with", None).await.unwrap();
+        store.lifecycle().snapshot("with", None).await.unwrap();
         let tags = async || -> Vec<String> {
-            store.snapshots().await.unwrap().into_iter().map(|s| s.tag).collect()
+            store.lifecycle().snapshots().await.unwrap().into_iter().map(|s| s.tag).collect()
         };
         let before = |seconds: i64| Some(stdx::WallMicros(rt.wall().0 - seconds * 1_000_000));
-        store.clear_snapshot_made_before(None, None, before(11)).await.unwrap();
+        store.lifecycle().clear_snapshot_made_before(None, None, before(11)).await.unwrap();
         assert_eq!(tags().await, ["with", "without"]);
-        store.clear_snapshot_made_before(Some("with"), None, before(5)).await.unwrap();
+        store.lifecycle().clear_snapshot_made_before(Some("with"), None, before(5)).await.unwrap();
         assert_eq!(tags().await, ["with", "without"]);
         rt.sleep(Duration::from_secs(1)).await;
         store.stop().await;
@@ -400,7 +406,7 @@ fn a_snapshot_without_a_flush_lacks_what_is_in_memory_and_old_ones_are_cleared_b
     run_in(&world, |rt| async move {
         let store = open(&rt).await;
         let before = stdx::WallMicros(rt.wall().0 - 5_000_000);
-        store.clear_snapshot_made_before(None, None, Some(before)).await.unwrap();
+        store.lifecycle().clear_snapshot_made_before(None, None, Some(before)).await.unwrap();
         store.stop().await;
     });
     assert_eq!((count(&files(&world), "/without/"), count(&files(&world), "/with/")), (0, 2));
@@ -410,7 +416,7 @@ fn a_snapshot_without_a_flush_lacks_what_is_in_memory_and_old_ones_are_cleared_b
 fn files_are_as_old_after_a_restart_as_they_were_before() {
     let world = world(48);
     let at = |store: &Store| {
-        let table = store.table(TABLE).unwrap();
+        let table = store.rooms.tables.table(TABLE).unwrap();
         let view = table.view();
         view.files[0].written_at.0
     };
@@ -436,9 +442,9 @@ fn files_are_as_old_after_a_restart_as_they_were_before() {
             assert!((0..1_000_000).contains(&differs), "{differs} us");
             let early = stdx::WallMicros(before - 1_000_000);
             let scope = crate::UpgradeScope::All;
-            assert_eq!(store.upgrade_written_by(TABLE, scope, early).await.unwrap(), 0);
+            assert_eq!(store.compactor().upgrade_written_by(TABLE, scope, early).await.unwrap(), 0);
             let late = stdx::WallMicros(before);
-            assert_eq!(store.upgrade_written_by(TABLE, scope, late).await.unwrap(), 1);
+            assert_eq!(store.compactor().upgrade_written_by(TABLE, scope, late).await.unwrap(), 1);
             store.stop().await;
         }
     });
@@ -469,7 +475,7 @@ fn what_filters_let_pass_in_vain_is_counted_over_compactions_and_their_memory_is
         let stats = store.table_stats(TABLE);
         assert!(stats.filter_misses > 10, "{stats:?}");
         assert_eq!(stats.sstables_read, 100 + stats.filter_misses);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).filter_misses, stats.filter_misses);
         store.stop().await;
     });

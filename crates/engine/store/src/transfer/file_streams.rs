@@ -1,6 +1,6 @@
 //! SSTables that go to another node, or come from one, as they are.
 //!
-//! A source [`Store::hold`]s what it has of ranges: the files that lie in them as a whole, and a view
+//! A source [`Transfer::hold`]s what it has of ranges: the files that lie in them as a whole, and a view
 //! of the rest, of which rows are read. Both are of one moment: a compaction meanwhile removes names,
 //! not what is held. Otherwise it could purge a deletion together with what it hides, of which a copy
 //! has gone already.
@@ -13,8 +13,6 @@
 //! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
 //! it lies in the ranges and the slice that were asked for.
 
-use crate::files::held_files::{Held, HeldFile, TakenForms};
-use crate::tables::table_file::lies_in;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -32,11 +30,11 @@ use sstable::{
 use stdx::{IoError, IoErrorKind, TableId, Token};
 
 use crate::error::StoreError;
+use crate::files::held_files::{Held, HeldFile, TakenForms};
 use crate::memtable::Memtable;
-use crate::store::Store;
 use crate::tables::table::{InFlight, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, lies_in, map_error};
+use crate::transfer::Transfer;
 use crate::transfer::row_ingest::{Done, Ingest};
 
 /// Files that go as a whole at a time: each keeps all its components open.
@@ -48,11 +46,11 @@ const WRITING_BYTES_MAX: usize = 8 << 20;
 /// Buffers that are kept for the next pieces.
 const SPARE_MAX: usize = 8;
 
-impl Store {
+impl Transfer {
     /// The versions of files that this node takes as they are: all that are written somewhere, but for
     /// those whose times it could not write anew.
     pub fn whole_versions(&self) -> Vec<Version> {
-        let own = self.inner.options.sstable_version;
+        let own = self.env.options.sstable_version;
         let takes = |version: &Version| own.has_uint_times() || !version.has_uint_times();
         WriterOptions::VERSIONS.into_iter().filter(takes).collect()
     }
@@ -71,13 +69,13 @@ impl Store {
         bytes_min: u64,
         taken: &TakenForms,
     ) -> Result<Option<Held>, StoreError> {
-        let table = self.opened_table(id).await?;
+        let table = self.files.opened_table(id).await?;
         let goes = |file: &Rc<TableFile>| taken.has(file.reader.meta()) && can_go(file, bytes_min);
         // Without one there is no need of a flush.
         if !table.view().files.iter().any(goes) {
             return Ok(None);
         }
-        self.flush(Some(&[id])).await?;
+        self.writer.flush(Some(&[id])).await?;
         let view = table.view();
         let mut whole = Vec::new();
         let mut rest = Vec::new();
@@ -100,7 +98,7 @@ impl Store {
 
     /// `None` when a compaction has taken the names away.
     async fn open_components(&self, file: &Rc<TableFile>) -> Result<Option<HeldFile>, StoreError> {
-        let (fs, meta) = (self.inner.rt.fs(), file.reader.meta());
+        let (fs, meta) = (self.env.rt.fs(), file.reader.meta());
         let mut components = Vec::new();
         for component in streamed_components(meta) {
             let direct = component.is_large();
@@ -295,7 +293,7 @@ impl Ingest {
     ///
     /// # Errors
     /// `Invalid`: these cannot be the components of a file, or the version is not one of
-    /// [`Store::whole_versions`]; `DiskFull`, `Io`, `Stopping`.
+    /// [`Transfer::whole_versions`]; `DiskFull`, `Io`, `Stopping`.
     pub async fn begin_whole(
         &mut self,
         version: Version,
@@ -331,14 +329,14 @@ impl Ingest {
             return invalid("a component that is too large");
         }
         let bytes = components.iter().fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
-        let options = &self.store.inner.options;
-        let free = self.store.free_bytes().await?;
+        let options = &self.store.env.options;
+        let free = self.store.files.directories.free_bytes().await?;
         if free < bytes.saturating_add(options.disk_reserve_bytes) {
             let detail = format!("a file of {bytes} bytes comes, {free} are free");
             return Err(StoreError::DiskFull { detail });
         }
         self.check_alive()?;
-        let generation = self.store.next_generation(&self.table);
+        let generation = self.store.files.next_generation(&self.table);
         self.coming = Some(Coming {
             in_flight: self.table.in_flight(generation),
             version,
@@ -369,12 +367,12 @@ impl Ingest {
     ) -> Result<(), StoreError> {
         self.check_alive()?;
         let result = self.take_bytes(component, bytes).await;
-        self.store.note_write_result(&result);
+        self.store.files.note_write_result(&result);
         result
     }
 
     async fn take_bytes(&mut self, component: Component, bytes: &[u8]) -> Result<(), StoreError> {
-        let fs = self.store.inner.rt.fs();
+        let fs = self.store.env.rt.fs();
         let directory = self.directory.clone();
         let Some(coming) = &mut self.coming else {
             return Err(StoreError::Invalid("bytes of no file".to_owned()));
@@ -463,7 +461,7 @@ impl Ingest {
                 // The next file comes while this one becomes durable.
                 let before = std::mem::replace(&mut self.syncing, syncs);
                 let synced = self.synced(before).await;
-                self.store.note_write_result(&synced);
+                self.store.files.note_write_result(&synced);
                 synced
             }
             Err(error) => {
@@ -510,7 +508,7 @@ impl Ingest {
         if !list.components.iter().all(|listed| came(listed.component) || may_miss(listed)) {
             return Err(invalid("components are missing".to_owned()));
         }
-        let (shard, shards) = self.store.shard();
+        let (shard, shards) = self.store.env.shard();
         let is_own = list.group.shard == Some(shard) && list.group.shard_count == shards;
         if shards > 1 && !is_own {
             return Err(invalid("it is of another shard".to_owned()));
@@ -530,12 +528,12 @@ impl Ingest {
         let table = Some(&*self.version.table);
         let meta = SstableMeta::open(&self.directory, descriptor, table, &components);
         let meta = meta.map_err(|error| invalid(error.to_string()))?;
-        self.store.check_times(&meta)?;
+        self.store.files.check_times(&meta)?;
         if meta.statistics().stats.pending_repair.is_some() {
             return Err(invalid("a repair of it is under way".to_owned()));
         }
         for token in [meta.first_token(), meta.last_token()] {
-            if self.store.inner.options.shard_map.shard_of(self.table.id, token).0 != shard {
+            if self.store.env.options.shard_map.shard_of(self.table.id, token).0 != shard {
                 return Err(invalid("it is of another shard".to_owned()));
             }
             if !self.is_wanted(token) {

@@ -1,7 +1,7 @@
 //! Import: SSTables that somebody put into a directory become files of a table, on every shard.
 //!
-//! One shard takes them in ([`Store::import`], [`Store::refresh`]); then every shard adopts what lies
-//! in its slice ([`Store::adopt`]), as a start opens files of a foreign number of shards.
+//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts what lies
+//! in its slice ([`Transfer::adopt`]), as a start opens files of a foreign number of shards.
 //!
 //! Order: 1. every file set is read where it is; 2. its components are linked, or copied, into the
 //! table's directory under a new generation and synced, its TOC.txt as `TOC.txt.tmp`; what its
@@ -34,10 +34,9 @@ use stdx::{DeletionSeconds, IoErrorKind, TableId, Token, Uuid};
 use crate::compact::cleanup::OwnedRanges;
 use crate::error::StoreError;
 use crate::files::table_files::{encode_record, is_record, record_path, remove_if_there, toc_path};
-use crate::store::Store;
 use crate::tables::table::{TableState, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
+use crate::transfer::Transfer;
 
 /// Bytes of one step of a copy.
 const COPY_BYTES: usize = 1 << 20;
@@ -105,8 +104,8 @@ struct Placed {
     descriptor: Descriptor,
 }
 
-impl Store {
-    /// Takes the SSTables of directories in. On one shard; then [`Store::adopt`] on every shard. What
+impl Transfer {
+    /// Takes the SSTables of directories in. On one shard; then [`Transfer::adopt`] on every shard. What
     /// a refused directory has is not taken.
     ///
     /// # Errors
@@ -123,7 +122,7 @@ impl Store {
             let text = format!("at most {DIRECTORIES_MAX} directories are imported at a time");
             return Err(StoreError::Invalid(text));
         }
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let mut listed: BTreeMap<String, Result<Vec<FileSet>, StoreError>> = BTreeMap::new();
         for directory in directories {
             let directory = trimmed(directory);
@@ -158,16 +157,16 @@ impl Store {
     }
 
     /// Takes in the files that somebody put into the table's own directory: those that
-    /// [`Store::claim_new_files`] of all shards named. As [`Store::import`], without a look at their rows.
+    /// [`Transfer::claim_new_files`] of all shards named. As [`Transfer::import`], without a look at their rows.
     ///
     /// # Errors
-    /// As [`Store::import`], and what is wrong with a file: then none is taken in.
+    /// As [`Transfer::import`], and what is wrong with a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
-        let fs = self.inner.rt.fs();
-        let own = self.directory_of(&table.version().table);
+        let fs = self.env.rt.fs();
+        let own = self.files.directories.directory_of(&table.version().table);
         let mut sets = Vec::new();
-        for directory in self.everywhere(&fs, &own).await? {
+        for directory in self.files.directories.everywhere(&fs, &own).await? {
             sets.extend(file_sets(&fs, &directory).await?);
         }
         sets.retain(|set| files.contains(&set.descriptor));
@@ -189,18 +188,18 @@ impl Store {
     pub async fn claim_new_files(&self, id: TableId) -> Result<Vec<Descriptor>, StoreError> {
         let table = self.importing(id).await?;
         // What has a UUID is known by the view and by notes: no compaction is between the two.
-        let _own = self.own_table(&table).await;
+        let _own = self.files.slots.own_table(&table).await;
         let is_being_removed = table.pins.borrow().iter().any(|pin| !pin.is_removed);
         if is_being_removed || table.replayed_removals.get() > 0 {
             let text = "files of a truncation are still being removed, try again later";
             return Err(StoreError::Invalid(text.to_owned()));
         }
-        let fs = self.inner.rt.fs();
-        let own = self.directory_of(&table.version().table);
-        let (shard, shards) = self.shard();
+        let fs = self.env.rt.fs();
+        let own = self.files.directories.directory_of(&table.version().table);
+        let (shard, shards) = self.env.shard();
         let mut found = Vec::new();
         let mut sets = Vec::new();
-        for directory in self.everywhere(&fs, &own).await? {
+        for directory in self.files.directories.everywhere(&fs, &own).await? {
             self.rebuild_tocs(&fs, &table, &directory).await?;
             sets.extend(file_sets(&fs, &directory).await?);
         }
@@ -236,7 +235,7 @@ impl Store {
         let version = table.version();
         for (set, state) in list_sstables(fs, directory).await.map_err(map_error)? {
             if state == SetState::WithoutToc {
-                let suffix = self.shard().0.to_string();
+                let suffix = self.env.shard().0.to_string();
                 let rebuilt = rebuild_toc(fs, (directory, set), &version.table, &suffix).await;
                 rebuilt.map_err(map_error)?;
             }
@@ -250,10 +249,14 @@ impl Store {
     /// `UnknownTable`: it was dropped, and the files go with it; `Corrupt`, `Io`, `Stopping`: the next
     /// start opens them.
     pub async fn adopt(&self, id: TableId, files: &[Descriptor]) -> Result<u64, StoreError> {
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        let (fs, version) = (self.inner.rt.fs(), table.version());
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        let (fs, version) = (self.env.rt.fs(), table.version());
         // The shard that took them in has another data directory, maybe.
-        let directories = self.everywhere(&fs, &self.directory_of(&version.table)).await?;
+        let directories = self
+            .files
+            .directories
+            .everywhere(&fs, &self.files.directories.directory_of(&version.table))
+            .await?;
         let mut opened: Vec<Rc<TableFile>> = Vec::with_capacity(files.len());
         for descriptor in files {
             if table.view().files.iter().any(|f| f.generation == descriptor.generation) {
@@ -267,35 +270,35 @@ impl Store {
             }
             let reader = SstableReader::open(&fs, directory, *descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
-            opened.extend(self.file_of(table.id, reader, Vec::new()).map(Rc::new));
+            opened.extend(self.files.file_of(table.id, reader, Vec::new()).map(Rc::new));
         }
         for file in &opened {
-            self.back_up(&table, file).await;
+            self.files.links.back_up(&table, file).await;
         }
-        self.keep_waiting(&table, &opened).await;
+        self.observer.keep_waiting(&table, &opened).await;
         if table.dropped.get() {
             for file in &opened {
-                self.remove_file(file).await?;
+                self.files.remove_file(file).await?;
             }
             return Err(StoreError::UnknownTable(id));
         }
         // No wait from here on.
-        self.look_through(&table, opened.iter());
+        self.observer.look_through(&table, opened.iter());
         let view = table.view();
         let adopted = opened.len() as u64;
         let mut all = view.files.clone();
         all.extend(opened);
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
-        self.inner.slots.changed.notify_waiters();
+        self.files.slots.changed.notify_waiters();
         Ok(adopted)
     }
 
     async fn importing(&self, id: TableId) -> Result<Rc<TableState>, StoreError> {
-        if self.inner.stopping.get() || self.inner.drained.get() {
+        if self.env.stopping.get() || self.env.drained.get() {
             return Err(StoreError::Stopping);
         }
-        let Some(table) = self.table(id) else { return Err(StoreError::UnknownTable(id)) };
-        self.make_directory(&table).await?;
+        let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
+        self.files.make_directory(&table).await?;
         Ok(table)
     }
 
@@ -327,10 +330,10 @@ impl Store {
     /// way is known when files have been placed.
     fn is_live(&self, directory: &str) -> bool {
         // Of a table that is not in the schema, such as one that was dropped and restored: nothing uses it.
-        if self.inner.strangers.borrow().iter().any(|stranger| stranger == directory) {
+        if self.tables.strangers.borrow().iter().any(|stranger| stranger == directory) {
             return false;
         }
-        self.inner.options.data_directories.iter().any(|data| {
+        self.env.options.data_directories.iter().any(|data| {
             let data = trimmed(data);
             let below = directory.strip_prefix(data).and_then(|rest| rest.strip_prefix('/'));
             below.is_some_and(|rest| rest.split('/').count() <= 2)
@@ -347,7 +350,7 @@ impl Store {
     ) -> Result<Vec<FileSet>, StoreError> {
         let mut sets = sets?;
         for set in &mut sets {
-            if self.inner.stopping.get() || self.inner.drained.get() {
+            if self.env.stopping.get() || self.env.drained.get() {
                 return Err(StoreError::Stopping);
             }
             let version = table.version();
@@ -355,7 +358,7 @@ impl Store {
                 SstableReader::open(fs, &set.directory, set.descriptor, Some(&version.table));
             let reader = reader.await.map_err(map_error)?;
             set.add_attached(reader.meta());
-            self.check_times(reader.meta())?;
+            self.files.check_times(reader.meta())?;
             let header = &reader.meta().statistics().header;
             if let Err(error) = header.check_types(&version.table) {
                 let file = set.path(Component::Statistics);
@@ -374,11 +377,11 @@ impl Store {
 
     /// A file that names one of as many shards as there are is opened by that one only.
     fn check_slice(&self, table: TableId, meta: &SstableMeta) -> Result<(), StoreError> {
-        let (_, shards) = self.shard();
+        let (_, shards) = self.env.shard();
         let Some(group) = meta.group().filter(|group| group.shard_count == shards) else {
             return Ok(());
         };
-        let shard_of = |token| self.inner.options.shard_map.shard_of(table, token).0;
+        let shard_of = |token| self.env.options.shard_map.shard_of(table, token).0;
         let is_of = |shard| [meta.first_token(), meta.last_token()].map(shard_of) == [shard; 2];
         if group.shard.is_none_or(is_of) {
             return Ok(());
@@ -398,14 +401,14 @@ impl Store {
         let names: Vec<String> = sets.iter().map(|set| set.path(Component::Statistics)).collect();
         let mut placed = Vec::with_capacity(sets.len());
         for set in sets {
-            let generation = self.next_generation(table);
+            let generation = self.files.next_generation(table);
             let descriptor = Descriptor::new(set.descriptor.version, generation);
             let one = Placed { from: set, descriptor };
             let result = self.place_one(fs, table, &one, options).await;
             // The table's own directory under another name: its files would be moved away.
             let again =
                 format!("{}/{}", one.from.directory, descriptor.file_name(Component::Statistics));
-            let own = self.directory_of(&table.version().table);
+            let own = self.files.directories.directory_of(&table.version().table);
             let result = match result {
                 Ok(()) if one.from.directory != own && !names.contains(&again) => {
                     match fs.exists(&again).await {
@@ -436,11 +439,11 @@ impl Store {
         options: &ImportOptions,
     ) -> Result<(), StoreError> {
         let Placed { from, descriptor } = one;
-        if self.inner.stopping.get() || self.inner.drained.get() {
+        if self.env.stopping.get() || self.env.drained.get() {
             return Err(StoreError::Stopping);
         }
         let version = table.version();
-        let directory = self.directory_of(&version.table);
+        let directory = self.files.directories.directory_of(&version.table);
         let reader =
             SstableReader::open(fs, &from.directory, from.descriptor, Some(&version.table));
         let reader = reader.await.map_err(map_error)?;
@@ -481,8 +484,8 @@ impl Store {
     }
 
     async fn check_room(&self, bytes: u64) -> Result<(), StoreError> {
-        let options = &self.inner.options;
-        let free = self.free_bytes().await?;
+        let options = &self.env.options;
+        let free = self.files.directories.free_bytes().await?;
         if free < bytes.saturating_add(options.disk_reserve_bytes) {
             let detail = format!("a copy needs {bytes} bytes, {free} are free");
             return Err(StoreError::DiskFull { detail });
@@ -503,7 +506,7 @@ impl Store {
             let (_, written) = target.write_at(buf, offset).await;
             written?;
             offset += step as u64;
-            if self.inner.stopping.get() {
+            if self.env.stopping.get() {
                 return Err(StoreError::Stopping);
             }
         }
@@ -513,7 +516,7 @@ impl Store {
     /// Takes back what was placed; what cannot be removed now is tried again in the background.
     async fn unplace(&self, table: &Rc<TableState>, placed: Vec<Placed>) {
         let flights = placed.iter().map(|one| table.in_flight(one.descriptor.generation)).collect();
-        self.discard_all(table, flights).await;
+        self.files.discard_all(table, flights).await;
     }
 
     /// Steps 3 to 6.
@@ -527,7 +530,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let files: Vec<Descriptor> = placed.iter().map(|one| one.descriptor).collect();
         let Some(first) = files.first() else { return Ok(()) };
-        let directory = self.directory_of(&table.version().table);
+        let directory = self.files.directories.directory_of(&table.version().table);
         let record = (files.len() > 1).then(|| record_path(&directory, first.generation));
         if let Err(error) =
             self.name_placed(fs, table, (&directory, &files), record.as_deref()).await
@@ -543,7 +546,7 @@ impl Store {
         // From here on they are the table's, whatever fails. 5. Left behind it names files that have
         // their TOC.txt.
         if let Some(path) = &record {
-            self.note_write_result(&remove_if_there(fs, path).await);
+            self.files.note_write_result(&remove_if_there(fs, path).await);
         }
         done.files = files;
         if !copy {

@@ -27,11 +27,10 @@ use stdx::{TableId, TimestampMicros, Token};
 
 use crate::error::StoreError;
 use crate::files::table_files::{encode_record, record_path, remove_if_there, toc_path};
-use crate::store::Store;
 use crate::tables::dropped_columns;
 use crate::tables::table::{InFlight, TableState, TableVersion, TableView};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
+use crate::transfer::Transfer;
 use crate::transfer::file_streams::{Coming, Syncing};
 
 /// Partitions for which the Bloom filter of the first file is made. Nobody knows how many will
@@ -58,7 +57,7 @@ pub struct Ingested {
 /// Takes pages of one table in ring order. Dropped before [`Ingest::finish`], everything it wrote is
 /// removed in the background.
 pub struct Ingest {
-    pub(crate) store: Store,
+    pub(crate) store: Rc<Transfer>,
     pub(crate) table: Rc<TableState>,
     pub(crate) version: Rc<TableVersion>,
     pub(crate) directory: String,
@@ -118,23 +117,25 @@ struct Last {
     after: Option<bool>,
 }
 
-impl Store {
+impl Transfer {
     /// Begins to take in partitions of a table.
     ///
     /// # Errors
     /// `UnknownTable`, `Stopping`, `DiskFull`, `Io`.
-    pub async fn ingest(&self, table: TableId) -> Result<Ingest, StoreError> {
-        if self.inner.stopping.get() || self.inner.drained.get() {
+    pub async fn ingest(self: &Rc<Self>, table: TableId) -> Result<Ingest, StoreError> {
+        if self.env.stopping.get() || self.env.drained.get() {
             return Err(StoreError::Stopping);
         }
-        self.inner.full_disk.check()?;
-        let Some(table) = self.table(table) else { return Err(StoreError::UnknownTable(table)) };
+        self.env.full_disk.check()?;
+        let Some(table) = self.tables.table(table) else {
+            return Err(StoreError::UnknownTable(table));
+        };
         let emptied = table.emptied.get();
-        self.make_directory(&table).await?;
+        self.files.make_directory(&table).await?;
         let version = table.version();
         Ok(Ingest {
             store: self.clone(),
-            directory: self.directory_of(&version.table),
+            directory: self.files.directories.directory_of(&version.table),
             version,
             emptied,
             open: None,
@@ -167,9 +168,9 @@ impl Ingest {
     /// `Invalid`: not such a page, a partition of another shard, or the table was emptied meanwhile;
     /// `UnknownTable`: it was dropped; `DiskFull`, `Io`, `Stopping`. Drop the ingest then.
     pub async fn page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
-        self.store.inner.full_disk.check()?;
+        self.store.env.full_disk.check()?;
         let result = self.take_page(bytes).await;
-        self.store.note_write_result(&result);
+        self.store.files.note_write_result(&result);
         result
     }
 
@@ -222,8 +223,8 @@ impl Ingest {
                 Box::pin(self.write_full()).await?;
             }
             items += 1;
-            if items % ITEMS_PER_LOOK == 0 && self.store.inner.rt.is_yield_due() {
-                self.store.inner.rt.yield_if_due().await;
+            if items % ITEMS_PER_LOOK == 0 && self.store.env.rt.is_yield_due() {
+                self.store.env.rt.yield_if_due().await;
             }
         }
         // The next page may go on with this partition.
@@ -247,7 +248,7 @@ impl Ingest {
         // one that a start after a crash would open.
         self.check_alive()?;
         let shown = self.show().await;
-        self.store.note_write_result(&shown);
+        self.store.files.note_write_result(&shown);
         shown?;
         Ok(self.report)
     }
@@ -265,7 +266,7 @@ impl Ingest {
         let Some(first) = self.done.first().map(|done| done.descriptor.generation) else {
             return Ok(());
         };
-        let fs = self.store.inner.rt.fs();
+        let fs = self.store.env.rt.fs();
         // Every name is durable before one of a TOC.txt is.
         fs.sync_dir(&self.directory).await?;
         let record = (self.done.len() > 1).then(|| record_path(&self.directory, first));
@@ -284,7 +285,7 @@ impl Ingest {
         named?;
         if let Some(path) = &record {
             // Left behind it names files that have their TOC.txt.
-            self.store.note_write_result(&remove_if_there(&fs, path).await);
+            self.store.files.note_write_result(&remove_if_there(&fs, path).await);
         }
         Ok(())
     }
@@ -301,11 +302,11 @@ impl Ingest {
         for done in &self.done {
             let reader = SstableReader::open(fs, &self.directory, done.descriptor, Some(table));
             let reader = reader.await.map_err(map_error)?;
-            opened.extend(self.store.file_of(table.id, reader, Vec::new()));
+            opened.extend(self.store.files.file_of(table.id, reader, Vec::new()));
         }
         let opened: Vec<Rc<TableFile>> = opened.into_iter().map(Rc::new).collect();
         for file in &opened {
-            self.store.back_up(&self.table, file).await;
+            self.store.files.links.back_up(&self.table, file).await;
         }
         // No wait from here on.
         self.check_alive()?;
@@ -313,13 +314,13 @@ impl Ingest {
             let of_it = |done: &&Done| done.descriptor.generation == file.generation;
             self.done.iter().find(of_it).is_some_and(|done| done.is_whole)
         };
-        self.store.look_through(&self.table, opened.iter().filter(is_whole));
+        self.store.observer.look_through(&self.table, opened.iter().filter(is_whole));
         let view = self.table.view();
         let mut files = view.files.clone();
         files.extend(opened);
         self.table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), files));
         self.done.clear();
-        self.store.inner.work.notify_one();
+        self.store.env.work.notify_one();
         Ok(())
     }
 
@@ -329,7 +330,7 @@ impl Ingest {
     }
 
     pub(crate) fn check_alive(&self) -> Result<(), StoreError> {
-        if self.store.inner.stopping.get() {
+        if self.store.env.stopping.get() {
             return Err(StoreError::Stopping);
         }
         if self.table.dropped.get() {
@@ -371,8 +372,8 @@ impl Ingest {
         (token, key, deletion): (Token, &[u8], DeletionTime),
         static_row: &[u8],
     ) -> Result<Step, StoreError> {
-        let inner = &self.store.inner;
-        if inner.options.shard_map.shard_of(self.table.id, token) != inner.rt.shard() {
+        let inner = &self.store;
+        if inner.env.options.shard_map.shard_of(self.table.id, token) != inner.env.rt.shard() {
             return Err(StoreError::Invalid("a partition of another shard".to_owned()));
         }
         if !self.is_wanted(token) {
@@ -560,18 +561,18 @@ impl Ingest {
         if self.open.is_some() {
             return Ok(());
         }
-        let generation = self.store.next_generation(&self.table);
+        let generation = self.store.files.next_generation(&self.table);
         let in_flight = self.table.in_flight(generation);
         let min_timestamp = self.min_timestamp.unwrap_or(EncodingStats::NONE.min_timestamp);
         let stats = EncodingStats { min_timestamp, ..EncodingStats::NONE };
-        let options = self.store.writer_options(
+        let options = self.store.writer.writer_options(
             &self.version.table,
             generation,
             self.expected_partitions,
             stats,
         )?;
         let options = WriterOptions { held: true, ..options };
-        let fs = self.store.inner.rt.fs();
+        let fs = self.store.env.rt.fs();
         // Which of the hidden columns have cells is not known before they come.
         let kept = dropped_columns::table_with_all(&self.version.table);
         match SstableWriter::create(&fs, &self.directory, &kept, options).await {
@@ -589,7 +590,7 @@ impl Ingest {
         let Some((writer, in_flight)) = self.open.take() else { return Ok(()) };
         match writer.finish().await.map_err(map_error) {
             Ok(Some(written)) => {
-                self.store.warn_of_large(&self.version.table, Some(&written));
+                self.store.observer.warn_of_large(&self.version.table, Some(&written));
                 self.report.files += 1;
                 self.report.partitions += written.partitions;
                 self.report.disk_bytes += written.disk_bytes();

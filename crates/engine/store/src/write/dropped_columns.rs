@@ -11,10 +11,10 @@ use stdx::ColumnId;
 use crate::error::StoreError;
 use crate::memtable::hidden_cells::cells;
 use crate::memtable::{ITEMS_PER_LOOK, Memtable, MemtableScan};
-use crate::store::Store;
 use crate::tables::table::TableVersion;
+use crate::write::Writer;
 
-impl Store {
+impl Writer {
     /// The table with the hidden columns of which a memtable has cells.
     pub(crate) async fn table_to_flush(
         &self,
@@ -38,8 +38,8 @@ impl Store {
                 found.dedup();
             }
             items += 1;
-            if items % ITEMS_PER_LOOK == 0 && self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+            if items % ITEMS_PER_LOOK == 0 && self.env.rt.is_yield_due() {
+                self.env.rt.yield_if_due().await;
             }
         }
         let kept = table.with_hidden(|dropped| found.contains(&dropped.column.id));

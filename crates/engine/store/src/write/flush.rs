@@ -6,7 +6,6 @@
 //! crash before 2 is done leaves a set marked as unfinished, which the next start removes; the
 //! mutations are replayed. Between 3 and 4 they are replayed over the file, which changes nothing.
 
-use crate::memtable::ITEMS_PER_LOOK;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,11 +19,10 @@ use stdx::{Generation, IoErrorKind, TableId, TimestampMicros, Token};
 
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
-use crate::memtable::{Memtable, MemtableScan};
-use crate::store::Store;
+use crate::memtable::{ITEMS_PER_LOOK, Memtable, MemtableScan};
 use crate::tables::table::{Pin, TableState, TableView, bump};
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
+use crate::write::Writer;
 use crate::write::unflushable::{Logging, Refused};
 
 /// Bytes per write request of a flush, and of a compaction that writes one file at a time. A shard has few of them
@@ -161,7 +159,7 @@ fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Re
     Ok(count)
 }
 
-impl Store {
+impl Writer {
     /// Writes memtables to SSTables: of the named tables, or of all.
     ///
     /// # Errors
@@ -169,8 +167,8 @@ impl Store {
     /// again in the background. `Unwritable`: everything was written but partitions that no SSTable can hold.
     pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         let states: Vec<Rc<TableState>> = match tables {
-            Some(ids) => ids.iter().filter_map(|id| self.table(*id)).collect(),
-            None => self.all_tables(),
+            Some(ids) => ids.iter().filter_map(|id| self.tables.table(*id)).collect(),
+            None => self.tables.all_tables(),
         };
         for table in &states {
             self.switch_memtable(table);
@@ -185,7 +183,7 @@ impl Store {
                 other => other?,
             }
         }
-        let _running = self.inner.stages.post_flush.run();
+        let _running = self.env.stages.post_flush.run();
         self.release_log().await?;
         unwritable
     }
@@ -211,7 +209,7 @@ impl Store {
         loop {
             let Some(memtable) = table.view().flushing.first().cloned() else { return unwritable };
             let result = self.flush_memtable(table, &memtable).await;
-            self.note_write_result(&result);
+            self.files.note_write_result(&result);
             // It is in the view no more, and what of it was not written is in the active memtable.
             unwritable = unwritable.and(self.report_refused(table, result?));
             self.drop_in_steps(memtable).await;
@@ -221,11 +219,11 @@ impl Store {
     /// Drops a memtable, unless somebody reads it still.
     pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
         let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
-        let _running = self.inner.stages.reclaim.run();
+        let _running = self.env.stages.reclaim.run();
         let mut leftovers = memtable.into_leftovers();
         while leftovers.drop_some() {
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+            if self.env.rt.is_yield_due() {
+                self.env.rt.yield_if_due().await;
             }
         }
     }
@@ -235,17 +233,17 @@ impl Store {
         table: &Rc<TableState>,
         memtable: &Rc<Memtable>,
     ) -> Result<Vec<Refused>, StoreError> {
-        let waiting = self.inner.stages.flush.wait();
-        let _permit = self.inner.flush_slot.acquire(1).await;
+        let waiting = self.env.stages.flush.wait();
+        let _permit = self.flush_slot.acquire(1).await;
         drop(waiting);
-        let _running = self.inner.stages.flush.run();
-        self.make_directory(table).await?;
+        let _running = self.env.stages.flush.run();
+        self.files.make_directory(table).await?;
         if !table.view().is_flushing(memtable) {
             return Ok(Vec::new());
         }
         let version = table.version();
-        let directory = self.directory_of(&version.table);
-        let generation = self.next_generation(table);
+        let directory = self.files.directories.directory_of(&version.table);
+        let generation = self.files.next_generation(table);
         let in_flight = table.in_flight(generation);
         let flushed = self.flush_to(table, memtable, &directory, generation).await;
         let (file, mut refused) = match flushed {
@@ -255,7 +253,7 @@ impl Store {
                 return Err(error.into());
             }
             Err(error) => {
-                self.discard(table, in_flight).await;
+                self.files.discard(table, in_flight).await;
                 return Err(error);
             }
         };
@@ -263,8 +261,8 @@ impl Store {
         if let Some(file) = &file
             && table.view().is_flushing(memtable)
         {
-            self.back_up(table, file).await;
-            fold = Some(self.fold(table, memtable).await);
+            self.files.links.back_up(table, file).await;
+            fold = Some(self.reader.fold(table, memtable).await);
         }
         let view = table.view();
         if view.is_flushing(memtable) {
@@ -286,10 +284,10 @@ impl Store {
         } else if let Some(file) = file {
             // Truncated or dropped meanwhile.
             refused.clear();
-            self.remove_file(&file).await?;
+            self.files.remove_file(&file).await?;
         }
         drop(in_flight);
-        self.inner.work.notify_one();
+        self.env.work.notify_one();
         Ok(refused)
     }
 
@@ -301,10 +299,10 @@ impl Store {
         directory: &str,
         generation: Generation,
     ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
-        let cached_as = self.inner.cache.next_file();
+        let cached_as = self.files.cache.next_file();
         let file = self.flush_as(table, memtable, (directory, generation), cached_as).await;
         if !matches!(file, Ok((Some(_), _))) {
-            self.inner.cache.forget(cached_as);
+            self.files.cache.forget(cached_as);
         }
         file
     }
@@ -321,11 +319,12 @@ impl Store {
         let (written, refused) =
             self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
         let Some(written) = written else { return Ok((None, refused)) };
-        self.inner.cache.fill(cached_as, written.warm);
-        let (fs, version) = (self.inner.rt.fs(), table.version());
+        self.files.cache.fill(cached_as, written.warm);
+        let (fs, version) = (self.env.rt.fs(), table.version());
         let descriptor = written.descriptor;
         let reader = SstableReader::open(&fs, directory, descriptor, Some(&version.table)).await;
-        let file = self.file_cached_as(table.id, cached_as, reader.map_err(map_error)?, Vec::new());
+        let file =
+            self.files.file_cached_as(table.id, cached_as, reader.map_err(map_error)?, Vec::new());
         Ok((file.map(Rc::new), refused))
     }
 
@@ -336,16 +335,16 @@ impl Store {
         partitions: u64,
         stats: EncodingStats,
     ) -> Result<WriterOptions, StoreError> {
-        let (shard, shards) = self.shard();
+        let (shard, shards) = self.env.shard();
         let mut options = WriterOptions::for_table(table, generation, partitions.max(1), stats)
             .map_err(StoreError::Invalid)?;
-        options.version = self.inner.options.sstable_version;
-        options.host = Some(self.inner.options.host.0);
-        options.column_index_size = self.inner.live.column_index_bytes.get();
+        options.version = self.env.options.sstable_version;
+        options.host = Some(self.env.options.host.0);
+        options.column_index_size = self.env.live.column_index_bytes.get();
         options.shard = Some(shard);
         options.shard_count = shards;
-        let now = self.inner.rt.wall().seconds();
-        options.large = self.inner.large.limits().of_writer(table, now);
+        let now = self.env.rt.wall().seconds();
+        options.large = self.observer.large.limits().of_writer(table, now);
         Ok(options)
     }
 
@@ -362,7 +361,7 @@ impl Store {
         let version = table.version();
         let options = self.flush_options(table, memtable, generation, held)?;
         let kept = self.table_to_flush(&version, memtable).await?;
-        let fs = self.inner.rt.fs();
+        let fs = self.env.rt.fs();
         let mut refused = Vec::new();
         loop {
             let mut writer = SstableWriter::create(&fs, directory, &kept, options.clone())
@@ -372,7 +371,7 @@ impl Store {
             let error = match self.write_scan(what, &mut writer, cached_as).await {
                 Ok(()) => {
                     let written = writer.finish().await.map_err(map_error)?;
-                    self.warn_of_large(&version.table, written.as_ref());
+                    self.observer.warn_of_large(&version.table, written.as_ref());
                     return Ok((written, refused));
                 }
                 Err(error) => error,
@@ -404,7 +403,7 @@ impl Store {
         let partitions = memtable.partition_count() as u64;
         let mut options = self.writer_options(&version.table, generation, partitions, stats)?;
         (options.request_bytes, options.held) = (REQUEST_BYTES, held);
-        options.compression = self.inner.options.flush_compression.of(options.compression);
+        options.compression = self.env.options.flush_compression.of(options.compression);
         Ok(options)
     }
 
@@ -447,7 +446,7 @@ impl Store {
             if full {
                 writer.write_full().await.map_err(map_error)?;
                 if let Some(file) = cached_as
-                    && !self.inner.cache.fill(file, writer.take_warm())
+                    && !self.files.cache.fill(file, writer.take_warm())
                 {
                     writer.set_warm(false);
                 }
@@ -455,36 +454,36 @@ impl Store {
             items += rows.max(1);
             if full || items >= ITEMS_PER_LOOK {
                 items = 0;
-                if self.inner.rt.is_yield_due() {
-                    self.inner.rt.yield_if_due().await;
+                if self.env.rt.is_yield_due() {
+                    self.env.rt.yield_if_due().await;
                 }
             }
         }
     }
 
     pub(crate) fn release_memory(&self, bytes: usize) {
-        self.inner.memtable_bytes.set(self.inner.memtable_bytes.get().saturating_sub(bytes));
-        self.inner.room.notify_waiters();
+        self.memtable_bytes.set(self.memtable_bytes.get().saturating_sub(bytes));
+        self.room.notify_waiters();
     }
 
     /// Step 4.
     pub(crate) async fn release_log(&self) -> Result<(), StoreError> {
-        let tables = self.all_tables();
+        let tables = self.tables.all_tables();
         let old_pinned = tables.iter().any(|t| t.holds_old_log());
-        if !old_pinned && !self.inner.old_log_released.get() {
-            let done = self.inner.log.release_old().await?;
-            self.inner.old_log_released.set(done);
+        if !old_pinned && !self.old_log_released.get() {
+            let done = self.env.log.release_old().await?;
+            self.old_log_released.set(done);
         }
         let below = tables.iter().filter_map(|t| t.first_unflushed()).min();
-        let below = below.unwrap_or_else(|| self.inner.log.position());
-        let released = self.inner.log.release_below(below).await;
+        let below = below.unwrap_or_else(|| self.env.log.position());
+        let released = self.env.log.release_below(below).await;
         self.tell_archive_failure();
         Ok(released?)
     }
 
     pub(crate) fn tell_archive_failure(&self) {
-        if let Some(what) = self.inner.log.take_archive_failure() {
-            self.tell_failure(StoreFailure::Archive(what));
+        if let Some(what) = self.env.log.take_archive_failure() {
+            self.env.tell_failure(StoreFailure::Archive(what));
         }
     }
 }

@@ -1,8 +1,77 @@
-//! The write side: flush, replay of the commit log, background triggers, refusal of writes for lack of space.
+//! Writes: admission, commit log and memtable, flush.
 //!
-//! Owns: how a mutation gets from the commit log and the memtable into an SSTable. Never: rewrites SSTables.
+//! Owns: how a mutation gets into the commit log and the memtable, and from there into an SSTable; the memtables'
+//! budget. Never: rewrites SSTables. Imports: `read` (its caches follow writes), `observe`, `files`, `tables`, `env`.
 
+pub(crate) mod admission;
+pub(crate) mod apply;
 pub(crate) mod dropped_columns;
 pub(crate) mod flush;
 pub(crate) mod unflushable;
 pub(crate) mod verbatim_copy;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use rt::sync::{Notify, Semaphore};
+
+use crate::env::Env;
+use crate::files::Files;
+use crate::observe::Observer;
+use crate::read::Reader;
+use crate::read::counter_cache::CounterCache;
+use crate::tables::registry::Tables;
+
+/// The writes of one shard.
+pub struct Writer {
+    pub(crate) env: Rc<Env>,
+    pub(crate) tables: Rc<Tables>,
+    pub(crate) files: Rc<Files>,
+    pub(crate) observer: Rc<Observer>,
+    pub(crate) reader: Rc<Reader>,
+    counter_cache: Rc<CounterCache>,
+    /// Accounted bytes of all memtables, flushing ones included.
+    pub(crate) memtable_bytes: Cell<usize>,
+    /// What of it no flush can free, and of how many tables it is, see [`unflushable`].
+    refused: Cell<(usize, usize)>,
+    refused_gauge: telemetry::Gauge,
+    /// Merge buffers.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    /// Memtables became smaller.
+    pub(crate) room: Notify,
+    /// One flush at a time.
+    pub(crate) flush_slot: Semaphore,
+    /// Segments of earlier runs are gone.
+    pub(crate) old_log_released: Cell<bool>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        env: Rc<Env>,
+        tables: Rc<Tables>,
+        files: Rc<Files>,
+        observer: Rc<Observer>,
+        reader: Rc<Reader>,
+    ) -> Writer {
+        let refused_gauge = env.rt.telemetry().gauge(
+            "memtable_unflushable_bytes",
+            "memory of partitions that no SSTable can hold",
+            &[],
+        );
+        Writer {
+            counter_cache: reader.counter_cache.clone(),
+            env,
+            tables,
+            files,
+            observer,
+            reader,
+            memtable_bytes: Cell::new(0),
+            refused: Cell::default(),
+            refused_gauge,
+            scratch: RefCell::default(),
+            room: Notify::new(),
+            flush_slot: Semaphore::new(1),
+            old_log_released: Cell::new(false),
+        }
+    }
+}

@@ -29,8 +29,8 @@ use stdx::Token;
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 use crate::memtable::{Memtable, MemtableScan};
-use crate::store::Store;
 use crate::tables::table::{TableState, TableVersion};
+use crate::write::Writer;
 
 /// Bytes of rows or range tombstones of one mutation that a partition is put back with.
 const MUTATION_BYTES: usize = 16 * 1024;
@@ -209,7 +209,7 @@ fn error_at(table: &schema::Table, key: &[u8], item: Item<'_>, error: &SstableEr
     StoreError::Unwritable { what, place: place_of(table, key, clustering) }
 }
 
-impl Store {
+impl Writer {
     /// The partitions of a memtable that the writer refuses.
     pub(crate) async fn refused_partitions(
         &self,
@@ -237,8 +237,8 @@ impl Store {
                     Refused { key: std::mem::take(&mut parts.key), token, mutations, error }
                 }));
             }
-            if self.inner.rt.is_yield_due() {
-                self.inner.rt.yield_if_due().await;
+            if self.env.rt.is_yield_due() {
+                self.env.rt.yield_if_due().await;
             }
         }
         Ok(refused)
@@ -255,14 +255,14 @@ impl Store {
     ) {
         let (version, view) = (table.version(), table.view());
         let was_logged = memtable.first_position().is_some() || memtable.is_replayed();
-        let mut scratch = self.inner.scratch.borrow_mut();
+        let mut scratch = self.scratch.borrow_mut();
         let (mut delta, mut is_logged) = (0_isize, was_logged && logging == Logging::Running);
         for partition in refused {
             for bytes in &partition.mutations {
                 let Some(mutation) = MutationRef::open(bytes) else { continue };
                 let mut position = None;
                 if is_logged {
-                    position = self.inner.log.append(&version.ticket, bytes).ok();
+                    position = self.env.log.append(&version.ticket, bytes).ok();
                     is_logged = position.is_some();
                 }
                 let active = &view.active;
@@ -270,8 +270,8 @@ impl Store {
                 delta += active.apply(shape, token, &mutation, position, &mut scratch);
             }
         }
-        let bytes = self.inner.memtable_bytes.get().saturating_add_signed(delta);
-        self.inner.memtable_bytes.set(bytes);
+        let bytes = self.memtable_bytes.get().saturating_add_signed(delta);
+        self.memtable_bytes.set(bytes);
         view.active.add_refused(usize::try_from(delta).unwrap_or(0));
         self.count_refused(table);
         if was_logged && !is_logged {
@@ -285,20 +285,19 @@ impl Store {
     pub(crate) fn count_refused(&self, table: &TableState) {
         let bytes = table.view().memtables().map(|memtable| memtable.refused_bytes()).sum();
         let before = table.refused_bytes.replace(bytes);
-        let (total, count) = self.inner.refused.get();
+        let (total, count) = self.refused.get();
         let total = total.saturating_sub(before).saturating_add(bytes);
         let count =
             count.saturating_sub(usize::from(before > 0)).saturating_add(usize::from(bytes > 0));
-        self.inner.refused.set((total, count));
-        self.inner.refused_gauge.set(i64::try_from(total).unwrap_or(i64::MAX));
+        self.refused.set((total, count));
+        self.refused_gauge.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
     /// Bytes of memtables that flushes can free, and what they may come to.
     #[inline]
     pub(crate) fn flushable_bytes(&self) -> (usize, usize) {
-        let (used, limit) =
-            (self.inner.memtable_bytes.get(), self.inner.options.memtable_bytes_max);
-        let (refused, _) = self.inner.refused.get();
+        let (used, limit) = (self.memtable_bytes.get(), self.env.options.memtable_bytes_max);
+        let (refused, _) = self.refused.get();
         (used.saturating_sub(refused), limit.saturating_sub(refused).max(limit / 2))
     }
 
@@ -313,13 +312,13 @@ impl Store {
         table: &TableState,
         mutation: &MutationRef<'_>,
     ) -> Result<(), StoreError> {
-        let (_, tables) = self.inner.refused.get();
-        let share = self.inner.options.memtable_bytes_max / 4 / tables.max(1);
+        let (_, tables) = self.refused.get();
+        let share = self.env.options.memtable_bytes_max / 4 / tables.max(1);
         let bytes = table.refused_bytes.get();
         if !mutation.deletion.is_live() {
             // To be seen at once, if it is.
             table.wants_flush.set(true);
-            self.inner.work.notify_one();
+            self.env.work.notify_one();
             return Ok(());
         }
         if bytes <= share {
@@ -340,7 +339,7 @@ impl Store {
             table.refused_report.take();
             return Ok(());
         };
-        let now = self.inner.rt.now();
+        let now = self.env.rt.now();
         let mut hash = 0_i64;
         for partition in &refused {
             hash = hash.wrapping_mul(31).wrapping_add(partition.token.0);
@@ -357,7 +356,7 @@ impl Store {
                 "{error}; {count} such partitions of the table hold {bytes} bytes of memtables; delete the partition \
                  or truncate the table to free them"
             );
-            self.tell_failure(StoreFailure::Unflushable(what));
+            self.env.tell_failure(StoreFailure::Unflushable(what));
         }
         Err(error)
     }

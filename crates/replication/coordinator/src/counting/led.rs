@@ -65,7 +65,7 @@ fn cached(
         if !matches!(cell, ColumnRef::Simple(cell) if !cell.is_tombstone()) {
             continue;
         }
-        let own = store.cached_count(counts, at, column)?;
+        let own = store.counters().cached_count(counts, at, column)?;
         let context = counter::global(counts.writer(), own.clock, own.count);
         built.cell(column, &CellRef::live(own.timestamp, &context));
     }
@@ -195,7 +195,7 @@ pub(super) fn keep(
                 && cell.timestamp >= before.timestamp
             {
                 let count = OwnCount::of(cell.timestamp, cell.value, leading.id);
-                store.keep_count(counts, at, (column, count));
+                store.counters().keep_count(counts, at, (column, count));
             }
         }
     };

@@ -156,7 +156,7 @@ impl Coordinator {
     /// processes must not write as one unless the later one has all that the earlier one wrote.
     pub fn set_counter_id(&self, id: CounterId) {
         self.inner.counting.writer.borrow_mut().id = Some(id);
-        self.inner.store.count_as(id);
+        self.inner.store.counters().count_as(id);
     }
 
     /// The id in use, when something was written with it; `was_kept`: by an earlier run.
@@ -180,7 +180,7 @@ impl Coordinator {
         // Nothing waits between this and the moment when the table is empty.
         let emptied = &self.inner.counting.emptied;
         emptied.note(table, at, snapshot.as_deref());
-        let result = self.inner.store.truncate(table, TimestampMicros(at.0)).await;
+        let result = self.inner.store.lifecycle().truncate(table, TimestampMicros(at.0)).await;
         if result.is_err() {
             // What is there may be of before.
             emptied.tables.borrow_mut().remove(&table);
@@ -196,7 +196,7 @@ impl Coordinator {
         writer.has_led = true;
         let host = snapshot.local.host_id;
         let id = *writer.id.get_or_insert_with(|| CounterId(*host.0.as_bytes()));
-        self.inner.store.count_as(id);
+        self.inner.store.counters().count_as(id);
         let Some(cluster) = self.inner.cluster.get() else { return id };
         let Some(topology) = cluster.topology(snapshot, table) else { return id };
         // Of any range: one id is used for all of them.
@@ -212,7 +212,7 @@ impl Coordinator {
         let id = u128::from(random[0]) << 64 | u128::from(random[1]);
         let id = CounterId(id.to_be_bytes());
         writer.id = Some(id);
-        self.inner.store.count_as(id);
+        self.inner.store.counters().count_as(id);
         id
     }
 
@@ -422,12 +422,12 @@ impl Coordinator {
         let (counts, current, emptied_at) = loop {
             let emptied_at = self.emptied_at(&mut write.snapshot, increments.table);
             let emptied = counting.emptied.times.get();
-            let counts = store.counts_of(increments.table, key);
+            let counts = store.counters().counts_of(increments.table, key);
             let known = (counts.as_ref(), noting.as_ref());
             let current = led::read(store, known, &increments, comparator, rt.wall());
             let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
-            if let Err(StoreError::Overloaded { .. }) = store.admit_write() {
-                let room = store.wait_for_room();
+            if let Err(StoreError::Overloaded { .. }) = store.writer().admit_write() {
+                let room = store.writer().wait_for_room();
                 rt.timeout(write.deadline, room).await.map_err(|_| late())??;
             }
             // A count of before a TRUNCATE must not be written behind it, whether this shard or the
@@ -445,7 +445,7 @@ impl Coordinator {
         let result = led::result(&increments, &current, comparator, leading);
         let result = write.mutation.with_bytes(result);
         counting.led.inc();
-        let counts = counts.filter(|counts| store.are_counts_current(counts));
+        let counts = counts.filter(|counts| store.counters().are_counts_current(counts));
         let applied = counts.as_ref().map(|_| result.bytes.clone());
         let keep = || {
             let applied = counts.as_ref().zip(applied.as_deref());

@@ -47,7 +47,7 @@ impl TableFacts {
 
     /// Tombstones made before this need not be shown to a coordinator.
     pub(crate) fn purge_before(&self, store: &Store, now: DeletionSeconds) -> DeletionSeconds {
-        store.purge_before(self.table.id, now)
+        store.reader().purge_before(self.table.id, now)
     }
 }
 

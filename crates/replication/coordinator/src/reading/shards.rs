@@ -58,9 +58,12 @@ impl Coordinator {
         let ReplicaQuery { command, limits, purge_before, scope } = query;
         let (counts_static, store) = (command.wants_static, &self.inner.store);
         if *scope != ReadScope::All {
-            return store.read_for_repair(command, *limits, *purge_before, *scope).await;
+            return store.reader().read_for_repair(command, *limits, *purge_before, *scope).await;
         }
-        store.read_replica_filtered(command, *limits, (counts_static, *purge_before), filter).await
+        store
+            .reader()
+            .read_replica_filtered(command, *limits, (counts_static, *purge_before), filter)
+            .await
     }
 
     async fn read_of_shard(

@@ -259,10 +259,10 @@ impl Coordinator {
     /// is done.
     pub(crate) async fn ask_here(&self, ask: Ask) -> Result<Answered, StoreError> {
         let store = &self.inner.store;
-        if let Err(StoreError::Overloaded { .. }) = store.admit_write() {
-            store.wait_for_room().await?;
+        if let Err(StoreError::Overloaded { .. }) = store.writer().admit_write() {
+            store.writer().wait_for_room().await?;
         }
-        store.admit_write()?;
+        store.writer().admit_write()?;
         let acceptors = &self.inner.serial.acceptors;
         let id = acceptors.next_id();
         let (sender, receiver) = oneshot::channel();

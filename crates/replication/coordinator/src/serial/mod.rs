@@ -516,7 +516,7 @@ impl Coordinator {
         self.inner.serial.contentions.add(u64::from(contentions));
         let partition = driver.partition();
         let (table, key) = (partition.table, &partition.key);
-        self.inner.store.note_contentions(table, key, u64::from(contentions));
+        self.inner.store.observer().note_contentions(table, key, u64::from(contentions));
     }
 
     /// Plans an operation and waits for its turn.

@@ -507,8 +507,10 @@ fn what_leaders_keep_is_what_reads_find() {
                     shard.coordinator.count(write, None).await.unwrap();
                 }
             }
-            let of = store.counts_of(COUNTERS, &key).unwrap();
-            let Some(cached) = store.cached_count(&of, (&key, Some(&[])), VALUE) else { continue };
+            let of = store.counters().counts_of(COUNTERS, &key).unwrap();
+            let Some(cached) = store.counters().cached_count(&of, (&key, Some(&[])), VALUE) else {
+                continue;
+            };
             hits += 1;
             let mut own = OwnPart::default();
             let command = ReadCommand {

@@ -39,20 +39,21 @@ fn damaged_with(auto: AutoSettings) -> Nodes {
     (1..=3).for_each(|n| nodes.flush(n));
     nodes.run_on(nodes.node(1, 0), |node| async move {
         let store = node.coordinator.store().clone();
-        let files = store.files_of_partition(TABLE, &1_i32.to_be_bytes()).await.unwrap();
+        let files =
+            store.compactor().files_of_partition(TABLE, &1_i32.to_be_bytes()).await.unwrap();
         damage(&node.rt, &files[0].0).await;
-        let found = store.verify(TABLE, &VerifyOptions::default()).await.unwrap();
+        let found = store.verifier().verify(TABLE, &VerifyOptions::default()).await.unwrap();
         assert_eq!(found.len(), 1);
-        while !store.damaged_files().iter().all(|file| file.is_salvaged()) {
+        while !store.verifier().damaged_files().iter().all(|file| file.is_salvaged()) {
             node.rt.sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(store.damaged_files().len(), 1);
+        assert_eq!(store.verifier().damaged_files().len(), 1);
     });
     nodes
 }
 
 fn is_damaged(nodes: &Nodes) -> bool {
-    !nodes.replica(1, 0).1.damaged_files().is_empty()
+    !nodes.replica(1, 0).1.verifier().damaged_files().is_empty()
 }
 
 fn wait(nodes: &Nodes, seconds: u64) {
@@ -84,7 +85,7 @@ fn a_repair_brings_back_what_a_damaged_file_has_lost_and_lets_it_go() {
     let (_, store) = nodes.replica(1, 0);
     nodes.run_on(nodes.node(1, 0), move |_| async move {
         let options = VerifyOptions { extended: true, ..VerifyOptions::default() };
-        assert_eq!(store.verify(TABLE, &options).await.unwrap(), []);
+        assert_eq!(store.verifier().verify(TABLE, &options).await.unwrap(), []);
     });
 }
 
@@ -109,7 +110,7 @@ fn begun(nodes: &Nodes) -> (Vec<u32>, bool) {
 /// What is said of the damaged file.
 fn state(nodes: &Nodes) -> String {
     let (_, store) = nodes.replica(1, 0);
-    let path = store.damaged_files()[0].path.clone();
+    let path = store.verifier().damaged_files()[0].path.clone();
     nodes.node(1, 0).repair.unwrap().damaged_file_state(&path).unwrap_or_default()
 }
 

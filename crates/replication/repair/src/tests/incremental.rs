@@ -36,7 +36,7 @@ fn states(nodes: &Nodes, n: u8) -> (u64, u64, u64) {
     let shards = nodes.shards(n);
     (0..shards).fold((0, 0, 0), |sum, shard| {
         let store = nodes.node(n, shard).coordinator.store().clone();
-        let (repaired, pending, other) = store.repair_states(TABLE);
+        let (repaired, pending, other) = store.repair().repair_states(TABLE);
         (sum.0 + repaired, sum.1 + pending, sum.2 + other)
     })
 }
@@ -139,7 +139,7 @@ fn what_an_earlier_run_left_pending_becomes_ordinary_again() {
     let left = stdx::Uuid::from_u128(0xdead);
     nodes.run_on(nodes.node(2, 1), move |node| async move {
         let ranges = store::OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
-        node.coordinator.store().begin_repair(TABLE, left, &ranges).await.unwrap();
+        node.coordinator.store().repair().begin_repair(TABLE, left, &ranges).await.unwrap();
     });
     assert!(states(&nodes, 2).1 > 0);
     // It blocks a session of the same ranges until the next look, and no longer.

@@ -180,7 +180,7 @@ async fn dump(store: &Store, into: &mut Dump) {
     };
     let limits = PageLimits { bytes: usize::MAX, ..PageLimits::default() };
     let keep = DeletionSeconds(i64::MIN);
-    let read = store.read_replica(&command, limits, true, keep).await.unwrap();
+    let read = store.reader().read_replica(&command, limits, true, keep).await.unwrap();
     let shape = TableShape::for_table(&table(TABLE, "ks"));
     let (chain, stops) = (PageChain::new(ReplicaPage::open(&read.page).unwrap()), PageStops::NONE);
     let mut cursor = PageCursor::new(&shape, false, &chain, &stops);

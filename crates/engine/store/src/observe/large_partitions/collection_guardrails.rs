@@ -2,12 +2,12 @@
 //!
 //! Source: Cassandra's `SortedTableWriter.guardCollectionSize`. Only live elements count; nothing is refused.
 
-use crate::options::is_of_system;
 use schema::{Column, Table};
 use sstable::{LargeCell, LargeData};
 use types::CqlType;
 
 use super::{PartitionGuardrails, Severity, cut};
+use crate::options::is_of_system;
 use crate::tables::composite_keys::composite_parts;
 
 fn is_guarded(column: &Column) -> bool {

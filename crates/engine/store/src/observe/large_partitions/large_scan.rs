@@ -12,10 +12,6 @@
 //!
 //! INV-large-1: what is told of a file is what its writer would have told of it.
 
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
-use crate::tables::large_files::name_of;
-use crate::tables::large_files::push;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,12 +24,11 @@ use stdx::{DeletionSeconds, Generation};
 
 use super::{Limits, facts_of};
 use crate::error::StoreError;
-use crate::files::slots::CompactionProgress;
-use crate::files::slots::Progress;
-use crate::store::Store;
+use crate::files::slots::{CompactionProgress, Progress};
+use crate::observe::Observer;
+use crate::tables::large_files::{LargeEvent, LargeFile, name_of, push};
 use crate::tables::table::TableState;
-use crate::tables::table_file::TableFile;
-use crate::tables::table_file::map_error;
+use crate::tables::table_file::{TableFile, map_error};
 
 /// Bytes of Data, uncompressed, that a shard looks through in a second.
 const BYTES_PER_SECOND: u64 = 16 << 20;
@@ -55,58 +50,59 @@ impl Limits {
     }
 }
 
-impl Store {
+impl Observer {
     /// Files that were not written here came into the view, or are about to. Pre: of those that name this node
-    /// [`Store::keep_waiting`] was called.
+    /// [`Observer::keep_waiting`] was called.
     pub(crate) fn look_through<'a>(
         &self,
         table: &TableState,
         files: impl Iterator<Item = &'a Rc<TableFile>>,
     ) {
         let mut known = table.large.0.borrow_mut();
-        for file in files.filter(|file| self.is_mine(file.generation)) {
+        for file in files.filter(|file| self.env.is_mine(file.generation)) {
             known.looked.done.remove(&file.generation);
             known.looked.waiting.insert(file.generation);
         }
-        self.inner.large.waits.notify_one();
+        self.large.waits.notify_one();
     }
 
     /// Keeps durably that files wait of which a start would not see it. Best effort: without it they are
     /// missing in the tables when a restart comes first.
     pub(crate) async fn keep_waiting(&self, table: &TableState, files: &[Rc<TableFile>]) {
-        let of_it = |file: &&Rc<TableFile>| self.is_mine(file.generation) && self.is_own(file);
+        let of_it =
+            |file: &&Rc<TableFile>| self.env.is_mine(file.generation) && self.files.is_own(file);
         let mut own = files.iter().filter(of_it).map(|file| file.generation).peekable();
         if own.peek().is_none() {
             return;
         }
         let mut looked = table.large.0.borrow().looked.clone();
         looked.waiting.extend(own);
-        self.write_looked(table, &looked).await;
+        self.files.write_looked(table, &looked).await;
     }
 
     /// Looks through what waits, as long as the store runs. When somebody is told of it.
-    pub(super) fn start_looking_through(&self) {
+    pub(super) fn start_looking_through(self: &Rc<Self>) {
         let store = self.clone();
         let task = async move {
-            while !store.inner.stopping.get() {
-                for table in store.all_tables() {
+            while !store.env.stopping.get() {
+                for table in store.tables.all_tables() {
                     while let Some(generation) = table.large.next()
-                        && !store.inner.stopping.get()
+                        && !store.env.stopping.get()
                     {
                         store.look_through_one(&table, generation).await;
                     }
                 }
-                if store.inner.stopping.get() {
+                if store.env.stopping.get() {
                     return;
                 }
-                let deadline = store.inner.rt.now() + ROUND;
+                let deadline = store.env.rt.now() + ROUND;
                 // Elapsed: it is looked again.
-                let waits = store.inner.large.waits.notified();
-                let _ = store.inner.rt.timeout(deadline, waits).await;
+                let waits = store.large.waits.notified();
+                let _ = store.env.rt.timeout(deadline, waits).await;
             }
         };
         // A closed gate: the store is stopping already.
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Compaction, "look-through", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Compaction, "look-through", task);
     }
 
     /// One file; whatever becomes of it, it does not wait any more in this run.
@@ -120,10 +116,10 @@ impl Store {
             }
             _ => Ok(None),
         };
-        if self.inner.stopping.get() {
+        if self.env.stopping.get() {
             return;
         }
-        let (version, at) = (table.version(), self.inner.rt.wall());
+        let (version, at) = (table.version(), self.env.rt.wall());
         let looked = {
             let mut known = table.large.0.borrow_mut();
             known.looked.waiting.remove(&generation);
@@ -133,8 +129,7 @@ impl Store {
             match found {
                 Ok(Some(data)) => {
                     let descriptor = file.reader.meta().descriptor();
-                    let (name, limits) =
-                        (name_of(&version.table, descriptor), self.inner.large.limits());
+                    let (name, limits) = (name_of(&version.table, descriptor), self.large.limits());
                     let found = facts_of(&version.table, name, at, &limits, &data);
                     if !found.is_empty() {
                         known.used.insert(descriptor);
@@ -144,11 +139,11 @@ impl Store {
                 Ok(None) => {}
                 // It is known as damaged soon; or it was stopped, and has its turn after a restart.
                 Err(error) => {
-                    self.met(error);
+                    self.env.met(error);
                     return;
                 }
             }
-            if !self.is_own(&file) {
+            if !self.files.is_own(&file) {
                 known.looked.done.insert(generation);
             }
             let view = table.view();
@@ -157,7 +152,7 @@ impl Store {
             known.looked.clone()
         };
         self.tell_large_events_of(table);
-        self.write_looked(table, &looked).await;
+        self.files.write_looked(table, &looked).await;
     }
 
     /// What is large in a file; `None`: nothing is, by its statistics.
@@ -166,18 +161,18 @@ impl Store {
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
     ) -> Result<Option<LargeData>, StoreError> {
-        let limits = self.inner.large.limits();
+        let limits = self.large.limits();
         let meta = file.reader.meta();
         if limits.are_beyond(meta.statistics().stats.partition_sizes.max()) {
             return Ok(None);
         }
         // No inputs: it keeps nobody from them.
-        let claim = self.claim(table, Vec::new(), self.look_shown(table, file));
-        let mut look = Look::new(limits, self.inner.rt.wall().seconds());
+        let claim = self.files.slots.claim(table, Vec::new(), self.look_shown(table, file));
+        let mut look = Look::new(limits, self.env.rt.wall().seconds());
         let (range, all) = (KeyRange::all(), Arc::new(Slices::all()));
         let mut cursor = file.reader.range_cursor(0, range, all, None);
         let mut blocks = file.reader.sequential();
-        let mut due = self.inner.rt.now();
+        let mut due = self.env.rt.now();
         loop {
             match cursor.advance()? {
                 Advance::End => return Ok(Some(look.found)),
@@ -185,7 +180,7 @@ impl Store {
                     let chunk = blocks.load_block(request.block).await.map_err(map_error)?;
                     cursor.feed(request.block, chunk);
                     due = self.pace_look(due, cursor.position(), &claim.progress).await;
-                    self.check_goes_on(&claim.progress)?;
+                    self.files.slots.check_goes_on(&claim.progress)?;
                     if !table.has_all(std::slice::from_ref(file)) {
                         return Ok(None);
                     }
@@ -211,8 +206,8 @@ impl Store {
     ) -> stdx::Instant {
         let read = position.saturating_sub(progress.done.replace(position));
         let micros = read.saturating_mul(1_000_000) / BYTES_PER_SECOND;
-        let due = due.max(self.inner.rt.now()) + Duration::from_micros(micros);
-        self.pause_until(due).await;
+        let due = due.max(self.env.rt.now()) + Duration::from_micros(micros);
+        self.env.pause_until(due).await;
         due
     }
 

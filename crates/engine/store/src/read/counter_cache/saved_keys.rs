@@ -1,5 +1,7 @@
 //! Which counters are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
 
+use std::rc::Rc;
+
 use data::command::{Partitions, ReadCommand};
 use data::{ColumnRef, RowRef, Slice, Slices};
 use rt::Group;
@@ -7,9 +9,9 @@ use stdx::Token;
 
 use super::{CounterRow, ENTRY_OVERHEAD, OwnCount, row_of};
 use crate::error::StoreError;
+use crate::read::counter_cache::Counters;
 use crate::read::driver::{Flow, RowSink};
 use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
-use crate::store::Store;
 
 /// Its keys are places of rows: their counters are warmed together.
 pub(crate) const COUNTERS: SavedCache = SavedCache {
@@ -44,33 +46,33 @@ impl RowSink for OneRow {
     }
 }
 
-impl Store {
+impl Counters {
     /// Begins to read what was saved, and saves from time to time.
-    pub(crate) fn start_counter_cache(&self) {
-        let period = self.inner.options.counter_cache_save_period;
+    pub(crate) fn start_counter_cache(self: &Rc<Self>) {
+        let period = self.env.options.counter_cache_save_period;
         if period.is_zero() {
             return;
         }
         let store = self.clone();
         let task = async move {
-            store.pause(WARM_AFTER).await;
+            store.env.pause(WARM_AFTER).await;
             store.warm_counters().await;
-            while !store.inner.stopping.get() {
-                store.pause(period).await;
+            while !store.env.stopping.get() {
+                store.env.pause(period).await;
                 // The stop itself saves.
-                if !store.inner.stopping.get() {
+                if !store.env.stopping.get() {
                     store.save_counters().await;
                 }
             }
         };
         // A closed gate: the store is stopping already.
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "store-counters", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "store-counters", task);
     }
 
     /// Saves which counters are cached, if the options want that.
     pub(crate) async fn save_counters(&self) {
-        let options = &self.inner.options;
-        let cache = &self.inner.counter_cache;
+        let options = &self.env.options;
+        let cache = &self.counter_cache;
         if options.counter_cache_save_period.is_zero() || !cache.is_on() {
             return;
         }
@@ -80,39 +82,39 @@ impl Store {
                 return;
             }
             let counts = cache.counts.borrow();
-            let tables = self.inner.tables.borrow();
+            let tables = self.tables.map.borrow();
             let is_current = |numbers: &super::Numbers| {
                 let table = tables.get(&numbers.table);
                 table.is_some_and(|table| cache.numbers(table, numbers.token) == *numbers)
             };
             let current = counts.iter().filter(|(key, _)| is_current(&key.numbers));
             let keys = current.map(|(key, _)| (key.numbers.table, &*key.place));
-            COUNTERS.encode(keys.take(self.inner.live.counter_cache_keys_to_save.get()))
+            COUNTERS.encode(keys.take(self.env.live.counter_cache_keys_to_save.get()))
         };
-        self.save_cache(COUNTERS, bytes).await;
+        self.reader.saved_keys.save_cache(COUNTERS, bytes).await;
     }
 
     /// Reads counters that were cached when it was saved, those of this shard, whichever had them then.
     async fn warm_counters(&self) {
-        let deadline = self.inner.rt.now() + self.inner.options.cache_load_max;
-        for path in self.saved_files(COUNTERS).await {
-            for saved in self.saved_keys(COUNTERS, &path).await {
-                let ended = self.inner.stopping.get() || self.inner.rt.now() >= deadline;
+        let deadline = self.env.rt.now() + self.env.options.cache_load_max;
+        for path in self.reader.saved_keys.saved_files(COUNTERS).await {
+            for saved in self.reader.saved_keys.saved_keys(COUNTERS, &path).await {
+                let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
                 // What cannot be read here says so to whoever reads it.
                 if ended || !self.warm_counter(&saved).await.unwrap_or(true) {
                     return;
                 }
-                self.inner.rt.yield_if_due().await;
+                self.env.rt.yield_if_due().await;
             }
         }
     }
 
     /// False: there is no room for more.
     async fn warm_counter(&self, (id, place): &Saved) -> Result<bool, StoreError> {
-        let cache = &self.inner.counter_cache;
+        let cache = &self.counter_cache;
         let Some((key, clustering)) = row_of(place) else { return Ok(true) };
         let token = codec::token_of(key);
-        if self.inner.options.shard_map.shard_of(*id, token) != self.inner.rt.shard() {
+        if self.env.options.shard_map.shard_of(*id, token) != self.env.rt.shard() {
             return Ok(true);
         }
         let Some(of) = self.counts_of(*id, key) else { return Ok(true) };
@@ -135,12 +137,12 @@ impl Store {
             slices: Slices(vec![slice]).into(),
             reversed: false,
             columns: None,
-            now: self.inner.rt.wall().seconds(),
+            now: self.env.rt.wall().seconds(),
             wants_static: clustering.is_none(),
             resume: None,
             bypass_cache: false,
         };
-        self.read(&command, &mut found).await?;
+        self.reader.read(&command, &mut found).await?;
         if self.are_counts_current(&of)
             && let Some(row) = &found.row
         {

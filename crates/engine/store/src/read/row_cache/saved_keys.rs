@@ -1,80 +1,82 @@
 //! Which partitions are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
 
-use crate::tables::cached_rows::CachedRows;
+use std::rc::Rc;
+
 use rt::Group;
 
 use super::HeadKeyRef;
 use crate::error::StoreError;
+use crate::read::Reader;
 use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
-use crate::store::Store;
+use crate::tables::cached_rows::CachedRows;
 use crate::tables::read_stats::ReadStats;
 
 /// Its keys are partition keys.
 pub(crate) const ROWS: SavedCache =
     SavedCache { name: "rows", kind: "saved-rows", what: "which partitions are in the row cache" };
 
-impl Store {
+impl Reader {
     /// Begins to read what was saved, and saves from time to time.
-    pub(crate) fn start_row_cache(&self) {
-        let period = self.inner.options.row_cache_save_period;
+    pub(crate) fn start_row_cache(self: &Rc<Self>) {
+        let period = self.env.options.row_cache_save_period;
         if period.is_zero() {
             return;
         }
         let store = self.clone();
         let task = async move {
-            store.pause(WARM_AFTER).await;
+            store.env.pause(WARM_AFTER).await;
             store.warm_rows().await;
-            while !store.inner.stopping.get() {
-                store.pause(period).await;
+            while !store.env.stopping.get() {
+                store.env.pause(period).await;
                 // The stop itself saves.
-                if !store.inner.stopping.get() {
+                if !store.env.stopping.get() {
                     store.save_rows().await;
                 }
             }
         };
         // A closed gate: the store is stopping already.
-        let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "store-rows", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "store-rows", task);
     }
 
     /// Saves which partitions are cached, if the options want that.
     pub(crate) async fn save_rows(&self) {
-        let options = &self.inner.options;
-        if options.row_cache_save_period.is_zero() || !self.inner.row_cache.is_on() {
+        let options = &self.env.options;
+        if options.row_cache_save_period.is_zero() || !self.row_cache.is_on() {
             return;
         }
         let bytes = {
-            let heads = self.inner.row_cache.heads.borrow();
-            let tables = self.inner.tables.borrow();
+            let heads = self.row_cache.heads.borrow();
+            let tables = self.tables.map.borrow();
             let contents = |id| tables.get(&id).map(|t| t.view.borrow().contents);
             let current = heads.iter().filter(|(key, _)| contents(key.table) == Some(key.contents));
             let keys = current.map(|(key, _)| (key.table, &*key.key));
-            ROWS.encode(keys.take(self.inner.live.row_cache_keys_to_save.get()))
+            ROWS.encode(keys.take(self.env.live.row_cache_keys_to_save.get()))
         };
-        self.save_cache(ROWS, bytes).await;
+        self.saved_keys.save_cache(ROWS, bytes).await;
     }
 
     /// Reads partitions that were cached when it was saved, those of this shard, whichever had them then.
     async fn warm_rows(&self) {
-        let deadline = self.inner.rt.now() + self.inner.options.cache_load_max;
-        for path in self.saved_files(ROWS).await {
-            for saved in self.saved_keys(ROWS, &path).await {
-                let ended = self.inner.stopping.get() || self.inner.rt.now() >= deadline;
+        let deadline = self.env.rt.now() + self.env.options.cache_load_max;
+        for path in self.saved_keys.saved_files(ROWS).await {
+            for saved in self.saved_keys.saved_keys(ROWS, &path).await {
+                let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
                 // What cannot be read here says so to whoever reads it.
                 if ended || !self.warm_partition(&saved).await.unwrap_or(true) {
                     return;
                 }
-                self.inner.rt.yield_if_due().await;
+                self.env.rt.yield_if_due().await;
             }
         }
     }
 
     /// False: there is no room for more.
     async fn warm_partition(&self, (id, key): &Saved) -> Result<bool, StoreError> {
-        let cache = &self.inner.row_cache;
+        let cache = &self.row_cache;
         let token = codec::token_of(key);
-        let Some(table) = self.table(*id) else { return Ok(true) };
+        let Some(table) = self.tables.table(*id) else { return Ok(true) };
         let CachedRows::First(rows) = table.cached_rows() else { return Ok(true) };
-        if self.inner.options.shard_map.shard_of(*id, token) != self.inner.rt.shard() {
+        if self.env.options.shard_map.shard_of(*id, token) != self.env.rt.shard() {
             return Ok(true);
         }
         let stats = cache.stats();

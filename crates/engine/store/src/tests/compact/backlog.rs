@@ -32,31 +32,31 @@ fn the_share_follows_what_is_due_and_goes_back_when_it_is_done() {
             store.flush(None).await.unwrap();
         }
         seconds(&rt, 2).await;
-        let idle = store.backlog();
+        let idle = store.compactor().backlog();
         assert_eq!((idle.bytes, idle.share, idle.bytes_per_second), (0, 100, 0.0));
         let on_disk = store.table_stats(TABLE).disk_bytes;
 
         store.set_schema(schema_with("true"));
-        store.set_compaction_share(None);
-        let due = store.backlog();
+        store.compactor().set_compaction_share(None);
+        let due = store.compactor().backlog();
         assert!((on_disk / 2..=on_disk).contains(&due.bytes), "{due:?} of {on_disk}");
         assert!(due.share > 200, "{due:?}");
         assert_eq!(rt.share(Group::Compaction), due.share);
         seconds(&rt, 3).await;
-        let running = store.backlog();
-        assert_eq!(store.compactions().len(), 1);
+        let running = store.compactor().backlog();
+        assert_eq!(store.files().slots().compactions().len(), 1);
         assert!(running.bytes > 0 && running.bytes < on_disk, "{running:?} of {on_disk}");
         let rate = running.bytes_per_second;
         assert!((50_000.0..600_000.0).contains(&rate), "{rate} of 200000 a second");
 
         // What a user sets stays.
-        store.set_compaction_share(Some(700));
+        store.compactor().set_compaction_share(Some(700));
         seconds(&rt, 2).await;
-        assert_eq!((store.backlog().share, rt.share(Group::Compaction)), (700, 700));
-        store.set_compaction_share(None);
+        assert_eq!((store.compactor().backlog().share, rt.share(Group::Compaction)), (700, 700));
+        store.compactor().set_compaction_share(None);
 
         seconds(&rt, 60).await;
-        let done = store.backlog();
+        let done = store.compactor().backlog();
         assert_eq!((done.bytes, done.share, rt.share(Group::Compaction)), (0, 100, 100));
         store.stop().await;
     });
@@ -72,10 +72,10 @@ fn what_is_due_of_very_many_files_is_reckoned_from_the_first_compaction() {
             store.flush(None).await.unwrap();
         }
         store.set_schema(schema_with("true"));
-        store.set_compaction_share(None);
-        let due = store.backlog();
+        store.compactor().set_compaction_share(None);
+        let due = store.compactor().backlog();
         // Seven compactions of 32 files and one of 16 are due, each file is as large as the others.
-        let files = store.table(TABLE).unwrap().view().files.clone();
+        let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
         let of_data: u64 = files.iter().map(|f| f.reader.meta().data_file_length()).sum();
         assert!(
             (of_data * 9 / 10..=of_data * 12 / 10).contains(&due.bytes),

@@ -55,13 +55,13 @@ fn files_lose_what_is_not_owned_and_keep_the_rest_after_a_restart_too() {
         write(&store, &insert(ring[0].1, 3, "d", 100)).await.unwrap();
         let whole = read_partition(&store, ring[begin + 1].1).await;
 
-        let cleaned = store.cleanup(TABLE, || Some(range.clone())).await.unwrap();
+        let cleaned = store.compactor().cleanup(TABLE, || Some(range.clone())).await.unwrap();
         assert_eq!(cleaned, Cleaned { kept: 1, rewritten: 1, removed: 2 });
         assert_eq!(found(&store, MANY).await, inside);
         assert_eq!(read_partition(&store, ring[begin + 1].1).await, whole);
         assert_eq!(store.table_stats(TABLE).sstables, 2);
         // Nothing is left to do: both lie in the range.
-        let again = store.cleanup(TABLE, || Some(range)).await.unwrap();
+        let again = store.compactor().cleanup(TABLE, || Some(range)).await.unwrap();
         assert_eq!(again, Cleaned { kept: 2, ..Cleaned::default() });
         store.drain().await.unwrap();
         store.stop().await;
@@ -78,14 +78,14 @@ fn a_cleanup_that_is_given_up_changes_nothing_and_one_that_owns_nothing_empties(
         for pk in 0..10 {
             write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
         }
-        assert_eq!(store.cleanup(TABLE, || None).await.unwrap(), Cleaned::default());
+        assert_eq!(store.compactor().cleanup(TABLE, || None).await.unwrap(), Cleaned::default());
         assert_eq!(found(&store, 10).await.len(), 10);
         let nothing = OwnedRanges::new(Vec::new());
-        let cleaned = store.cleanup(TABLE, || Some(nothing)).await.unwrap();
+        let cleaned = store.compactor().cleanup(TABLE, || Some(nothing)).await.unwrap();
         assert_eq!(cleaned, Cleaned { removed: 1, ..Cleaned::default() });
         assert_eq!(found(&store, 10).await, Vec::<i32>::new());
         let unknown = TableId(Uuid::from_u128(0x999));
-        let refused = store.cleanup(unknown, || None).await;
+        let refused = store.compactor().cleanup(unknown, || None).await;
         assert!(matches!(refused, Err(StoreError::UnknownTable(_))), "{refused:?}");
         store.stop().await;
     });

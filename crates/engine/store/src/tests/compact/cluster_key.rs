@@ -42,7 +42,7 @@ async fn open_with(rt: &Rt, schema: Arc<Schema>) -> Store {
 /// deletions of partitions, and these alone are left when a compaction of the window removes the rest.
 fn states(store: &Store) -> (Vec<i64>, usize, usize) {
     let (mut in_one, mut mixed, mut shared) = (Vec::new(), 0, 0);
-    for file in &store.table(TABLE).unwrap().view().files {
+    for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
         let stats = &file.reader.meta().statistics().stats;
         let window =
             |bound: &[Vec<u8>]| Some(windows().window_of(windows().value(bound.first()?)?));
@@ -83,12 +83,12 @@ fn delete_up_to(pk: i32, to: i32, timestamp: i64) -> Vec<u8> {
 async fn at_rest(rt: &Rt, store: &Store) {
     for _ in 0..3_000 {
         rt.sleep(Duration::from_millis(10)).await;
-        let is_planned = !store.planned_compactions(TABLE).unwrap().is_empty();
-        if store.compactions().is_empty() && !is_planned {
+        let is_planned = !store.compactor().planned_compactions(TABLE).unwrap().is_empty();
+        if store.files().slots().compactions().is_empty() && !is_planned {
             return;
         }
     }
-    panic!("compactions do not come to rest: {:?}", store.planned_compactions(TABLE));
+    panic!("compactions do not come to rest: {:?}", store.compactor().planned_compactions(TABLE));
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_is_flushed_goes_into_windows_and_a_read_of_one_looks_into_its_file() {
                 }
             }
             assert_eq!(rows_of(&read_all(&store).await), expected);
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(states(&store), (vec![0, 1, 2, 3, 4], 0, 0));
             assert_eq!(rows_of(&read_all(&store).await), expected);
             let mut bounds = (clustering(10), clustering(15));
@@ -149,13 +149,13 @@ fn a_major_compaction_removes_what_deletions_over_all_windows_hide() {
         for (pk, ck) in (0..4).flat_map(|pk| (0..60).map(move |ck| (pk, ck))) {
             write(&store, &insert(pk, ck, "old", 100)).await.unwrap();
         }
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(states(&store), ((0..12).collect(), 0, 0));
         write(&store, &delete_partition(0, 200)).await.unwrap();
         write(&store, &delete_partition(1, 200)).await.unwrap();
         write(&store, &delete_up_to(2, 57, 200)).await.unwrap();
         write(&store, &delete_range(3, 3, 58, 200)).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         let rows = rows_of(&read_all(&store).await);
         let left = [(2, 58), (2, 59), (3, 0), (3, 1), (3, 2), (3, 58), (3, 59)];
         assert_eq!(rows.into_keys().collect::<Vec<_>>(), left);
@@ -164,7 +164,7 @@ fn a_major_compaction_removes_what_deletions_over_all_windows_hide() {
         assert_eq!(states(&store), (vec![0, 11], 0, 1));
         write(&store, &delete_partition(2, 300)).await.unwrap();
         write(&store, &delete_partition(3, 300)).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(states(&store), (vec![], 0, 0));
         store.stop().await;
     });
@@ -187,8 +187,8 @@ fn what_is_left_of_a_window_without_its_rows_is_shared() {
         assert_eq!(states(&store).0, [0, 4]);
         flush(&[delete_row(1, 20, 200)]).await;
         assert_eq!(states(&store), (vec![0], 0, 1));
-        let table = store.table(TABLE).unwrap();
-        let infos = || store.infos(&table).infos;
+        let table = store.rooms.tables.table(TABLE).unwrap();
+        let infos = || store.rooms.compactor.infos(&table).infos;
         let left: Vec<_> = infos().into_iter().filter(|file| file.windows.is_none()).collect();
         assert_eq!(left.iter().map(|file| file.level).collect::<Vec<_>>(), [SHARED_LEVEL]);
         // One mixed file is not distributed: there is no other.
@@ -244,7 +244,7 @@ fn random_operations_agree_with_a_model_and_windows_stay_what_they_are() {
                 write(&store, &mutation).await.unwrap();
                 match rt.random_u64() % 40 {
                     0..4 => store.flush(None).await.unwrap(),
-                    4 => store.compact_major(TABLE).await.unwrap(),
+                    4 => store.compactor().compact_major(TABLE).await.unwrap(),
                     5..8 => {
                         at_rest(&rt, &store).await;
                         assert_eq!(rows_of(&read_all(&store).await), rows, "step {step}");
@@ -260,7 +260,7 @@ fn random_operations_agree_with_a_model_and_windows_stay_what_they_are() {
                     _ => {}
                 }
             }
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(rows_of(&read_all(&store).await), rows);
             let (in_one, mixed, _) = states(&store);
             let mut once = in_one.clone();

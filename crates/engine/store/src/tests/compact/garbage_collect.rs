@@ -63,16 +63,16 @@ fn reads_are_the_same_before_and_behind_and_space_goes() {
                 }
                 let by = if rt.random_u64() % 2 == 0 { Row } else { Cell };
                 let (rows, before) = (read_all(&store).await, bytes(&store));
-                store.garbage_collect(TABLE, by).await.unwrap();
+                store.compactor().garbage_collect(TABLE, by).await.unwrap();
                 assert_eq!(read_all(&store).await, rows, "round {round}, {by:?}");
                 {
                     let mut sum = sum.lock().unwrap();
                     *sum = (sum.0 + before, sum.1 + bytes(&store));
                 }
                 // Neither does anything come back when the rest is merged.
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
                 assert_eq!(read_all(&store).await, rows, "round {round}, {by:?}, merged");
-                store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+                store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
                 store.stop().await;
             }
         }
@@ -87,10 +87,10 @@ async fn check(rt: &Rt, grace: i32, files: &[&[Vec<u8>]], by: TombstoneOption, l
         file_of(&store, file).await;
     }
     let rows = read_all(&store).await;
-    assert_eq!(store.garbage_collect(TABLE, by).await, Ok(files.len() as u64));
+    assert_eq!(store.compactor().garbage_collect(TABLE, by).await, Ok(files.len() as u64));
     assert_eq!(store.table_stats(TABLE).sstables, left, "{by:?}, grace {grace}");
     assert_eq!(read_all(&store).await, rows);
-    store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+    store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
     store.stop().await;
 }
 
@@ -140,7 +140,7 @@ fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
         file_of(&store, &[delete_partition(2, 11)]).await;
         write(&store, &delete_partition(1, 11)).await.unwrap();
         write(&store, &insert(2, 1, "late", 5)).await.unwrap();
-        store.garbage_collect(TABLE, Cell).await.unwrap();
+        store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
         // Of the first file the row that the memtable deletes is left, of the second its tombstone.
         assert_eq!(store.table_stats(TABLE).sstables, 2);
         assert_eq!(read_all(&store).await, []);
@@ -148,7 +148,7 @@ fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
         assert_eq!(read_all(&store).await, []);
         // The tombstone stays beside the late row, which goes after it; then it goes too.
         for left in [1, 0] {
-            store.garbage_collect(TABLE, Cell).await.unwrap();
+            store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
             assert_eq!((store.table_stats(TABLE).sstables, read_all(&store).await), (left, vec![]));
         }
         store.stop().await;
@@ -168,28 +168,28 @@ fn a_collection_is_listed_and_given_up() {
             file_of(&store, &many(ck)).await;
         }
         let rows = read_all(&store).await;
-        store.set_compaction_throughput(100_000);
+        store.compactor().set_compaction_throughput(100_000);
         let other = store.clone();
         let ended = std::rc::Rc::new(std::cell::RefCell::new(None));
         let seen = ended.clone();
         let gate = rt.gate("test");
         let task = async move {
-            let result = other.garbage_collect(TABLE, Row).await;
+            let result = other.compactor().garbage_collect(TABLE, Row).await;
             *seen.borrow_mut() = Some(result);
         };
         gate.spawn(&rt, rt::Group::Admin, "collection", task).unwrap();
         let is_meant = |c: &CompactionProgress| c.kind == "Remove deleted data";
         for _ in 0..2_000 {
-            if store.compactions().iter().any(|c| c.done_bytes > 0) {
+            if store.files().slots().compactions().iter().any(|c| c.done_bytes > 0) {
                 break;
             }
             rt.sleep(Duration::from_millis(10)).await;
         }
-        assert_eq!(store.stop_compactions(is_meant), 1);
+        assert_eq!(store.files().slots().stop_compactions(is_meant), 1);
         gate.close().await;
         let interrupted = Err(StoreError::Invalid("Compaction interrupted".to_owned()));
         assert_eq!(ended.borrow_mut().take(), Some(interrupted));
-        assert_eq!((store.compactions(), read_all(&store).await), (vec![], rows));
+        assert_eq!((store.files().slots().compactions(), read_all(&store).await), (vec![], rows));
         store.stop().await;
     });
 }
@@ -205,14 +205,22 @@ fn compactions_look_at_tombstones_of_others_when_the_table_says_so() {
             let rows = read_all(&store).await;
             // The first, and what was the second then.
             for _ in 0..2 {
-                let mut names: Vec<_> =
-                    store.table(TABLE).unwrap().view().files.iter().map(|f| f.generation).collect();
+                let mut names: Vec<_> = store
+                    .rooms
+                    .tables
+                    .table(TABLE)
+                    .unwrap()
+                    .view()
+                    .files
+                    .iter()
+                    .map(|f| f.generation)
+                    .collect();
                 names.sort_unstable();
-                store.compact_files(TABLE, &names[..1]).await.unwrap();
+                store.compactor().compact_files(TABLE, &names[..1]).await.unwrap();
             }
             assert_eq!(store.table_stats(TABLE).sstables, left, "{overlapping}");
             assert_eq!(read_all(&store).await, rows);
-            store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+            store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
             store.stop().await;
         }
     });
@@ -229,7 +237,7 @@ async fn many_deletions(store: &Store, partitions: i32) {
 
 /// The number of the file with the rows, and how many it has.
 fn file_with_rows(store: &Store) -> Option<(stdx::Generation, u64)> {
-    let view = store.table(TABLE).unwrap().view();
+    let view = store.rooms.tables.table(TABLE).unwrap().view();
     view.files.iter().find_map(|file| {
         let rows = file.reader.meta().statistics().stats.total_rows;
         (rows > 0).then_some((file.generation, u64::try_from(rows).unwrap()))
@@ -245,18 +253,18 @@ fn no_more_than_the_newest_files_up_to_the_bound_hide_something() {
             many_deletions(&store, partitions).await;
             let (file, rows) = file_with_rows(&store).unwrap();
             assert_eq!(rows, u64::try_from(partitions).unwrap());
-            store.compact_files(TABLE, &[file]).await.unwrap();
+            store.compactor().compact_files(TABLE, &[file]).await.unwrap();
             assert_eq!(file_with_rows(&store).map(|(_, rows)| rows), left);
             assert_eq!(read_all(&store).await, []);
-            store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+            store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
             store.stop().await;
 
             let store = open_with(&rt, i32::MAX, "none").await;
             many_deletions(&store, partitions).await;
-            store.garbage_collect(TABLE, Row).await.unwrap();
+            store.compactor().garbage_collect(TABLE, Row).await.unwrap();
             assert_eq!(file_with_rows(&store).map(|(_, rows)| rows), left);
             assert_eq!(read_all(&store).await, []);
-            store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+            store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
             store.stop().await;
         }
     });

@@ -25,7 +25,7 @@ pub(crate) fn incremental_schema() -> Arc<Schema> {
 
 /// Makes fragments smaller than a user can ask for.
 pub(crate) fn set_fragment_size(store: &Store, bytes: u64) {
-    let table = store.table(TABLE).unwrap();
+    let table = store.rooms.tables.table(TABLE).unwrap();
     let version = table.version();
     let mut compaction = version.compaction.clone().unwrap();
     compaction.incremental.fragment_size = bytes;
@@ -64,7 +64,7 @@ async fn fill(store: &Store, bytes: usize) {
         write(store, &insert(pk, 2, &noise(pk, bytes), 100)).await.unwrap();
     }
     store.flush(None).await.unwrap();
-    store.compact_major(TABLE).await.unwrap();
+    store.compactor().compact_major(TABLE).await.unwrap();
     for pk in 0..KEYS {
         write(store, &delete_row(pk, 1, 200)).await.unwrap();
     }
@@ -77,7 +77,7 @@ fn stays(bytes: usize) -> Rows {
 
 /// Runs and files of the table; no two fragments of a run have a token in common.
 fn runs(store: &Store) -> (usize, usize) {
-    let files = store.table(TABLE).unwrap().view().files.clone();
+    let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
     let mut of_run: BTreeMap<Option<Uuid>, Vec<(Token, Token)>> = BTreeMap::new();
     for file in &files {
         let meta = file.reader.meta();
@@ -98,12 +98,12 @@ fn a_run_is_merged_in_parts_purges_and_survives_a_restart() {
         fill(&store, 100).await;
         let (before, files) = runs(&store);
         assert!(before == 2 && files > 4, "{before} runs, {files} files");
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         let (after, files) = runs(&store);
         assert!(after == 1 && files > 3, "{after} runs, {files} files");
         assert_eq!(rows_of(&read_all(&store).await), stays(100));
         // What was purged is gone from the files: no tombstone is met.
-        let files = store.table(TABLE).unwrap().view().files.clone();
+        let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
         let rows: i64 = files.iter().map(|f| f.reader.meta().statistics().stats.total_rows).sum();
         assert_eq!(rows, i64::from(KEYS));
         store.stop().await;
@@ -128,7 +128,7 @@ fn space_of_a_major_compaction(fragment: u64) -> (u64, u64) {
             let store = open_incremental(&rt).await;
             set_fragment_size(&store, fragment);
             fill(&store, 20_000).await;
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             let bytes = table.view().files.iter().map(|f| f.reader.meta().disk_bytes()).sum();
             let fs = rt.fs();
             let begin = fs.free_bytes("data").await.unwrap();
@@ -141,7 +141,7 @@ fn space_of_a_major_compaction(fragment: u64) -> (u64, u64) {
                 }
             };
             gate.spawn(&rt, Group::Admin, "watch", task).unwrap();
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             ended.set(true);
             *found.lock().unwrap() = (bytes, begin - least.get());
             store.stop().await;
@@ -164,7 +164,7 @@ fn a_crash_at_every_io_of_a_merge_in_parts_brings_nothing_back_and_loses_nothing
         let store = open_incremental(&rt).await;
         fill(&store, 100).await;
         barrier.arm(&rt).await;
-        if store.compact_major(TABLE).await.is_ok() {
+        if store.compactor().compact_major(TABLE).await.is_ok() {
             rt.sleep(Duration::from_millis(50)).await;
         }
     };
@@ -197,7 +197,7 @@ fn a_disk_with_room_for_a_part_is_enough_for_a_merge_in_parts() {
     world.disk("n1").set_free_bytes(Some(500_000));
     run_in(&world, |rt| async move {
         let store = open_incremental(&rt).await;
-        let table = store.table(TABLE).unwrap();
+        let table = store.rooms.tables.table(TABLE).unwrap();
         let bytes: u64 = table.view().files.iter().map(|f| f.reader.meta().disk_bytes()).sum();
         assert!(bytes > 700_000, "{bytes}");
         set_fragment_size(&store, 1 << 30);
@@ -205,10 +205,10 @@ fn a_disk_with_room_for_a_part_is_enough_for_a_merge_in_parts() {
         let version = table.version();
         let options = crate::compact::compaction::options_of(&version).unwrap();
         let whole = crate::compact::compaction::Job { plan: &plan, options, owned: None };
-        let refused = store.compact(&table, whole).await;
+        let refused = store.rooms.compactor.compact(&table, whole).await;
         assert!(matches!(refused, Err(StoreError::DiskFull { .. })), "{refused:?}");
         set_fragment_size(&store, 60_000);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(rows_of(&read_all(&store).await), stays(20_000));
         store.stop().await;
     });
@@ -216,7 +216,7 @@ fn a_disk_with_room_for_a_part_is_enough_for_a_merge_in_parts() {
 
 /// All files.
 fn major_plan(store: &Store) -> compact_plan::Plan {
-    let files = store.table(TABLE).unwrap().view().files.clone();
+    let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
     compact_plan::Plan {
         inputs: files.iter().map(|f| f.generation).collect(),
         expired: Vec::new(),

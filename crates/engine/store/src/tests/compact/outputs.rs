@@ -40,9 +40,9 @@ fn the_output_is_cut_at_tokens_and_holds_every_row_once() {
         let store = open_purging_with(&rt, cut_schema()).await;
         fill(&store).await;
         let before = read_all(&store).await;
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(read_all(&store).await, before);
-        let table = store.table(TABLE).unwrap();
+        let table = store.rooms.tables.table(TABLE).unwrap();
         let files = table.view().files.clone();
         assert!(files.len() > 2, "{} files", files.len());
         let mut ranges: Vec<_> = files
@@ -61,7 +61,7 @@ fn a_crash_at_every_io_of_a_cut_compaction_brings_nothing_back_and_loses_nothing
         let store = open_purging_with(&rt, cut_schema()).await;
         fill(&store).await;
         barrier.arm(&rt).await;
-        if store.compact_major(TABLE).await.is_ok() {
+        if store.compactor().compact_major(TABLE).await.is_ok() {
             rt.sleep(Duration::from_millis(50)).await;
         }
     };
@@ -89,11 +89,11 @@ fn a_truncation_during_a_cut_compaction_is_not_undone_by_a_crash() {
         fill(&store).await;
         barrier.arm(&rt).await;
         let (gate, compacting) = (rt.gate("compaction of the test"), store.clone());
-        let compact = async move { drop(compacting.compact_major(TABLE).await) };
+        let compact = async move { drop(compacting.compactor().compact_major(TABLE).await) };
         gate.spawn(&rt, Group::Compaction, "compaction", compact).unwrap();
         // Between two outputs of the compaction.
         rt.sleep(Duration::from_millis(2)).await;
-        if store.truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
+        if store.lifecycle().truncate(TABLE, TimestampMicros(5_000_000)).await.is_ok() {
             *acknowledged.lock().unwrap() = true;
             rt.sleep(Duration::from_secs(3)).await;
         }

@@ -57,11 +57,11 @@ fn a_tombstone_goes_when_all_that_memtables_have_of_its_partition_is_newer() {
                         // Then what is written next goes to another version.
                         write(&store, &insert(1, 40, "x", 200)).await.unwrap();
                     }
-                    let view = store.table(TABLE).unwrap().view();
+                    let view = store.rooms.tables.table(TABLE).unwrap().view();
                     let reader = view.active.get(codec::token_of(&key(1)), &key(1));
                     write(&store, &of(at)).await.unwrap();
                     drop(reader);
-                    store.compact_partition(TABLE, &key(1)).await.unwrap();
+                    store.compactor().compact_partition(TABLE, &key(1)).await.unwrap();
                     sstables.push(store.table_stats(TABLE).sstables);
                     assert_eq!(
                         values(&read_partition(&store, 1).await)
@@ -70,7 +70,7 @@ fn a_tombstone_goes_when_all_that_memtables_have_of_its_partition_is_newer() {
                             .count(),
                         0
                     );
-                    store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+                    store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
                 }
                 assert_eq!(sstables, [1, 1, 0], "{what}");
                 store.stop().await;
@@ -86,7 +86,7 @@ fn a_memtable_without_the_partition_keeps_no_tombstone_of_it() {
         write(&store, &delete_row(1, 1, 6)).await.unwrap();
         store.flush(None).await.unwrap();
         write(&store, &insert(2, 1, "x", 1)).await.unwrap();
-        store.compact_partition(TABLE, &key(1)).await.unwrap();
+        store.compactor().compact_partition(TABLE, &key(1)).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 0);
         store.stop().await;
     });
@@ -101,8 +101,8 @@ fn a_file_of_nothing_but_old_tombstones_goes_as_a_whole_when_memtables_have_newe
             store.flush(None).await.unwrap();
         }
         let expired = |store: &Store| {
-            let table = store.table(TABLE).unwrap();
-            let infos = store.infos(&table);
+            let table = store.rooms.tables.table(TABLE).unwrap();
+            let infos = store.rooms.compactor.infos(&table);
             infos.state().memtable_min_timestamp
         };
         assert_eq!(expired(&store), None);

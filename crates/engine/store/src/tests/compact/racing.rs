@@ -1,9 +1,10 @@
 //! Snapshots, TRUNCATE and DROP at any moment of a compaction: what is linked is what the table had at one
 //! moment, and what was emptied goes.
 
+use rt::Group;
+
 use crate::SnapshotInfo;
 use crate::tests::*;
-use rt::Group;
 
 const INPUTS: i32 = 3;
 /// Longer than the compaction of these files takes on the simulated disk.
@@ -39,7 +40,7 @@ where
     D: AsyncFn(&Rt, &Store) + Clone + Send + Sync + 'static,
     C: AsyncFn(&Rt, &Store, &[u64], &str) + Clone + Send + Sync + 'static,
 {
-    let compact = async |store: &Store| drop(store.compact_major(TABLE).await);
+    let compact = async |store: &Store| drop(store.compactor().compact_major(TABLE).await);
     at_every_moment_of(compact, disturb, check);
 }
 
@@ -60,7 +61,7 @@ where
                     write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
                     store.flush(None).await.unwrap();
                 }
-                let table = store.table(TABLE).unwrap();
+                let table = store.rooms.tables.table(TABLE).unwrap();
                 let mut inputs: Vec<u64> =
                     table.view().files.iter().map(|f| f.generation.0).collect();
                 inputs.sort_unstable();
@@ -81,10 +82,10 @@ where
 
 /// The snapshots of the table, and the generations in that of which the name begins so.
 async fn linked(rt: &Rt, store: &Store, begin: &str, place: &str) -> Vec<u64> {
-    let all: Vec<SnapshotInfo> = store.snapshots().await.unwrap();
+    let all: Vec<SnapshotInfo> = store.lifecycle().snapshots().await.unwrap();
     let tag = all.iter().map(|s| &s.tag).find(|tag| tag.starts_with(begin));
     let tag = tag.unwrap_or_else(|| panic!("{place}: no snapshot of {all:?}"));
-    let directory = store.directory_of(&table(TableOptions::default()));
+    let directory = store.rooms.files.directories.directory_of(&table(TableOptions::default()));
     complete(rt, &format!("{directory}/snapshots/{tag}"), place).await
 }
 
@@ -95,11 +96,12 @@ fn is_of_one_moment(found: &[u64], inputs: &[u64]) -> bool {
 #[test]
 fn a_snapshot_at_any_moment_of_a_compaction_has_the_files_of_one_moment() {
     at_every_moment(
-        async |_, store| store.snapshot("one", None).await.unwrap(),
+        async |_, store| store.lifecycle().snapshot("one", None).await.unwrap(),
         async |rt, store, inputs, place| {
             let found = linked(rt, store, "one", place).await;
             assert!(is_of_one_moment(&found, inputs), "{place}: {found:?} of {inputs:?}");
-            let directory = store.directory_of(&table(TableOptions::default()));
+            let directory =
+                store.rooms.files.directories.directory_of(&table(TableOptions::default()));
             let left = complete(rt, &directory, place).await;
             assert!(left.len() == 1 && !inputs.contains(&left[0]), "{place}: {left:?}");
         },
@@ -109,13 +111,14 @@ fn a_snapshot_at_any_moment_of_a_compaction_has_the_files_of_one_moment() {
 #[test]
 fn what_is_truncated_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_else() {
     at_every_moment(
-        async |_, store| store.truncate(TABLE, TimestampMicros(5_000)).await.unwrap(),
+        async |_, store| store.lifecycle().truncate(TABLE, TimestampMicros(5_000)).await.unwrap(),
         async |rt, store, inputs, place| {
             let found = linked(rt, store, "truncated-5-", place).await;
             assert!(is_of_one_moment(&found, inputs), "{place}: {found:?} of {inputs:?}");
-            let directory = store.directory_of(&table(TableOptions::default()));
+            let directory =
+                store.rooms.files.directories.directory_of(&table(TableOptions::default()));
             assert_eq!(complete(rt, &directory, place).await, Vec::<u64>::new(), "{place}");
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             assert!(table.pins.borrow().is_empty(), "{place}: the log is kept");
         },
     );
@@ -128,7 +131,8 @@ fn what_is_dropped_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_
         async |rt, store, inputs, place| {
             let found = linked(rt, store, "dropped-", place).await;
             assert!(is_of_one_moment(&found, inputs), "{place}: {found:?} of {inputs:?}");
-            let directory = store.directory_of(&table(TableOptions::default()));
+            let directory =
+                store.rooms.files.directories.directory_of(&table(TableOptions::default()));
             assert_eq!(complete(rt, &directory, place).await, Vec::<u64>::new(), "{place}");
         },
     );
@@ -137,13 +141,16 @@ fn what_is_dropped_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_
 #[test]
 fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else() {
     at_every_moment_of(
-        async |store| drop(store.scrub(TABLE, None, crate::ScrubOptions::default()).await),
+        async |store| {
+            drop(store.compactor().scrub(TABLE, None, crate::ScrubOptions::default()).await)
+        },
         async |_, store| store.set_schema(schema_of(Vec::new())),
         async |rt, store, inputs, place| {
             // Each file is scrubbed by itself.
             let found = linked(rt, store, "dropped-", place).await;
             assert_eq!(found.len(), inputs.len(), "{place}: {found:?} of {inputs:?}");
-            let directory = store.directory_of(&table(TableOptions::default()));
+            let directory =
+                store.rooms.files.directories.directory_of(&table(TableOptions::default()));
             assert_eq!(complete(rt, &directory, place).await, Vec::<u64>::new(), "{place}");
         },
     );
@@ -163,15 +170,15 @@ fn what_is_dropped_while_a_damaged_file_is_let_go_of_is_in_the_snapshot_and_nowh
             damage(&rt, &path(&store, sstable::Component::Data).await).await;
             assert!(!unreadable(&store).await.is_empty());
             until(&rt, || is_salvaged(&store)).await;
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             let files = table.view().files.clone();
             let all: Vec<u64> = files.iter().map(|f| f.generation.0).collect();
             // Starts of these tests change which of the two a shard writes to.
-            let own = store.directory_of(&table.version().table);
+            let own = store.rooms.files.directories.directory_of(&table.version().table);
             let (_, name) = own.split_once('/').unwrap();
             let directories = ["data", "more"].map(|data| format!("{data}/{name}"));
             drop(table);
-            store.release_repaired(TABLE, |_, _| Some(later(&rt)));
+            store.verifier().release_repaired(TABLE, |_, _| Some(later(&rt)));
             rt.sleep(Duration::from_micros(micros)).await;
             store.set_schema(schema_of(Vec::new()));
             rt.sleep(Duration::from_secs(60)).await;

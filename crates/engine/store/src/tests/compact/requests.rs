@@ -39,14 +39,18 @@ impl Bytes for (u32, i32, i32) {
 }
 
 fn generations(store: &Store) -> Vec<u64> {
-    let view = store.table(TABLE).unwrap().view();
+    let view = store.rooms.tables.table(TABLE).unwrap().view();
     let mut all: Vec<u64> = view.files.iter().map(|f| f.generation.0).collect();
     all.sort_unstable();
     all
 }
 
 async fn names(rt: &Rt, store: &Store) -> Vec<String> {
-    let directory = store.directory_of(&store.table(TABLE).unwrap().version().table);
+    let directory = store
+        .rooms
+        .files
+        .directories
+        .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table);
     rt.fs().read_dir(&directory).await.unwrap().into_iter().map(|e| e.name).collect()
 }
 
@@ -68,34 +72,38 @@ fn a_compaction_that_is_given_up_leaves_its_inputs_and_no_output() {
             file_of(&store, 0..600, ck).await;
         }
         let (before, rows) = (names(&rt, &store).await, read_all(&store).await);
-        store.set_compaction_throughput(100_000);
+        store.compactor().set_compaction_throughput(100_000);
         let other = store.clone();
         let ended = std::rc::Rc::new(std::cell::RefCell::new(None));
         let seen = ended.clone();
         let gate = rt.gate("test");
         let task = async move {
-            let result = other.compact_major(TABLE).await;
+            let result = other.compactor().compact_major(TABLE).await;
             *seen.borrow_mut() = Some(result);
         };
         gate.spawn(&rt, rt::Group::Admin, "compaction", task).unwrap();
-        wait_until(&rt, || store.compactions().iter().any(|c| c.done_bytes > 0)).await;
+        wait_until(&rt, || store.files().slots().compactions().iter().any(|c| c.done_bytes > 0))
+            .await;
         // A file is being written.
         assert!(names(&rt, &store).await.len() > before.len());
-        let id = store.compactions()[0].id;
-        assert_eq!(store.stop_compactions(|c: &CompactionProgress| c.kind == "Cleanup"), 0);
-        assert_eq!(store.stop_compactions(|c| c.id == id + 1), 0);
+        let id = store.files().slots().compactions()[0].id;
+        assert_eq!(
+            store.files().slots().stop_compactions(|c: &CompactionProgress| c.kind == "Cleanup"),
+            0
+        );
+        assert_eq!(store.files().slots().stop_compactions(|c| c.id == id + 1), 0);
         assert!(ended.borrow().is_none());
         let is_meant = |c: &CompactionProgress| c.kind == "Major compaction" && c.id == id;
-        assert_eq!(store.stop_compactions(is_meant), 1);
+        assert_eq!(store.files().slots().stop_compactions(is_meant), 1);
         wait_until(&rt, || ended.borrow().is_some()).await;
         let result = ended.borrow_mut().take().unwrap();
         assert_eq!(result, Err(StoreError::Invalid("Compaction interrupted".to_owned())));
         assert_eq!(names(&rt, &store).await, before);
-        assert_eq!(store.compactions(), vec![]);
+        assert_eq!(store.files().slots().compactions(), vec![]);
         assert_eq!(read_all(&store).await, rows);
         // Nothing is held that the next one needs.
-        store.set_compaction_throughput(0);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().set_compaction_throughput(0);
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 1);
         assert_eq!(read_all(&store).await, rows);
         gate.close().await;
@@ -109,18 +117,18 @@ fn the_progress_of_a_compaction_ends_at_its_total() {
         for ck in 0..2 {
             file_of(&store, 0..2_000, ck).await;
         }
-        store.set_compaction_throughput(1 << 20);
+        store.compactor().set_compaction_throughput(1 << 20);
         let (other, gate) = (store.clone(), rt.gate("test"));
         let ended = std::rc::Rc::new(std::cell::Cell::new(false));
         let seen = ended.clone();
         let task = async move {
-            other.compact_major(TABLE).await.unwrap();
+            other.compactor().compact_major(TABLE).await.unwrap();
             seen.set(true);
         };
         gate.spawn(&rt, rt::Group::Admin, "compaction", task).unwrap();
         let (mut done, mut total) = (0, 0);
         while !ended.get() {
-            if let Some(shown) = store.compactions().first() {
+            if let Some(shown) = store.files().slots().compactions().first() {
                 (done, total) = (shown.done_bytes, shown.total_bytes);
             }
             rt.sleep(Duration::from_millis(1)).await;
@@ -137,7 +145,7 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
         let store = open_with(&rt, &[("max_threshold", "10"), ("min_threshold", "8")]).await;
         let control = |store: &Store| {
             let CompactionControl { automatic, min_threshold, max_threshold } =
-                store.compaction_control(TABLE).unwrap();
+                store.compactor().compaction_control(TABLE).unwrap();
             (automatic, min_threshold, max_threshold)
         };
         assert_eq!(control(&store), (true, 8, 10));
@@ -146,7 +154,7 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
         }
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!(store.table_stats(TABLE).sstables, 4);
-        store.set_compaction_thresholds(TABLE, (2, 3)).unwrap();
+        store.compactor().set_compaction_thresholds(TABLE, (2, 3)).unwrap();
         wait_until(&rt, || store.table_stats(TABLE).sstables < 3).await;
         store.set_schema(schema_with(&[("max_threshold", "20")]));
         assert_eq!(control(&store), (true, 2, 3));
@@ -160,7 +168,7 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
                 "Disabling compaction by setting min_compaction_threshold or max_compaction_threshold to 0 is deprecated, set the compaction strategy option 'enabled' to 'false' instead or use the nodetool command 'disableautocompaction'.",
             ),
         ] {
-            let refused = store.set_compaction_thresholds(TABLE, thresholds);
+            let refused = store.compactor().set_compaction_thresholds(TABLE, thresholds);
             assert_eq!(refused, Err(StoreError::Invalid(text.to_owned())));
         }
         assert_eq!(control(&store), (true, 2, 3));
@@ -171,14 +179,14 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
 fn no_compaction_begins_by_itself_while_that_is_switched_off() {
     run(422, |rt| async move {
         let store = open_with(&rt, &[("min_threshold", "2")]).await;
-        store.set_automatic_compaction(TABLE, false).unwrap();
+        store.compactor().set_automatic_compaction(TABLE, false).unwrap();
         for ck in 0..4 {
             file_of(&store, 0..3, ck).await;
         }
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!(store.table_stats(TABLE).sstables, 4);
-        assert!(!store.compaction_control(TABLE).unwrap().automatic);
-        store.set_automatic_compaction(TABLE, true).unwrap();
+        assert!(!store.compactor().compaction_control(TABLE).unwrap().automatic);
+        store.compactor().set_automatic_compaction(TABLE, true).unwrap();
         wait_until(&rt, || store.table_stats(TABLE).sstables == 1).await;
         // Also where the table's option says that none begins.
         store.set_schema(schema_with(&[("min_threshold", "2"), ("enabled", "false")]));
@@ -197,10 +205,10 @@ fn named_files_are_compacted_and_no_others() {
         let rows = read_all(&store).await;
         let all = generations(&store);
         let named = [all[0], all[2], 9_999].map(stdx::Generation);
-        assert_eq!(store.compact_files(TABLE, &named).await, Ok(2));
+        assert_eq!(store.compactor().compact_files(TABLE, &named).await, Ok(2));
         let left = generations(&store);
         assert_eq!((left.len(), &left[..2]), (3, &[all[1], all[3]][..]));
-        assert_eq!(store.compact_files(TABLE, &[stdx::Generation(9_999)]).await, Ok(0));
+        assert_eq!(store.compactor().compact_files(TABLE, &[stdx::Generation(9_999)]).await, Ok(0));
         assert_eq!(read_all(&store).await, rows);
     });
 }
@@ -221,19 +229,22 @@ fn files_with_tokens_of_a_range_or_with_a_partition_are_compacted_and_no_others(
         let token = |pk: i32| codec::token_of(&key(pk));
         // Both ends count: the first token of the upper half is its first partition.
         let gap = [(Token(token(low[14]).0 + 1), Token(token(high[0]).0 - 1))];
-        assert_eq!(store.compact_ranges(TABLE, &gap).await, Ok(0));
+        assert_eq!(store.compactor().compact_ranges(TABLE, &gap).await, Ok(0));
         let upper = [(Token(token(low[14]).0 + 1), token(high[0]))];
-        assert_eq!(store.compact_ranges(TABLE, &upper).await, Ok(2));
+        assert_eq!(store.compactor().compact_ranges(TABLE, &upper).await, Ok(2));
         let left = generations(&store);
         assert_eq!((left.len(), &left[..2]), (3, &[all[0], all[2]][..]));
-        let files = store.files_of_partition(TABLE, &key(low[3])).await.unwrap();
+        let files = store.compactor().files_of_partition(TABLE, &key(low[3])).await.unwrap();
         let numbers: Vec<&str> =
             files.iter().filter_map(|(path, _)| path.rsplit('-').nth(2)).collect();
         assert_eq!(numbers, [all[0].to_string(), all[2].to_string()], "{files:?}");
-        assert_eq!(store.compact_partition(TABLE, &key(low[3])).await, Ok(2));
+        assert_eq!(store.compactor().compact_partition(TABLE, &key(low[3])).await, Ok(2));
         assert_eq!(generations(&store).len(), 2);
-        assert_eq!(store.files_of_partition(TABLE, &key(low[3])).await.unwrap().len(), 1);
-        let nobodys = store.files_of_partition(TABLE, &key(1_000_000)).await;
+        assert_eq!(
+            store.compactor().files_of_partition(TABLE, &key(low[3])).await.unwrap().len(),
+            1
+        );
+        let nobodys = store.compactor().files_of_partition(TABLE, &key(1_000_000)).await;
         assert_eq!(nobodys, Ok(vec![]), "no row of it was written");
         assert_eq!(read_all(&store).await, rows);
     });
@@ -247,7 +258,7 @@ fn outputs_are_cut_at_sizes() {
             file_of(&store, 0..600, ck).await;
         }
         let rows = read_all(&store).await;
-        let table = store.table(TABLE).unwrap();
+        let table = store.rooms.tables.table(TABLE).unwrap();
         let bytes: u64 =
             table.view().files.iter().map(|f| f.reader.meta().data_file_length()).sum();
         let plan = compact_plan::Plan {
@@ -261,14 +272,14 @@ fn outputs_are_cut_at_sizes() {
         let version = table.version();
         let options = crate::compact::compaction::options_of(&version).unwrap();
         let job = crate::compact::compaction::Job { plan: &plan, options, owned: None };
-        store.compact(&table, job).await.unwrap();
+        store.rooms.compactor.compact(&table, job).await.unwrap();
         let sizes: Vec<u64> =
             table.view().files.iter().map(|f| f.reader.meta().data_file_length()).collect();
         assert_eq!(sizes.len(), 3, "{sizes:?} of {bytes}");
         assert!(sizes[0] > sizes[1] && sizes[1] > sizes[2] / 2, "{sizes:?} of {bytes}");
         assert_eq!(read_all(&store).await, rows);
         // Little data is not cut.
-        store.compact_split(TABLE).await.unwrap();
+        store.compactor().compact_split(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 1);
         assert_eq!(read_all(&store).await, rows);
     });

@@ -79,7 +79,7 @@ type Files = Vec<(u64, Component, Vec<u8>)>;
 
 async fn files_of(rt: &Rt, store: &Store) -> Files {
     let mut files = Files::new();
-    let view = store.table(TABLE).unwrap().view();
+    let view = store.rooms.tables.table(TABLE).unwrap().view();
     for file in &view.files {
         let meta = file.reader.meta();
         for component in meta.components() {
@@ -111,7 +111,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
             let schema = schema_of(vec![table_of(has_clustering, cut)]);
             let store = Store::open(rt.clone(), options(&rt), schema).await.unwrap().0;
             let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-            store.set_automatic_compaction(TABLE, false).unwrap();
+            store.compactor().set_automatic_compaction(TABLE, false).unwrap();
             let few = if has_clustering { 4 } else { 30 };
             let keys = [few, 30, 2_000][draw.below(3)];
             // Rows of all files lie in each other, or behind each other, or in part.
@@ -125,7 +125,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
                 store.flush(None).await.unwrap();
             }
             let flushed = files_of(&rt, &store).await;
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             let compacted = files_of(&rt, &store).await;
             let mut rows = Rows::default();
             let command = read_of(Partitions::Range(KeyRange::all()));

@@ -25,7 +25,7 @@ async fn filled(rt: &Rt, files: i32) -> Store {
 }
 
 fn paths(store: &Store) -> Vec<String> {
-    let table = store.table(TABLE).unwrap();
+    let table = store.rooms.tables.table(TABLE).unwrap();
     let view = table.view();
     view.files.iter().map(|f| f.reader.meta().file(Component::Data).to_string()).collect()
 }
@@ -40,15 +40,15 @@ async fn damage(rt: &Rt, path: &str) {
 }
 
 async fn scrub(store: &Store, tag: Option<&str>) -> Vec<Scrubbed> {
-    let done = store.scrub(TABLE, tag, ScrubOptions::default()).await.unwrap();
+    let done = store.compactor().scrub(TABLE, tag, ScrubOptions::default()).await.unwrap();
     done.into_iter().map(|(_, result)| result.unwrap()).collect()
 }
 
 async fn repaired(store: &Store) {
     let session = Uuid::from_u128(5);
     let all = OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
-    store.begin_repair(TABLE, session, &all).await.unwrap();
-    store.end_repair(TABLE, session, Some(1_000)).await.unwrap();
+    store.repair().begin_repair(TABLE, session, &all).await.unwrap();
+    store.repair().end_repair(TABLE, session, Some(1_000)).await.unwrap();
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn what_can_be_read_of_a_damaged_file_stays_and_what_is_lost_is_told() {
         assert_eq!(after.len() as u64, before.len() as u64 - lost);
         assert!(paths(&store).iter().all(|path| !old.contains(path)));
         // What lacks something was not repaired.
-        assert_eq!(store.repair_states(TABLE), (1, 0, 1));
-        let snapshots = store.snapshots().await.unwrap();
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 1));
+        let snapshots = store.lifecycle().snapshots().await.unwrap();
         assert_eq!(snapshots.iter().map(|s| s.tag.as_str()).collect::<Vec<_>>(), ["pre-scrub-1"]);
         let extended = VerifyOptions { extended: true, ..VerifyOptions::default() };
-        assert_eq!(store.verify(TABLE, &extended).await.unwrap(), []);
+        assert_eq!(store.verifier().verify(TABLE, &extended).await.unwrap(), []);
         store.drain().await.unwrap();
         store.stop().await;
         let store = open(&rt).await;
@@ -94,27 +94,27 @@ fn files_of_a_repair_stay_and_a_scrub_is_listed_and_given_up() {
     run(92, |rt| async move {
         let store = filled(&rt, 1).await;
         let before = (read_all(&store).await, paths(&store));
-        store.set_compaction_throughput(10_000);
+        store.compactor().set_compaction_throughput(10_000);
         let (running, gate) = (store.clone(), rt.gate("test"));
         let ended = std::rc::Rc::new(std::cell::RefCell::new(None));
         let seen = ended.clone();
         let task = async move {
-            let result = running.scrub(TABLE, None, ScrubOptions::default()).await;
+            let result = running.compactor().scrub(TABLE, None, ScrubOptions::default()).await;
             *seen.borrow_mut() = Some(result);
         };
         gate.spawn(&rt, rt::Group::Admin, "scrub", task).unwrap();
-        while store.compactions().iter().all(|c| c.done_bytes == 0) {
+        while store.files().slots().compactions().iter().all(|c| c.done_bytes == 0) {
             rt.sleep(Duration::from_millis(1)).await;
         }
-        assert_eq!(store.stop_compactions(|c| c.kind == "Scrub"), 1);
+        assert_eq!(store.files().slots().stop_compactions(|c| c.kind == "Scrub"), 1);
         gate.close().await;
         let error = ended.borrow_mut().take().unwrap().unwrap_err().to_string();
         assert_eq!(error, "Compaction interrupted");
         assert_eq!((read_all(&store).await, paths(&store)), before);
-        store.set_compaction_throughput(0);
+        store.compactor().set_compaction_throughput(0);
 
         let all = OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
-        store.begin_repair(TABLE, Uuid::from_u128(6), &all).await.unwrap();
+        store.repair().begin_repair(TABLE, Uuid::from_u128(6), &all).await.unwrap();
         let pending = paths(&store);
         let done = scrub(&store, None).await;
         assert!(done[0].in_repair && done[0].words()[0].1.contains("repair under way"));
@@ -131,8 +131,8 @@ fn a_damaged_file_is_not_repaired_any_more_when_that_is_asked_for() {
         damage(&rt, &paths(&store)[0]).await;
         for (forget_repair, expect) in [(false, 2), (true, 1)] {
             let options = VerifyOptions { forget_repair, ..VerifyOptions::default() };
-            assert_eq!(store.verify(TABLE, &options).await.unwrap().len(), 1);
-            assert_eq!(store.repair_states(TABLE).0, expect);
+            assert_eq!(store.verifier().verify(TABLE, &options).await.unwrap().len(), 1);
+            assert_eq!(store.repair().repair_states(TABLE).0, expect);
         }
         store.stop().await;
     });
@@ -150,7 +150,7 @@ fn tombstones_of_named_partitions_go_at_any_age_and_no_others() {
         store.flush(None).await.unwrap();
         let rows = read_all(&store).await;
         let tombstones = || {
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             let view = table.view();
             let stats = |f: &std::rc::Rc<crate::tables::table_file::TableFile>| {
                 let stats = f.reader.meta().statistics().stats.clone();
@@ -159,11 +159,11 @@ fn tombstones_of_named_partitions_go_at_any_age_and_no_others() {
             view.files.iter().map(stats).sum::<f64>() as u64
         };
         assert_eq!(tombstones(), 2);
-        assert_eq!(store.compact_ageless(TABLE, &[key(3)]).await.unwrap(), 0);
-        assert_eq!(store.compact_ageless(TABLE, &[key(2)]).await.unwrap(), 1);
+        assert_eq!(store.compactor().compact_ageless(TABLE, &[key(3)]).await.unwrap(), 0);
+        assert_eq!(store.compactor().compact_ageless(TABLE, &[key(2)]).await.unwrap(), 1);
         assert_eq!((tombstones(), read_all(&store).await), (1, rows.clone()));
         // Nothing is left of it for the next compaction.
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!((tombstones(), read_all(&store).await), (1, rows));
         store.stop().await;
     });
@@ -193,7 +193,7 @@ fn a_crash_at_every_io_of_a_scrub_of_a_shared_file_loses_nothing_and_shows_nothi
         barrier.arm(&rt).await;
         // One after the other: most crashes find one of them done.
         rt.sleep(Duration::from_millis(u64::from(rt.shard().0) * 30)).await;
-        if store.scrub(TABLE, None, ScrubOptions::default()).await.is_ok() {
+        if store.compactor().scrub(TABLE, None, ScrubOptions::default()).await.is_ok() {
             rt.sleep(Duration::from_millis(20)).await;
         }
     };
@@ -224,9 +224,9 @@ fn a_scrub_that_has_no_room_refuses_no_writes() {
     world.disk("n1").set_free_bytes(Some(40_000));
     run_in(&world, |rt| async move {
         let store = open(&rt).await;
-        let done = store.scrub(TABLE, None, ScrubOptions::default()).await.unwrap();
+        let done = store.compactor().scrub(TABLE, None, ScrubOptions::default()).await.unwrap();
         assert!(matches!(&done[..], [(_, Err(StoreError::DiskFull { .. }))]), "{done:?}");
-        store.admit_write().unwrap();
+        store.writer().admit_write().unwrap();
         store.stop().await;
     });
 }

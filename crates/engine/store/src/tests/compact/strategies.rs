@@ -109,10 +109,10 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                         write(&store, &mine.change(rt.random_u64())).await.unwrap();
                         match rt.random_u64() % 24 {
                             0..6 => store.flush(None).await.unwrap(),
-                            6 => store.compact_major(TABLE).await.unwrap(),
+                            6 => store.compactor().compact_major(TABLE).await.unwrap(),
                             14 => {
                                 let by = [TombstoneOption::Row, TombstoneOption::Cell][step % 2];
-                                store.garbage_collect(TABLE, by).await.unwrap();
+                                store.compactor().garbage_collect(TABLE, by).await.unwrap();
                                 mine.check(&store, &what).await;
                             }
                             7 | 8 => {
@@ -121,7 +121,10 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                                 store.set_schema(schema_by(strategy));
                                 set_fragment_size(&store, 2_000);
                             }
-                            9 => store.set_concurrent_compactors(1 + (rt.random_u64() % 4) as u32),
+                            9 => store
+                                .files()
+                                .slots()
+                                .set_concurrent_compactors(1 + (rt.random_u64() % 4) as u32),
                             10..14 => {
                                 let micros = rt.random_u64() % 3_000_000;
                                 rt.sleep(Duration::from_micros(micros)).await;
@@ -129,7 +132,7 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
                             }
                             _ => {}
                         }
-                        beside += u64::from(store.compactions().len() > 1);
+                        beside += u64::from(store.files().slots().compactions().len() > 1);
                     }
                     mine.check(&store, "at the end").await;
                     done += store.table_stats(TABLE).compactions;
@@ -190,8 +193,8 @@ async fn live_until_a_crash(rt: Rt, known: Arc<Mutex<Known>>, armed: Arc<Mutex<b
         }
         match rt.random_u64() % 16 {
             0..5 => drop(store.flush(None).await),
-            5 => drop(store.compact_major(TABLE).await),
-            10 => drop(store.garbage_collect(TABLE, TombstoneOption::Cell).await),
+            5 => drop(store.compactor().compact_major(TABLE).await),
+            10 => drop(store.compactor().garbage_collect(TABLE, TombstoneOption::Cell).await),
             6 => {
                 strategy = Strategy::ALL[rt.random_u64() as usize % Strategy::ALL.len()];
                 store.set_schema(schema_by(strategy));
@@ -259,12 +262,12 @@ async fn two_due(rt: &Rt, rate: u64, compactors: u32) -> Store {
 
 async fn wait_for(rt: &Rt, store: &Store, what: impl Fn(&[CompactionProgress]) -> bool) {
     for _ in 0..2_000 {
-        if what(&store.compactions()) {
+        if what(&store.files().slots().compactions()) {
             return;
         }
         rt.sleep(Duration::from_millis(10)).await;
     }
-    panic!("never: {:?}", store.compactions());
+    panic!("never: {:?}", store.files().slots().compactions());
 }
 
 #[test]
@@ -272,13 +275,13 @@ fn compactions_of_one_table_run_beside_each_other_as_many_as_may() {
     run(81, |rt| async move {
         let store = two_due(&rt, 1_000_000, 2).await;
         wait_for(&rt, &store, |running| running.len() == 2).await;
-        let claimed = store.table(TABLE).unwrap().claimed.borrow().clone();
+        let claimed = store.rooms.tables.table(TABLE).unwrap().claimed.borrow().clone();
         let mut once = claimed.clone();
         once.sort_unstable();
         once.dedup();
         assert_eq!((claimed.len(), once.len()), (8, 8));
         // What is claimed is in no plan.
-        assert_eq!(store.planned_compactions(TABLE).unwrap(), []);
+        assert_eq!(store.compactor().planned_compactions(TABLE).unwrap(), []);
         wait_for(&rt, &store, <[_]>::is_empty).await;
         assert!(store.table_stats(TABLE).compactions >= 2);
         assert_eq!(read_all(&store).await.len(), 4 * 600);
@@ -286,15 +289,15 @@ fn compactions_of_one_table_run_beside_each_other_as_many_as_may() {
     });
     run(82, |rt| async move {
         let store = two_due(&rt, 1_000_000, 1).await;
-        assert_eq!(store.concurrent_compactors(), 1);
+        assert_eq!(store.files().slots().concurrent_compactors(), 1);
         wait_for(&rt, &store, |running| running.len() == 1).await;
         for _ in 0..100 {
-            assert!(store.compactions().len() < 2);
+            assert!(store.files().slots().compactions().len() < 2);
             rt.sleep(Duration::from_millis(2)).await;
         }
         // Live, while one runs.
-        assert_eq!(store.compactions().len(), 1);
-        store.set_concurrent_compactors(2);
+        assert_eq!(store.files().slots().compactions().len(), 1);
+        store.files().slots().set_concurrent_compactors(2);
         wait_for(&rt, &store, |running| running.len() == 2).await;
         store.stop().await;
     });
@@ -305,7 +308,7 @@ fn a_major_compaction_waits_for_what_runs_and_keeps_the_background_away() {
     run(83, |rt| async move {
         let store = two_due(&rt, 1_000_000, 3).await;
         wait_for(&rt, &store, |running| running.len() == 2).await;
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 1);
         assert_eq!(store.table_stats(TABLE).compactions, 3);
         assert_eq!(read_all(&store).await.len(), 4 * 600);
@@ -325,7 +328,7 @@ fn all_compactions_together_keep_to_the_rate() {
                 rt.sleep(Duration::from_millis(10)).await;
             }
             took.push(rt.now().since(begin));
-            store.truncate(TABLE, TimestampMicros(5_000_000)).await.unwrap();
+            store.lifecycle().truncate(TABLE, TimestampMicros(5_000_000)).await.unwrap();
             store.stop().await;
         }
         // Simulated time: two at once are not faster than one after the other.
@@ -339,22 +342,22 @@ fn space_is_reserved_beside_that_of_others() {
     world.disk("n1").set_free_bytes(Some(1_000_000));
     run_in(&world, |rt| async move {
         let store = open(&rt).await;
-        let table = store.table(TABLE).unwrap();
-        let shown = store.shown(&table, &[], &compact_plan::Reason::Major);
-        let one = store.claim(&table, vec![], shown.clone());
-        let two = store.claim(&table, vec![], shown);
-        store.reserve(&one.progress, 1_000, 600_000, "one").await.unwrap();
-        let refused = store.reserve(&two.progress, 1_000, 600_000, "two").await;
+        let table = store.rooms.tables.table(TABLE).unwrap();
+        let shown = store.rooms.compactor.shown(&table, &[], &compact_plan::Reason::Major);
+        let one = store.rooms.files.slots.claim(&table, vec![], shown.clone());
+        let two = store.rooms.files.slots.claim(&table, vec![], shown);
+        store.rooms.files.slots.reserve(&one.progress, 1_000, 600_000, "one").await.unwrap();
+        let refused = store.rooms.files.slots.reserve(&two.progress, 1_000, 600_000, "two").await;
         let Err(StoreError::DiskFull { detail }) = refused else { panic!("{refused:?}") };
         assert!(detail.contains("others may need 600000"), "{detail}");
         // What the first has read it needs no more.
         one.progress.done.set(500);
-        store.reserve(&two.progress, 1_000, 600_000, "two").await.unwrap();
-        let refused = store.reserve(&one.progress, 1_000, 600_000, "one").await;
+        store.rooms.files.slots.reserve(&two.progress, 1_000, 600_000, "two").await.unwrap();
+        let refused = store.rooms.files.slots.reserve(&one.progress, 1_000, 600_000, "one").await;
         assert!(matches!(refused, Err(StoreError::DiskFull { .. })));
-        assert_eq!(store.refused_compactions(), 2);
+        assert_eq!(store.files().slots().refused_compactions(), 2);
         drop(two);
-        store.reserve(&one.progress, 1_000, 600_000, "one").await.unwrap();
+        store.rooms.files.slots.reserve(&one.progress, 1_000, 600_000, "one").await.unwrap();
         store.stop().await;
     });
 }

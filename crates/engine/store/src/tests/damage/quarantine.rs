@@ -1,12 +1,12 @@
 //! Damaged files: found, kept for their good parts, never answered without, let go when other files have
 //! their place.
 
-use crate::files::damage_marks::DamageEvent;
 use rt::sim::CrashKind;
 use rt::{Buf, OpenOptions};
 use sstable::Component;
 use stdx::IoErrorKind;
 
+use crate::files::damage_marks::DamageEvent;
 use crate::tables::retry_backoff::Failures;
 use crate::tests::compact::incremental::noise;
 use crate::tests::everywhere::*;
@@ -31,7 +31,7 @@ pub(crate) async fn fill(rt: &Rt) {
 }
 
 pub(crate) async fn path(store: &Store, component: Component) -> String {
-    let table = store.table(TABLE).unwrap();
+    let table = store.rooms.tables.table(TABLE).unwrap();
     let view = table.view();
     view.files[0].reader.meta().file(component).to_string()
 }
@@ -68,7 +68,7 @@ pub(crate) async fn unreadable(store: &Store) -> Vec<i32> {
 fn events(store: &Store) -> std::rc::Rc<std::cell::RefCell<Vec<DamageEvent>>> {
     let all = std::rc::Rc::<std::cell::RefCell<Vec<DamageEvent>>>::default();
     let seen = all.clone();
-    store.on_damage(move |event| seen.borrow_mut().push(event));
+    store.files().on_damage(move |event| seen.borrow_mut().push(event));
     all
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn until(rt: &Rt, what: impl Fn() -> bool) {
 }
 
 pub(crate) fn is_salvaged(store: &Store) -> bool {
-    store.damaged_files().iter().any(|file| file.is_salvaged())
+    store.verifier().damaged_files().iter().any(|file| file.is_salvaged())
 }
 
 pub(crate) fn later(rt: &Rt) -> i64 {
@@ -101,7 +101,7 @@ fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
         let bad = unreadable(&store).await;
         assert!(!bad.is_empty() && bad.len() < MANY as usize, "{bad:?}");
         until(&rt, || is_salvaged(&store)).await;
-        let found = store.damaged_files();
+        let found = store.verifier().damaged_files();
         assert_eq!((found.len(), &found[0].path, found[0].table.as_str()), (1, &data, "t"));
         assert!(found[0].reason.contains(&data), "{found:?}");
         assert!(matches!(
@@ -113,7 +113,7 @@ fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
             write(&store, &insert(1_000 + pk, 1, "other", 1)).await.unwrap();
         }
         store.flush(None).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 2);
         assert_eq!(unreadable(&store).await, bad);
         // Repairs read what is left.
@@ -121,11 +121,12 @@ fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
         command.wants_static = true;
         let (limits, purge) =
             (data::replica_page::PageLimits::default(), DeletionSeconds(i64::MIN));
-        let page = |scope| store.read_for_repair(&command, limits, purge, scope);
+        let page = |scope| store.reader().read_for_repair(&command, limits, purge, scope);
         assert!(page(ReadScope::All).await.is_err());
         assert!(page(ReadScope::Repair).await.is_ok());
         let all = OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
-        let refused = store.begin_repair(TABLE, Uuid::from_u128(3), &all).await.unwrap_err();
+        let refused =
+            store.repair().begin_repair(TABLE, Uuid::from_u128(3), &all).await.unwrap_err();
         assert!(refused.to_string().contains("nodetool repair -full"), "{refused}");
         store.drain().await.unwrap();
         store.stop().await;
@@ -137,20 +138,20 @@ fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
             write(&store, &insert(*pk, 1, &value(*pk), 1)).await.unwrap();
         }
         // A repair that began too early, and one of a part.
-        store.release_repaired(TABLE, |_, _| Some(rt.wall().seconds().0 - 1_000));
-        store.release_repaired(TABLE, |_, _| None);
+        store.verifier().release_repaired(TABLE, |_, _| Some(rt.wall().seconds().0 - 1_000));
+        store.verifier().release_repaired(TABLE, |_, _| None);
         rt.sleep(Duration::from_secs(2)).await;
         assert_eq!(unreadable(&store).await, bad);
         let seen = events(&store);
-        store.release_repaired(TABLE, |_, _| Some(later(&rt)));
-        until(&rt, || store.damaged_files().is_empty()).await;
+        store.verifier().release_repaired(TABLE, |_, _| Some(later(&rt)));
+        until(&rt, || store.verifier().damaged_files().is_empty()).await;
         assert_eq!(unreadable(&store).await, [0; 0]);
         until(&rt, || !seen.borrow().is_empty()).await;
         assert_eq!(*seen.borrow(), [DamageEvent::Released { path: data }]);
         store.stop().await;
         let store = open(&rt).await;
         assert_eq!(unreadable(&store).await, [0; 0]);
-        assert!(store.damaged_files().is_empty());
+        assert!(store.verifier().damaged_files().is_empty());
         store.stop().await;
     });
 }
@@ -165,12 +166,12 @@ fn a_file_of_which_nothing_is_lost_is_made_anew_by_itself_and_a_scrub_lets_any_g
             damage(&rt, &damaged).await;
             let seen = events(&store);
             let options = crate::VerifyOptions::default();
-            assert_eq!(store.verify(TABLE, &options).await.unwrap().len(), 1);
+            assert_eq!(store.verifier().verify(TABLE, &options).await.unwrap().len(), 1);
             let count = || seen.borrow().len();
             if component == Component::Data {
                 until(&rt, || is_salvaged(&store)).await;
                 let bad = unreadable(&store).await;
-                let done = store.scrub(TABLE, None, Default::default()).await.unwrap();
+                let done = store.compactor().scrub(TABLE, None, Default::default()).await.unwrap();
                 assert!(done.iter().all(|(_, result)| result.is_ok()));
                 let left = MANY as usize - bad.len();
                 assert_eq!(read_all(&store).await.len(), left);
@@ -178,8 +179,8 @@ fn a_file_of_which_nothing_is_lost_is_made_anew_by_itself_and_a_scrub_lets_any_g
                 until(&rt, || count() == 3).await;
                 assert_eq!(unreadable(&store).await, [0; 0]);
             }
-            assert!(store.damaged_files().is_empty());
-            assert_eq!(store.verify(TABLE, &options).await.unwrap(), []);
+            assert!(store.verifier().damaged_files().is_empty());
+            assert_eq!(store.verifier().verify(TABLE, &options).await.unwrap(), []);
             store.stop().await;
         });
     }
@@ -248,7 +249,7 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
                             }
                             Err(error) => error.to_string(),
                         };
-                        let found = store.damaged_files();
+                        let found = store.verifier().damaged_files();
                         assert_eq!(found.len(), 1, "{what}");
                         assert!(
                             opened.contains(found[0].path.split("-Data").next().unwrap()),
@@ -277,7 +278,7 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
                         let lost = unreadable(&store).await;
                         match losses {
                             0 => assert!(
-                                lost.is_empty() && store.damaged_files().is_empty(),
+                                lost.is_empty() && store.verifier().damaged_files().is_empty(),
                                 "{what}"
                             ),
                             _ => assert_eq!(lost.len(), MANY as usize, "{what}"),
@@ -285,13 +286,17 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
                         store.stop().await;
                         let store = open_anyway(&rt, version).await.unwrap();
                         assert_eq!(unreadable(&store).await, lost, "{what}, restarted");
-                        assert_eq!(store.damaged_files().len(), usize::from(losses > 0), "{what}");
+                        assert_eq!(
+                            store.verifier().damaged_files().len(),
+                            usize::from(losses > 0),
+                            "{what}"
+                        );
                         if losses > 0 {
                             for pk in &lost {
                                 write(&store, &insert(*pk, 1, &value(*pk), 1)).await.unwrap();
                             }
-                            store.release_repaired(TABLE, |_, _| Some(later(&rt)));
-                            until(&rt, || store.damaged_files().is_empty()).await;
+                            store.verifier().release_repaired(TABLE, |_, _| Some(later(&rt)));
+                            until(&rt, || store.verifier().damaged_files().is_empty()).await;
                         }
                         assert_eq!(unreadable(&store).await, [0; 0], "{what}");
                         assert_eq!(read_all(&store).await.len(), MANY as usize, "{what}");
@@ -343,9 +348,10 @@ fn start_failing(world: &World, version: crate::Version) -> (Result<bool, StoreE
                     return;
                 }
             };
-            *said.lock().unwrap() = Some(Ok(!store.damaged_files().is_empty()));
+            *said.lock().unwrap() = Some(Ok(!store.verifier().damaged_files().is_empty()));
             rt.sleep(Duration::from_secs(2)).await;
-            until(&rt, || store.damaged_files().iter().all(|file| file.is_salvaged())).await;
+            until(&rt, || store.verifier().damaged_files().iter().all(|file| file.is_salvaged()))
+                .await;
             // All of it, or errors.
             unreadable(&store).await;
             store.stop().await;
@@ -442,24 +448,24 @@ async fn watched(rt: Rt) {
     fill(&rt).await;
     let store = watching(&rt).await;
     rt.sleep(Duration::from_secs(3_000)).await;
-    assert_eq!(store.verified_files(TABLE), []);
+    assert_eq!(store.verifier().verified_files(TABLE), []);
     let mut shown = None;
     for _ in 0..2_000 {
-        shown = shown.or(store.compactions().first().cloned());
+        shown = shown.or(store.files().slots().compactions().first().cloned());
         rt.sleep(Duration::from_secs(1)).await;
     }
     // More than 60 kB at 10 kB per second are seen by who looks every second.
     let shown = shown.unwrap();
     assert_eq!((shown.kind, shown.reason.as_str()), ("Verify", "background verification"));
-    let first = store.verified_files(TABLE);
+    let first = store.verifier().verified_files(TABLE);
     assert_eq!(first.len(), 1);
     store.stop().await;
 
     let store = watching(&rt).await;
     damage(&rt, &path(&store, Component::Data).await).await;
     rt.sleep(Duration::from_secs(4_000)).await;
-    assert_eq!(store.verified_files(TABLE), first, "it was verified not long ago");
-    assert!(store.damaged_files().is_empty());
+    assert_eq!(store.verifier().verified_files(TABLE), first, "it was verified not long ago");
+    assert!(store.verifier().damaged_files().is_empty());
     rt.sleep(Duration::from_secs(4_000)).await;
     assert!(is_salvaged(&store), "found though nobody has read it");
     store.stop().await;
@@ -476,7 +482,7 @@ fn a_store_stops_at_once_whatever_its_watch_does() {
             let store = watching(&rt).await;
             let data = path(&store, Component::Data).await;
             damage(&rt, &data).await;
-            store.suspect(&data);
+            store.rooms.env.suspect(&data);
             rt.sleep(Duration::from_micros(wait)).await;
             let began = rt.now();
             store.stop().await;
@@ -492,7 +498,7 @@ async fn heal(rt: &Rt, store: &Store, bad: &[i32]) -> Result<(), StoreError> {
         write(store, &insert(*pk, 1, &value(*pk), 1)).await?;
     }
     store.sync().await?;
-    store.release_repaired(TABLE, |_, _| Some(later(rt)));
+    store.verifier().release_repaired(TABLE, |_, _| Some(later(rt)));
     Ok(())
 }
 
@@ -523,7 +529,7 @@ fn a_crash_at_every_io_of_it_leaves_answers_that_are_whole_or_errors() {
             rt.sleep(Duration::from_millis(10)).await;
         }
         if heal(&rt, &store, &bad).await.is_ok() {
-            while !store.damaged_files().is_empty() {
+            while !store.verifier().damaged_files().is_empty() {
                 rt.sleep(Duration::from_millis(10)).await;
             }
         }
@@ -542,7 +548,7 @@ fn a_crash_at_every_io_of_it_leaves_answers_that_are_whole_or_errors() {
                     if is_last % 4 == 1 && !bad.is_empty() {
                         until(&rt, || is_salvaged(&store)).await;
                         heal(&rt, &store, &bad).await.unwrap();
-                        until(&rt, || store.damaged_files().is_empty()).await;
+                        until(&rt, || store.verifier().damaged_files().is_empty()).await;
                         assert_eq!(unreadable(&store).await, [0; 0], "{place}");
                     }
                     store.stop().await;
@@ -565,11 +571,11 @@ fn a_copy_that_fails_is_tried_less_and_less_often_and_told_of_once() {
         let seen = events(&store);
         let data = path(&store, Component::Data).await;
         asked.fault(&rt).await;
-        let (table, what) = (store.table(TABLE).unwrap(), "met".to_owned());
+        let (table, what) = (store.rooms.tables.table(TABLE).unwrap(), "met".to_owned());
         let file = table.view().files[0].clone();
         let error = StoreError::Corrupt { file: data.clone(), what };
-        store.quarantine(&table, &file, &error).await.unwrap();
-        let state = || store.damaged_files()[0].copy_failure.clone().unwrap_or_default();
+        store.rooms.files.quarantine(&table, &file, &error).await.unwrap();
+        let state = || store.verifier().damaged_files()[0].copy_failure.clone().unwrap_or_default();
         until(&rt, || !state().is_empty()).await;
         let first = "1 attempts to copy it failed, the next is in 1 minutes: ";
         assert!(state().starts_with(first) && state().contains("-Data.db failed"), "{}", state());
@@ -589,7 +595,7 @@ fn a_copy_that_fails_is_tried_less_and_less_often_and_told_of_once() {
         asked.fault(&rt).await;
         rt.sleep(Duration::from_secs(7 * 3_600)).await;
         // Nothing was lost: the copies have its place.
-        assert_eq!(store.damaged_files(), []);
+        assert_eq!(store.verifier().damaged_files(), []);
         assert_eq!(unreadable(&store).await, [0; 0]);
         store.stop().await;
     });
@@ -606,8 +612,8 @@ fn a_compaction_that_fails_is_tried_less_and_less_often() {
         let store = open(&rt).await;
         let failures = std::rc::Rc::<std::cell::Cell<u32>>::default();
         let count = failures.clone();
-        store.on_failure(move |_| count.set(count.get() + 1));
-        let table = store.table(TABLE).unwrap();
+        store.env().on_failure(move |_| count.set(count.get() + 1));
+        let table = store.rooms.tables.table(TABLE).unwrap();
         table.change_overrides(|overrides| overrides.automatic = Some(false));
         for ck in 0..4 {
             write(&store, &insert(1, ck, &value(ck), 1)).await.unwrap();

@@ -19,7 +19,7 @@ async fn filled(rt: &Rt) -> Store {
 }
 
 fn path(store: &Store, component: Component) -> String {
-    let table = store.table(TABLE).unwrap();
+    let table = store.rooms.tables.table(TABLE).unwrap();
     let view = table.view();
     view.files[0].reader.meta().file(component).to_string()
 }
@@ -63,7 +63,7 @@ fn what_the_disk_has_is_compared_with_its_checksums_by_each_way_as_far_as_it_loo
                     if let Some(path) = &damaged {
                         damage(&rt, path).await;
                     }
-                    let failed = store.verify(TABLE, &options).await.unwrap();
+                    let failed = store.verifier().verify(TABLE, &options).await.unwrap();
                     assert_eq!(failed.len(), usize::from(is_found), "{component:?} {options:?}");
                     for (path, error) in failed {
                         assert_eq!(path, data);
@@ -71,9 +71,9 @@ fn what_the_disk_has_is_compared_with_its_checksums_by_each_way_as_far_as_it_loo
                         assert!(text.contains(damaged.as_deref().unwrap()), "{text}");
                     }
                     // Not shown any more, but perhaps what becomes of the damaged one.
-                    let shown = store.compactions();
+                    let shown = store.files().slots().compactions();
                     assert!(shown.iter().all(|c| c.reason != "verification"), "{shown:?}");
-                    assert_eq!(store.damaged_files().len(), usize::from(is_found));
+                    assert_eq!(store.verifier().damaged_files().len(), usize::from(is_found));
                     store.stop().await;
                 }
             });
@@ -86,15 +86,16 @@ fn versions_tokens_and_stops_are_seen() {
     run_in(&world(78), move |rt| async move {
         let store = filled(&rt).await;
         let latest = VerifyOptions { latest_version: true, ..VerifyOptions::default() };
-        assert_eq!(store.verify(TABLE, &latest).await.unwrap(), []);
+        assert_eq!(store.verifier().verify(TABLE, &latest).await.unwrap(), []);
         let owning = |ranges: Vec<(Token, Token)>| VerifyOptions {
             extended: true,
             owned: Some(OwnedRanges::new(ranges)),
             ..VerifyOptions::default()
         };
         let all = owning(vec![(Token::MIN, Token::MAX)]);
-        assert_eq!(store.verify(TABLE, &all).await.unwrap(), []);
-        let half = store.verify(TABLE, &owning(vec![(Token(0), Token::MAX)])).await.unwrap();
+        assert_eq!(store.verifier().verify(TABLE, &all).await.unwrap(), []);
+        let half =
+            store.verifier().verify(TABLE, &owning(vec![(Token(0), Token::MAX)])).await.unwrap();
         assert!(half[0].1.to_string().contains("which this node does not own"), "{half:?}");
 
         write(&store, &insert(-1, 1, "in another file", 1)).await.unwrap();
@@ -104,16 +105,16 @@ fn versions_tokens_and_stops_are_seen() {
         let ended = std::rc::Rc::new(std::cell::RefCell::new(None));
         let (seen, gate) = (ended.clone(), rt.gate("test"));
         let task = async move {
-            let result = running.verify(TABLE, &VerifyOptions::default()).await;
+            let result = running.verifier().verify(TABLE, &VerifyOptions::default()).await;
             *seen.borrow_mut() = Some(result);
         };
         gate.spawn(&rt, rt::Group::Admin, "verify", task).unwrap();
-        while store.compactions().is_empty() {
+        while store.files().slots().compactions().is_empty() {
             rt.sleep(Duration::from_micros(1)).await;
         }
-        let shown = store.compactions();
+        let shown = store.files().slots().compactions();
         assert_eq!((shown[0].kind, shown[0].inputs), ("Verify", 2));
-        assert_eq!(store.stop_compactions(|shown| shown.kind == "Verify"), 1);
+        assert_eq!(store.files().slots().stop_compactions(|shown| shown.kind == "Verify"), 1);
         while ended.borrow().is_none() {
             rt.sleep(Duration::from_millis(10)).await;
         }
@@ -127,7 +128,7 @@ fn versions_tokens_and_stops_are_seen() {
         options.sstable_version = crate::Version::Oa;
         let schema = schema_of(vec![table(TableOptions::default())]);
         let store = Store::open(rt.clone(), options, schema).await.unwrap().0;
-        let failed = store.verify(TABLE, &latest).await.unwrap();
+        let failed = store.verifier().verify(TABLE, &latest).await.unwrap();
         assert!(failed[0].1.to_string().contains("run upgradesstables"), "{failed:?}");
         store.stop().await;
     });

@@ -27,7 +27,11 @@ fn content(name: &str) -> Vec<u8> {
 }
 
 fn directory(store: &Store) -> String {
-    store.directory_of(&store.table(TABLE).unwrap().version().table)
+    store
+        .rooms
+        .files
+        .directories
+        .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table)
 }
 
 /// The names of the attached components in a directory, and the checksums of their contents.
@@ -59,7 +63,7 @@ async fn write_source(rt: &Rt, version: Version) {
     }
     store.drain().await.unwrap();
     let from = directory(&store);
-    let table = store.table(TABLE).unwrap().version().table.clone();
+    let table = store.rooms.tables.table(TABLE).unwrap().version().table.clone();
     store.stop().await;
     let fs = rt.fs();
     fs.create_dir_durably(SOURCE).await.unwrap();
@@ -95,9 +99,9 @@ async fn write_source(rt: &Rt, version: Version) {
 async fn imported(rt: &Rt, version: Version, options: &ImportOptions) -> Store {
     write_source(rt, version).await;
     let store = open_version_at(rt, "a", version, schema()).await;
-    let done = store.import(TABLE, &[SOURCE.to_owned()], options).await.unwrap();
+    let done = store.transfer().import(TABLE, &[SOURCE.to_owned()], options).await.unwrap();
     assert_eq!((done.files.len(), done.failed.len(), done.left.len()), (1, 0, 0), "{done:?}");
-    assert_eq!(store.adopt(TABLE, &done.files).await, Ok(1));
+    assert_eq!(store.transfer().adopt(TABLE, &done.files).await, Ok(1));
     store
 }
 
@@ -114,37 +118,37 @@ fn attached_components_are_imported_linked_streamed_and_removed_with_their_file_
             assert_eq!(attached_in(&rt, &directory(&store)).await, all);
             assert_eq!(rt.fs().read_dir(SOURCE).await.unwrap(), vec![], "all of it was moved");
 
-            store.snapshot("tag", None).await.unwrap();
+            store.lifecycle().snapshot("tag", None).await.unwrap();
             let snapshot = format!("{}/snapshots/tag", directory(&store));
             assert_eq!(attached_in(&rt, &snapshot).await, all);
 
             // Rows are sent to a receiver that does not know them.
             let only = TakenForms { versions: vec![version], attached: AttachedTaken::No };
             let full = (Token::MIN, Token::MAX);
-            assert!(store.hold(TABLE, &[full], 0, &only).await.unwrap().is_none());
+            assert!(store.transfer().hold(TABLE, &[full], 0, &only).await.unwrap().is_none());
 
             let to = open_version_at(&rt, "b", version, schema()).await;
             let held = hold(&store).await;
-            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             give(&held.files()[0], &mut ingest, |_, _| ()).await.unwrap();
             ingest.finish().await.unwrap();
             assert_eq!(read_all(&to).await, read_all(&store).await);
             let streamed = expected(&[DERIVED, ESSENTIAL]);
             assert_eq!(attached_in(&rt, &directory(&to)).await, streamed);
-            let meta = to.table(TABLE).unwrap().view().files[0].reader.meta().clone();
+            let meta = to.rooms.tables.table(TABLE).unwrap().view().files[0].reader.meta().clone();
             let lost: Vec<String> =
                 Attached::of(&meta).lost().map(|name| name.to_string()).collect();
             assert_eq!(lost, [LOCAL]);
             let extended = VerifyOptions { extended: true, ..VerifyOptions::default() };
-            assert_eq!(to.verify(TABLE, &extended).await, Ok(Vec::new()));
-            to.snapshot("tag", None).await.unwrap();
+            assert_eq!(to.verifier().verify(TABLE, &extended).await, Ok(Vec::new()));
+            to.lifecycle().snapshot("tag", None).await.unwrap();
             let snapshot = format!("{}/snapshots/tag", directory(&to));
             assert_eq!(attached_in(&rt, &snapshot).await, streamed);
 
             // A rewrite has none of them; with the old file they go.
             drop(held);
             for store in [&store, &to] {
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
                 assert_eq!(attached_in(&rt, &directory(store)).await, vec![]);
                 assert_eq!(read_all(store).await.len(), 40);
             }
@@ -161,7 +165,7 @@ fn a_copy_of_an_attached_component_that_is_not_what_was_written_is_refused() {
         let to = open_at(&rt, "b", schema()).await;
         let held = hold(&store).await;
         for wrong in [DERIVED, ESSENTIAL] {
-            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             let flip = |c: Component, bytes: &mut Vec<u8>| {
                 if c.file_name() == wrong {
                     bytes[70_000] ^= 1;
@@ -172,7 +176,7 @@ fn a_copy_of_an_attached_component_that_is_not_what_was_written_is_refused() {
             assert_eq!(error.to_string(), expect);
         }
         // Without the one that cannot be rebuilt.
-        let mut ingest = to.ingest(TABLE).await.unwrap();
+        let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         let file = &held.files()[0];
         let rest = || file.components().filter(|(c, _)| c.file_name() != ESSENTIAL);
         ingest.begin_whole(file.version(), rest().collect()).await.unwrap();
@@ -193,12 +197,13 @@ fn damage_of_an_attached_component_is_found_by_verification_with_its_name_and_of
     for (name, _) in ALL {
         run(242, move |rt| async move {
             let store = imported(&rt, Version::Nb, &verified()).await;
-            let meta = store.table(TABLE).unwrap().view().files[0].reader.meta().clone();
+            let meta =
+                store.rooms.tables.table(TABLE).unwrap().view().files[0].reader.meta().clone();
             let path = meta.file(Component::Attached(AttachedName::parse(name).unwrap()));
             let options = OpenOptions { write: true, ..OpenOptions::default() };
             let file = rt.fs().open(&path, options).await.unwrap();
             file.write_at(Buf::from(b"flip".to_vec()), 70_000).await.1.unwrap();
-            let failed = store.verify(TABLE, &VerifyOptions::default()).await.unwrap();
+            let failed = store.verifier().verify(TABLE, &VerifyOptions::default()).await.unwrap();
             assert_eq!(failed.len(), 1);
             let text = failed[0].1.to_string();
             assert!(text.contains(&path) && text.contains("65536"), "{text}");

@@ -25,7 +25,7 @@ type Compressed = (&'static str, u32, Vec<(String, String)>);
 
 /// Of the table's only file; `None`: not compressed.
 fn compressed(store: &Store) -> Option<Compressed> {
-    let view = store.table(TABLE).unwrap().view();
+    let view = store.rooms.tables.table(TABLE).unwrap().view();
     let [file] = &view.files[..] else { panic!("{} files", view.files.len()) };
     let info = file.reader.meta().compression()?;
     Some((info.class_name(), info.chunk_length, info.options.clone()))
@@ -63,7 +63,7 @@ fn flushes_compress_as_they_are_told_and_compactions_as_the_table_says() {
                 let store = open_with(&rt, of_table(options), told_store).await;
                 let rows = fill(&store).await;
                 let flushed = compressed(&store);
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
                 let compacted = compressed(&store).unwrap();
                 let class = options[0].1;
                 // Options that are the compressor's own are in the file.
@@ -98,10 +98,13 @@ fn files_that_are_compressed_otherwise_are_written_anew_once() {
                 let rows = fill(&store).await;
                 let scope = UpgradeScope::OtherCompression;
                 let is_slow = [HIGH, ZSTD].contains(&options);
-                assert_eq!(store.upgrade(TABLE, scope).await.unwrap(), u64::from(is_slow));
+                assert_eq!(
+                    store.compactor().upgrade(TABLE, scope).await.unwrap(),
+                    u64::from(is_slow)
+                );
                 assert_eq!(compressed(&store).is_none(), options == PLAIN);
                 assert!(compressed(&store).is_none_or(|(class, ..)| class == options[0].1));
-                assert_eq!(store.upgrade(TABLE, scope).await.unwrap(), 0, "{version}");
+                assert_eq!(store.compactor().upgrade(TABLE, scope).await.unwrap(), 0, "{version}");
                 assert_eq!(read_all(&store).await, rows);
                 store.stop().await;
             });

@@ -53,7 +53,7 @@ fn start_on<F: Future<Output = ()> + 'static>(
 }
 
 fn own_keys(store: &Store) -> impl Iterator<Item = i32> {
-    let (shard, shards) = store.shard();
+    let (shard, shards) = store.rooms.env.shard();
     (0..60).filter(move |pk| shard_of(codec::token_of(&key(*pk)), shards).0 == shard)
 }
 
@@ -87,17 +87,26 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
     // What lies elsewhere is moved when somebody asks for it.
     start_on(&world, (2, DISKS), |store| async move {
         assert!(store.table_stats(TABLE).misplaced_sstables > 0);
-        let moved = store.upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap();
+        let moved = store.compactor().upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap();
         assert_eq!(store.table_stats(TABLE).misplaced_sstables, 0);
         assert!(moved > 0, "{moved} files");
-        let own = store.directory_of(&store.table(TABLE).unwrap().version().table);
-        let view = store.table(TABLE).unwrap().view();
+        let own = store
+            .rooms
+            .files
+            .directories
+            .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table);
+        let view = store.rooms.tables.table(TABLE).unwrap().view();
         assert!(view.files.iter().all(|file| file.reader.meta().directory() == own));
-        assert_eq!(store.upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap(), 0);
+        assert_eq!(
+            store.compactor().upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap(),
+            0
+        );
     });
     start_on(&world, (2, ["disk3", "disk2", "disk1"]), expect("two"));
     // Inputs of all directories go, and the outputs lie where the shards write.
-    start_on(&world, (1, DISKS), |store| async move { store.compact_major(TABLE).await.unwrap() });
+    start_on(&world, (1, DISKS), |store| async move {
+        store.compactor().compact_major(TABLE).await.unwrap()
+    });
     assert_eq!(data_files(&world).iter().sum::<usize>(), 1, "{:?}", data_files(&world));
     start_on(&world, (1, ["disk2", "disk1", "disk3"]), expect("two"));
     start_on(&world, (2, DISKS), write_all("three", 3));
@@ -105,9 +114,9 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
 
     // A snapshot has its part in each of them, and is one.
     start_on(&world, (2, DISKS), |store| async move {
-        store.snapshot("all", None).await.unwrap();
-        if store.shard().0 == 1 {
-            let snapshots = store.snapshots().await.unwrap();
+        store.lifecycle().snapshot("all", None).await.unwrap();
+        if store.rooms.env.shard().0 == 1 {
+            let snapshots = store.lifecycle().snapshots().await.unwrap();
             let [one] = snapshots.as_slice() else { panic!("{snapshots:?}") };
             assert!(one.disk_bytes > 0 && one.tag == "all");
         }
@@ -118,9 +127,9 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
     };
     assert_eq!(in_snapshot(&world), data_files(&world).iter().sum::<usize>());
     start_on(&world, (1, DISKS), |store| async move {
-        store.clear_snapshot(Some("all"), None).await.unwrap();
+        store.lifecycle().clear_snapshot(Some("all"), None).await.unwrap();
         store.set_schema(schema_of(Vec::new()));
-        store.inner.rt.sleep(Duration::from_secs(5)).await;
+        store.rooms.env.rt.sleep(Duration::from_secs(5)).await;
     });
     assert_eq!((in_snapshot(&world), data_files(&world)), (0, [0, 0, 0]));
 }
@@ -131,8 +140,8 @@ fn a_copy_in_another_directory_is_refused_by_name() {
     start_on(&world, (1, DISKS), |store| async move {
         write(&store, &insert(1, 1, "x", 1)).await.unwrap();
         store.flush(None).await.unwrap();
-        let fs = store.inner.rt.fs();
-        let file = store.table(TABLE).unwrap().view().files[0].clone();
+        let fs = store.rooms.env.rt.fs();
+        let file = store.rooms.tables.table(TABLE).unwrap().view().files[0].clone();
         let meta = file.reader.meta();
         let other = DISKS.iter().find(|disk| !meta.directory().starts_with(**disk)).unwrap();
         let (_, below) = meta.directory().split_once('/').unwrap();

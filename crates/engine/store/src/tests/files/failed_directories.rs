@@ -20,7 +20,7 @@ async fn open_on(rt: &Rt, disks: &[&str]) -> (Store, Rc<RefCell<Vec<StoreFailure
     let store = Store::open(rt.clone(), options, schema_of(vec![table(of_table)])).await.unwrap().0;
     let told: Rc<RefCell<Vec<StoreFailure>>> = Rc::default();
     let failures = told.clone();
-    store.on_failure(move |failure| failures.borrow_mut().push(failure));
+    store.env().on_failure(move |failure| failures.borrow_mut().push(failure));
     (store, told)
 }
 
@@ -69,7 +69,11 @@ fn device_error(path: String) -> StoreError {
 
 /// Where a shard alone writes the files of the table.
 fn own_disk(store: &Store) -> String {
-    let directory = store.directory_of(&store.table(TABLE).unwrap().version().table);
+    let directory = store
+        .rooms
+        .files
+        .directories
+        .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table);
     directory.split('/').next().unwrap().to_owned()
 }
 
@@ -93,8 +97,8 @@ fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back
             }
             store.flush(None).await.unwrap();
             let first = own_disk(&store);
-            for file in &store.table(TABLE).unwrap().view().files {
-                store.inner.cache.forget(file.id);
+            for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+                store.rooms.files.cache.forget(file.id);
             }
             asked.fault(&rt).await;
             let mut sink = Collect::default();
@@ -123,10 +127,10 @@ fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back
             store.flush(None).await.unwrap();
             write(&store, &insert(4, 1, "new", 200)).await.unwrap();
             store.flush(None).await.unwrap();
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             rt.sleep(Duration::from_secs(20)).await;
             assert_eq!(read_all(&store).await.len(), 2);
-            let view = store.table(TABLE).unwrap().view();
+            let view = store.rooms.tables.table(TABLE).unwrap().view();
             let is_elsewhere = |f: &Rc<crate::tables::table_file::TableFile>| {
                 !f.reader.meta().directory().starts_with(&first)
             };
@@ -156,7 +160,7 @@ fn what_is_truncated_while_its_directory_is_missing_does_not_come_back() {
         store.flush(None).await.unwrap();
         store.note_failure(&device_error(format!("{}/ks/a", own_disk(&store))));
         assert_eq!(read_all(&store).await, []);
-        store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         write(&store, &insert(2, 1, "new", 200)).await.unwrap();
         store.flush(None).await.unwrap();
         store.stop().await;
@@ -179,7 +183,7 @@ fn a_flush_goes_to_another_directory_when_its_own_fails() {
             let (store, told) = open_on(&rt, &DISKS).await;
             let first = own_disk(&store);
             write(&store, &insert(1, 1, "a", 100)).await.unwrap();
-            store.switch_memtable(&store.table(TABLE).unwrap());
+            store.rooms.writer.switch_memtable(&store.rooms.tables.table(TABLE).unwrap());
             asked.fault(&rt).await;
             store.flush(None).await.unwrap_err();
             asked.fault(&rt).await;
@@ -189,7 +193,7 @@ fn a_flush_goes_to_another_directory_when_its_own_fails() {
                 "{told:?}"
             );
             store.flush(None).await.unwrap();
-            let view = store.table(TABLE).unwrap().view();
+            let view = store.rooms.tables.table(TABLE).unwrap().view();
             let [file] = &view.files[..] else { panic!("{} files", view.files.len()) };
             assert!(!file.reader.meta().directory().starts_with(&first));
             assert_eq!(read_all(&store).await, [row(1, "a")]);

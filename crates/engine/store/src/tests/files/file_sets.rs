@@ -14,7 +14,7 @@ async fn fill(rt: &Rt, options: StoreOptions, rows: &[(i32, &str, i64)]) -> Stri
         write(&store, &insert(*pk, 1, value, *timestamp)).await.unwrap();
     }
     store.drain().await.unwrap();
-    let directory = store.target_directory(TABLE).unwrap();
+    let directory = store.files().target_directory(TABLE).unwrap();
     store.stop().await;
     directory
 }
@@ -114,7 +114,7 @@ fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
                 options.starts_with_damaged_files = true;
                 let (store, report) = Store::open(rt.clone(), options, schema()).await.unwrap();
                 assert!(report.removed_files.is_empty(), "{version} {component}");
-                assert_eq!(store.damaged_files().len(), 1, "{version} {component}");
+                assert_eq!(store.verifier().damaged_files().len(), 1, "{version} {component}");
                 store.stop().await;
             });
         }
@@ -206,7 +206,7 @@ fn a_component_of_another_file_set_is_refused_by_name() {
                     Ok((store, _)) => {
                         assert!(component.is_large(), "{version} {component}: opened");
                         let options = crate::VerifyOptions::default();
-                        let failed = store.verify(TABLE, &options).await.unwrap();
+                        let failed = store.verifier().verify(TABLE, &options).await.unwrap();
                         assert!(!failed.is_empty(), "{version} {component}");
                         store.stop().await;
                     }

@@ -32,7 +32,7 @@ fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overw
             let store = open_with(&rt, nothing()).await;
             let seen = std::rc::Rc::<std::cell::RefCell<Vec<String>>>::default();
             let told = seen.clone();
-            store.on_failure(move |failure| match failure {
+            store.env().on_failure(move |failure| match failure {
                 crate::StoreFailure::Found(what) => told.borrow_mut().push(what),
                 other => panic!("{other:?}"),
             });
@@ -46,13 +46,13 @@ fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overw
                     expected = 21;
                 }
                 _ => {
-                    store.truncate(TABLE, TimestampMicros(5)).await.unwrap();
+                    store.lifecycle().truncate(TABLE, TimestampMicros(5)).await.unwrap();
                     expected = 0;
                 }
             }
             assert_eq!(read_all(&store).await.len(), expected);
             assert_eq!(*seen.borrow(), ["ks.t: 2 SSTables"]);
-            assert!(store.directories_of_unknown_tables().is_empty());
+            assert!(store.tables().directories_of_unknown_tables().is_empty());
             store.drain().await.unwrap();
             store.stop().await;
             let store = open(&rt).await;
@@ -146,16 +146,16 @@ fn files_that_come_after_a_drop_was_carried_out_are_left_alone() {
             write(&store, &insert(pk, 1, "v", 1)).await.unwrap();
         }
         store.flush(None).await.unwrap();
-        store.snapshot("keep", None).await.unwrap();
-        let directory = store.target_directory(TABLE).unwrap();
-        assert!(store.settle_drops().await.unwrap());
+        store.lifecycle().snapshot("keep", None).await.unwrap();
+        let directory = store.files().target_directory(TABLE).unwrap();
+        assert!(store.lifecycle().settle_drops().await.unwrap());
         store.set_schema(nothing());
-        assert!(!store.settle_drops().await.unwrap(), "its files are there");
+        assert!(!store.lifecycle().settle_drops().await.unwrap(), "its files are there");
         rt.sleep(Duration::from_secs(20)).await;
         let fs = rt.fs();
         let mark = format!("{directory}/helenus-dropped");
         assert!(fs.exists(&mark).await.unwrap());
-        assert!(store.settle_drops().await.unwrap());
+        assert!(store.lifecycle().settle_drops().await.unwrap());
         assert!(!fs.exists(&mark).await.unwrap());
         let snapshot = format!("{directory}/snapshots/keep");
         let mut restored = 0;
@@ -170,8 +170,8 @@ fn files_that_come_after_a_drop_was_carried_out_are_left_alone() {
         assert!(restored > 5);
         store.stop().await;
         let store = open_with(&rt, nothing()).await;
-        assert_eq!(store.directories_of_unknown_tables(), [directory]);
-        assert!(store.settle_drops().await.unwrap(), "what is left alone is no drop");
+        assert_eq!(store.tables().directories_of_unknown_tables(), [directory]);
+        assert!(store.lifecycle().settle_drops().await.unwrap(), "what is left alone is no drop");
         store.set_schema(schema());
         assert_eq!(read_all(&store).await.len(), 10);
         store.stop().await;

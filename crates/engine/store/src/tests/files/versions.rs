@@ -18,9 +18,13 @@ async fn open_writing(rt: &Rt, version: Version) -> Store {
 /// Versions of the complete files in the table's directory, by generation.
 async fn versions(rt: &Rt, store: &Store) -> Vec<Version> {
     let fs = rt.fs();
-    let own = store.directory_of(&store.table(TABLE).unwrap().version().table);
+    let own = store
+        .rooms
+        .files
+        .directories
+        .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table);
     let mut files = Vec::new();
-    for directory in store.everywhere(&fs, &own).await.unwrap() {
+    for directory in store.rooms.files.directories.everywhere(&fs, &own).await.unwrap() {
         files.extend(sstable::list_sstables(&fs, &directory).await.unwrap());
     }
     files.sort_by_key(|(descriptor, _)| descriptor.generation);
@@ -53,16 +57,20 @@ fn a_table_has_files_of_all_versions_and_an_upgrade_writes_them_anew_with_all_th
         let rows = read_all(&store).await;
         assert_eq!(rows.len(), 19);
         assert_eq!(versions(&rt, &store).await, WriterOptions::VERSIONS);
-        store.snapshot("mixed", None).await.unwrap();
+        store.lifecycle().snapshot("mixed", None).await.unwrap();
         store.stop().await;
         for version in WriterOptions::VERSIONS {
             let store = open_writing(&rt, version).await;
-            let others = store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap();
+            let others =
+                store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap();
             assert!(others == 3 || others == 4, "{others} to {version}");
             assert_eq!(versions(&rt, &store).await, [version; 4]);
             assert_eq!(read_all(&store).await, rows, "{version}");
-            assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 0);
-            assert_eq!(store.upgrade(TABLE, UpgradeScope::All).await.unwrap(), 4);
+            assert_eq!(
+                store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(),
+                0
+            );
+            assert_eq!(store.compactor().upgrade(TABLE, UpgradeScope::All).await.unwrap(), 4);
             assert_eq!(versions(&rt, &store).await, [version; 4]);
             store.stop().await;
             let store = open_writing(&rt, Version::Nb).await;
@@ -71,7 +79,7 @@ fn a_table_has_files_of_all_versions_and_an_upgrade_writes_them_anew_with_all_th
         }
         // What is merged is of the version that is written, and nothing came back.
         let store = open_writing(&rt, Version::Da).await;
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(versions(&rt, &store).await, [Version::Da]);
         assert_eq!(read_all(&store).await, rows);
     });
@@ -92,9 +100,12 @@ fn an_upgrade_keeps_the_tombstones_that_a_compaction_would_purge() {
             store.drain().await.unwrap();
             store.stop().await;
             let (store, _) = Store::open(rt.clone(), of(Version::Oa), schema).await.unwrap();
-            assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 1);
+            assert_eq!(
+                store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(),
+                1
+            );
             assert_eq!(versions(&rt, &store).await, [Version::Oa]);
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(versions(&rt, &store).await, []);
         }
     });
@@ -113,15 +124,15 @@ fn files_of_a_version_without_marks_take_part_in_an_incremental_repair_as_others
         let rows = read_all(&store).await;
         let all = OwnedRanges::new(vec![(Token::MIN, Token::MAX)]);
         let session = Uuid::from_u128(5);
-        let begun = store.begin_repair(TABLE, session, &all).await.unwrap();
+        let begun = store.repair().begin_repair(TABLE, session, &all).await.unwrap();
         assert_eq!((begun.marked, begun.split), (0, 1));
         assert_eq!(versions(&rt, &store).await, [Version::Nb]);
-        assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 0);
-        assert_eq!(store.end_repair(TABLE, session, Some(7)).await.unwrap(), 1);
-        assert_eq!(store.repair_states(TABLE), (1, 0, 0));
-        assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 1);
+        assert_eq!(store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 0);
+        assert_eq!(store.repair().end_repair(TABLE, session, Some(7)).await.unwrap(), 1);
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 0));
+        assert_eq!(store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 1);
         assert_eq!(versions(&rt, &store).await, [Version::Me]);
-        assert_eq!(store.repair_states(TABLE), (1, 0, 0));
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 0));
         assert_eq!(read_all(&store).await, rows);
     });
 }
@@ -177,14 +188,17 @@ fn rows_that_expire_after_2038_live_until_then_and_no_shorter() {
         check(&store, "log").await;
         store.flush(None).await.unwrap();
         check(&store, "flushed").await;
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(versions(&rt, &store).await, [Version::Oa]);
         check(&store, "compacted").await;
         store.drain().await.unwrap();
         store.stop().await;
         for version in [Version::Da, Version::Oa] {
             let store = open_writing(&rt, version).await;
-            assert_eq!(store.upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(), 1);
+            assert_eq!(
+                store.compactor().upgrade(TABLE, UpgradeScope::OtherVersions).await.unwrap(),
+                1
+            );
             assert_eq!(versions(&rt, &store).await, [version]);
             check(&store, version.letters()).await;
             store.stop().await;

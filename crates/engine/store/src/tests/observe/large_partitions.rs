@@ -6,12 +6,7 @@ use std::rc::Rc;
 use crate::observe::large_partitions::{
     LargeFate, LargeThresholds, PartitionGuardrails, Thresholds,
 };
-use crate::tables::large_files::CellFacts;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::PartitionFacts;
-use crate::tables::large_files::RowFacts;
-use crate::tables::large_files::SstableName;
-
+use crate::tables::large_files::{CellFacts, LargeEvent, PartitionFacts, RowFacts, SstableName};
 use crate::tests::*;
 
 #[test]
@@ -23,7 +18,7 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
         async move {
             let store = Store::open(rt.clone(), options(&rt), schema()).await.unwrap().0;
             let notes = told.clone();
-            store.on_large_partition(move |(is_error, text)| {
+            store.observer().on_large_partition(move |(is_error, text)| {
                 notes.lock().unwrap().push((is_error, text));
             });
             let limits = |bytes, tombstones| PartitionGuardrails {
@@ -31,7 +26,7 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
                 tombstones: Thresholds { warn: Some(tombstones), fail: None },
                 ..PartitionGuardrails::default()
             };
-            store.set_partition_guardrails(limits(2_000, 3));
+            store.observer().set_partition_guardrails(limits(2_000, 3));
             // 1 has much, 2 has four deletions, 3 neither; a deleted partition counts once.
             write(&store, &insert(1, 1, &"x".repeat(2_000), 5)).await.unwrap();
             for ck in 0..3 {
@@ -59,21 +54,21 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
             );
 
             // A compaction brings together what no file had alone; limits may change meanwhile.
-            store.set_partition_guardrails(limits(u64::MAX, 4));
+            store.observer().set_partition_guardrails(limits(u64::MAX, 4));
             for ck in 10..12 {
                 write(&store, &delete_row(2, ck, 6)).await.unwrap();
             }
             store.flush(None).await.unwrap();
             assert!(told.lock().unwrap().is_empty());
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             let said = std::mem::take(&mut *told.lock().unwrap());
             assert_eq!(said.len(), 1, "{said:?}");
             assert!(said[0].1.contains("has 6 tombstones"), "{said:?}");
 
-            store.set_partition_guardrails(PartitionGuardrails::default());
+            store.observer().set_partition_guardrails(PartitionGuardrails::default());
             write(&store, &insert(1, 2, "y", 7)).await.unwrap();
             store.flush(None).await.unwrap();
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             assert!(told.lock().unwrap().is_empty());
         }
     });
@@ -150,12 +145,12 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
         async move {
             let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
             let store = opened.unwrap().0;
-            store.set_large_thresholds(THRESHOLDS);
+            store.observer().set_large_thresholds(THRESHOLDS);
             let events: Rc<RefCell<Vec<LargeEvent>>> = Rc::default();
             let logged: Rc<RefCell<Vec<String>>> = Rc::default();
             let (told, lines) = (events.clone(), logged.clone());
-            store.on_large_data(move |event| told.borrow_mut().push(event));
-            store.on_large_partition(move |(_, text)| lines.borrow_mut().push(text));
+            store.observer().on_large_data(move |event| told.borrow_mut().push(event));
+            store.observer().on_large_partition(move |(_, text)| lines.borrow_mut().push(text));
             let take = async || {
                 rt.sleep(Duration::from_secs(2)).await;
                 let events = std::mem::take(&mut *events.borrow_mut());
@@ -219,7 +214,7 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
             );
 
             // A compaction makes one of both files, and what was large in one is so in the other.
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             let mut after: Vec<String> = expect.map(str::to_owned).to_vec();
             after.insert(0, "-t".to_owned());
             assert_eq!(take().await, after);
@@ -234,21 +229,21 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
             let store = opened.unwrap().0;
             let events: Rc<RefCell<Vec<LargeEvent>>> = Rc::default();
             let told = events.clone();
-            store.on_large_data(move |event| told.borrow_mut().push(event));
+            store.observer().on_large_data(move |event| told.borrow_mut().push(event));
             // Of what an earlier run told of, the one that is there goes when its file goes.
             let known = std::mem::take(&mut *known.lock().unwrap());
             let [used] = known.as_slice() else { panic!("{known:?}") };
-            assert_eq!(store.large_fate(used), LargeFate::Used);
+            assert_eq!(store.observer().large_fate(used), LargeFate::Used);
             let mut gone = used.clone();
             gone.sstable = gone.sstable.replace(|c: char| c.is_ascii_digit(), "7");
-            assert_eq!(store.large_fate(&gone), LargeFate::Gone);
+            assert_eq!(store.observer().large_fate(&gone), LargeFate::Gone);
             gone.sstable = "what is this".to_owned();
-            assert_eq!(store.large_fate(&gone), LargeFate::Gone);
-            store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+            assert_eq!(store.observer().large_fate(&gone), LargeFate::Gone);
+            store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
             rt.sleep(Duration::from_secs(2)).await;
             assert_eq!(*events.borrow(), [LargeEvent::Gone(used.clone())]);
 
-            store.set_large_thresholds(THRESHOLDS);
+            store.observer().set_large_thresholds(THRESHOLDS);
             write(&store, &insert(3, 3, &"x".repeat(3_000), 6)).await.unwrap();
             store.flush(None).await.unwrap();
             rt.sleep(Duration::from_secs(2)).await;
@@ -283,14 +278,14 @@ fn collections_above_their_guardrails_are_told_of_when_a_file_is_written() {
         let store = opened.unwrap().0;
         let logged: Rc<RefCell<Vec<(bool, String)>>> = Rc::default();
         let lines = logged.clone();
-        store.on_large_partition(move |line| lines.borrow_mut().push(line));
+        store.observer().on_large_partition(move |line| lines.borrow_mut().push(line));
         let take = || std::mem::take(&mut *logged.borrow_mut());
         let guardrails = PartitionGuardrails {
             collection_size: Thresholds { warn: Some(111), fail: None },
             collection_items: Thresholds { warn: Some(3), fail: Some(5) },
             ..PartitionGuardrails::default()
         };
-        store.set_partition_guardrails(guardrails);
+        store.observer().set_partition_guardrails(guardrails);
         let live = |n| (n, CellRef::live(TimestampMicros(5), b"x"));
 
         // Four of 4 + 1 + 20 bytes, and 12 for the whole.
@@ -310,11 +305,11 @@ fn collections_above_their_guardrails_are_told_of_when_a_file_is_written() {
         write(&store, &map_cells(1, 1, (3..6).map(live))).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(take(), []);
-        store.set_partition_guardrails(PartitionGuardrails {
+        store.observer().set_partition_guardrails(PartitionGuardrails {
             collection_size: Thresholds::default(),
             ..guardrails
         });
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         let said = take();
         let failed = "Guardrail items_per_collection violated: Detected collection m in row (1, 1) in table ks.t \
                       with 6 items, this exceeds the failure threshold of 5.";
@@ -327,10 +322,10 @@ fn collections_above_their_guardrails_are_told_of_when_a_file_is_written() {
         write(&store, &map_cells(1, 1, (0..3).map(dead))).await.unwrap();
         write(&store, &map_cells(1, 2, (0..1).map(dead))).await.unwrap();
         store.flush(None).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(take(), []);
 
-        store.set_partition_guardrails(PartitionGuardrails::default());
+        store.observer().set_partition_guardrails(PartitionGuardrails::default());
         write(&store, &insert_map(1, 3, 500)).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(take(), []);

@@ -5,8 +5,7 @@ use std::rc::Rc;
 
 use crate::ImportOptions;
 use crate::observe::large_partitions::LargeThresholds;
-use crate::tables::large_files::LargeEvent;
-use crate::tables::large_files::LargeFile;
+use crate::tables::large_files::{LargeEvent, LargeFile};
 use crate::tests::observe::large_partitions::{THRESHOLDS, insert_map, schema_with_map, told_of};
 use crate::tests::*;
 
@@ -28,9 +27,9 @@ async fn open_as(rt: &Rt, host: u128, data: Option<&str>) -> (Store, Events) {
 
 /// Tells from now on, as a node that has started.
 fn listen(store: &Store, events: &Events, thresholds: LargeThresholds) {
-    store.set_large_thresholds(thresholds);
+    store.observer().set_large_thresholds(thresholds);
     let told = events.clone();
-    store.on_large_data(move |event| told.borrow_mut().push(event));
+    store.observer().on_large_data(move |event| told.borrow_mut().push(event));
 }
 
 async fn take(rt: &Rt, events: &Events) -> Vec<String> {
@@ -97,18 +96,18 @@ fn what_is_found_in_a_file_is_what_its_writer_tells_of_it() {
             let (store, events) = (opened.unwrap().0, Events::default());
             listen(&store, &events, THRESHOLDS);
             fill(&store).await;
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             rt.sleep(Duration::from_secs(2)).await;
             let written = found(&events);
             assert!(written.partitions.len() == 2 && written.rows.len() == 2, "{written:?}");
-            store.look_through(&table, table.view().files.iter());
+            store.rooms.observer.look_through(&table, table.view().files.iter());
             rt.sleep(Duration::from_secs(2)).await;
             assert_eq!(found(&events), written);
             // Each is told of alone when only its limit is below it.
             for (n, row_bytes) in [(0, u64::MAX), (1, 4_000), (2, 3_000)] {
                 let thresholds = LargeThresholds { row_bytes, ..LargeThresholds::default() };
-                store.set_large_thresholds(thresholds);
-                store.look_through(&table, table.view().files.iter());
+                store.observer().set_large_thresholds(thresholds);
+                store.rooms.observer.look_through(&table, table.view().files.iter());
                 rt.sleep(Duration::from_secs(2)).await;
                 let told: Vec<LargeEvent> = events.take();
                 let rows: usize = told
@@ -147,7 +146,7 @@ fn files_of_another_node_in_the_directory_are_looked_through_once() {
         listen(&store, &events, THRESHOLDS);
         assert_eq!(take(&rt, &events).await, Vec::<String>::new());
         // It is told of its end all the same, once somebody knows of it.
-        let view = store.table(TABLE).unwrap().view();
+        let view = store.rooms.tables.table(TABLE).unwrap().view();
         let file = view.files[0].reader.meta().file(sstable::Component::Data);
         let file = file.rsplit('/').next().unwrap().to_owned();
         let name = crate::tables::large_files::SstableName {
@@ -155,8 +154,11 @@ fn files_of_another_node_in_the_directory_are_looked_through_once() {
             table: "t".to_owned(),
             sstable: file,
         };
-        assert_eq!(store.large_fate(&name), crate::observe::large_partitions::LargeFate::Used);
-        store.truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
+        assert_eq!(
+            store.observer().large_fate(&name),
+            crate::observe::large_partitions::LargeFate::Used
+        );
+        store.lifecycle().truncate(TABLE, TimestampMicros(1_000)).await.unwrap();
         assert_eq!(take(&rt, &events).await, ["-t"]);
         store.stop().await;
     });
@@ -175,21 +177,21 @@ fn a_look_that_a_restart_cut_off_begins_again() {
             }
         }
         store.flush(None).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         // Nothing of it is in the log, from which it would be written anew.
         store.drain().await.unwrap();
         store.stop().await;
         let (store, events) = open_as(&rt, 2, None).await;
         listen(&store, &events, THRESHOLDS);
         rt.sleep(Duration::from_millis(200)).await;
-        let shown = store.compactions();
+        let shown = store.files().slots().compactions();
         assert!(shown.iter().any(|c| c.reason.starts_with("looking for large")), "{shown:?}");
         store.stop().await;
         assert!(events.borrow().is_empty(), "{} events, {shown:?}", events.borrow().len());
         let (store, events) = open_as(&rt, 2, None).await;
         listen(&store, &events, THRESHOLDS);
         assert!(take(&rt, &events).await.len() >= 109);
-        assert_eq!(store.compactions(), []);
+        assert_eq!(store.files().slots().compactions(), []);
         store.stop().await;
     });
 }
@@ -201,7 +203,11 @@ fn imported_files_are_looked_through_also_those_that_this_node_has_written() {
         run_in(&world, move |rt| async move {
             let (store, _) = open_as(&rt, 1, Some("one")).await;
             fill(&store).await;
-            let from = store.directory_of(&store.table(TABLE).unwrap().version().table);
+            let from = store
+                .rooms
+                .files
+                .directories
+                .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table);
             store.stop().await;
             let fs = rt.fs();
             fs.create_dir_durably("import").await.unwrap();
@@ -211,10 +217,11 @@ fn imported_files_are_looked_through_also_those_that_this_node_has_written() {
             }
             let (store, events) = open_as(&rt, host, Some("one")).await;
             let done = store
+                .transfer()
                 .import(TABLE, &["import".to_owned()], &ImportOptions::default())
                 .await
                 .unwrap();
-            assert_eq!(store.adopt(TABLE, &done.files).await, Ok(1));
+            assert_eq!(store.transfer().adopt(TABLE, &done.files).await, Ok(1));
             // Before anybody is told the node starts again.
             store.stop().await;
             let (store, events_later) = open_as(&rt, host, Some("one")).await;
@@ -240,17 +247,18 @@ fn files_that_come_whole_are_looked_through() {
         let full = (Token::MIN, Token::MAX);
         let versions = sstable::WriterOptions::VERSIONS;
         let held = from
+            .transfer()
             .hold(TABLE, &[full], 0, &crate::tests::transfer::file_streams::taken(&versions))
             .await
             .unwrap()
             .unwrap();
-        let mut ingest = to.ingest(TABLE).await.unwrap();
+        let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         let [file] = held.files() else { panic!("{} files", held.files().len()) };
         crate::tests::transfer::file_streams::give(file, &mut ingest, |_, _| ()).await.unwrap();
         assert_eq!(take(&rt, &events).await, Vec::<String>::new());
         ingest.finish().await.unwrap();
         assert_eq!(take(&rt, &events).await, expect());
-        to.compact_major(TABLE).await.unwrap();
+        to.compactor().compact_major(TABLE).await.unwrap();
         let mut after = expect();
         after.insert(0, "-t");
         assert_eq!(take(&rt, &events).await, after);

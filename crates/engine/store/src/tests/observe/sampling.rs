@@ -1,11 +1,10 @@
 //! What samples of a table tell.
 
 use crate::tables::sampling::{Sampled, Sampler};
-
 use crate::tests::*;
 
 fn told(store: &Store, samplers: &[Sampler], count: usize) -> Vec<(Sampler, Vec<(i32, u64)>)> {
-    let found = store.finish_sampling(TABLE, samplers, count).into_iter();
+    let found = store.observer().finish_sampling(TABLE, samplers, count).into_iter();
     found
         .map(|(sampler, samples)| {
             let pk = |what: &Sampled| match what {
@@ -30,8 +29,8 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         write(&store, &insert(2, 7, "x", 1)).await.unwrap();
         store.flush(None).await.unwrap();
         let for_a_minute = (16, Duration::from_secs(60));
-        store.begin_sampling(TABLE, &Sampler::ALL, for_a_minute).unwrap();
-        let again = store.begin_sampling(TABLE, &[Sampler::Writes], for_a_minute);
+        store.observer().begin_sampling(TABLE, &Sampler::ALL, for_a_minute).unwrap();
+        let again = store.observer().begin_sampling(TABLE, &[Sampler::Writes], for_a_minute);
         assert!(matches!(again, Err(StoreError::Invalid(_))), "{again:?}");
         for pk in [1, 2, 2, 3, 2] {
             read_partition(&store, pk).await;
@@ -41,8 +40,8 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         for (pk, value) in [(5, "a"), (5, "b"), (6, long.as_str()), (7, "c"), (5, "d")] {
             write(&store, &insert(pk, 1, value, 2)).await.unwrap();
         }
-        store.note_contentions(TABLE, &key(5), 2);
-        store.note_contentions(TABLE, &key(6), 0);
+        store.observer().note_contentions(TABLE, &key(5), 2);
+        store.observer().note_contentions(TABLE, &key(6), 0);
         let found = told(&store, &Sampler::ALL, 2);
         let of = |sampler| &found.iter().find(|(s, _)| *s == sampler).unwrap().1;
         assert_eq!(of(Sampler::Reads)[0], (2, 3));
@@ -60,7 +59,7 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         assert!(told(&store, &Sampler::ALL, 9).iter().all(|(_, samples)| samples.is_empty()));
         // What comes behind the time does not count, and another may begin.
         let short = (16, Duration::from_secs(1));
-        store.begin_sampling(TABLE, &[Sampler::Writes], short).unwrap();
+        store.observer().begin_sampling(TABLE, &[Sampler::Writes], short).unwrap();
         write(&store, &insert(8, 1, "in time", 3)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         write(&store, &insert(9, 1, "too late", 3)).await.unwrap();

@@ -32,10 +32,10 @@ async fn read_keys(store: &Store, keys: impl Iterator<Item = i32>) -> (Vec<Found
 }
 
 fn forget_all(store: &Store) {
-    for file in &store.table(TABLE).unwrap().view().files {
-        store.inner.cache.forget(file.id);
+    for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+        store.rooms.files.cache.forget(file.id);
     }
-    assert_eq!(store.inner.cache.bytes(), 0);
+    assert_eq!(store.rooms.files.cache.bytes(), 0);
 }
 
 async fn open_uncompacted(rt: &Rt, cache: usize) -> Store {
@@ -56,15 +56,15 @@ fn what_was_cached_of_the_inputs_is_cached_of_the_outputs_and_nothing_else_is() 
             assert_eq!((rows.len() as i32, blocks), (3 * KEYS * ROWS, 0), "behind flushes");
 
             forget_all(&store);
-            store.compact_major(TABLE).await.unwrap();
-            assert_eq!(store.inner.cache.bytes(), 0, "nobody has read the inputs");
+            store.compactor().compact_major(TABLE).await.unwrap();
+            assert_eq!(store.rooms.files.cache.bytes(), 0, "nobody has read the inputs");
             let hot = || (0..KEYS).filter(|pk| pk % 20 == 0);
             let (_, blocks) = read_keys(&store, hot()).await;
             assert!(blocks > 3, "{blocks}");
 
-            let before = store.inner.cache.bytes();
-            store.compact_major(TABLE).await.unwrap();
-            let after = store.inner.cache.bytes();
+            let before = store.rooms.files.cache.bytes();
+            store.compactor().compact_major(TABLE).await.unwrap();
+            let after = store.rooms.files.cache.bytes();
             // A chunk more for each of three stretches.
             assert!(after <= before + 3 * 4300, "{before} then {after}");
             let (hot_rows, blocks) = read_keys(&store, hot()).await;
@@ -82,17 +82,17 @@ fn a_flush_leaves_what_is_cached_where_there_is_no_room() {
     run(130, |rt| async move {
         let store = open_uncompacted(&rt, 200 << 10).await;
         fill(&store, true).await;
-        let bytes = store.inner.cache.bytes();
+        let bytes = store.rooms.files.cache.bytes();
         assert!((100 << 10..200 << 10).contains(&bytes), "{bytes}");
         // The first file came first, and stays.
-        let view = store.table(TABLE).unwrap().view();
-        assert!(store.inner.cache.has(view.files[0].id, 0));
-        assert!(!store.inner.cache.has(view.files[2].id, 0));
-        store.compact_major(TABLE).await.unwrap();
-        assert!(store.inner.cache.bytes() < 200 << 10);
-        let files: Vec<_> = store.table(TABLE).unwrap().view().files.clone();
+        let view = store.rooms.tables.table(TABLE).unwrap().view();
+        assert!(store.rooms.files.cache.has(view.files[0].id, 0));
+        assert!(!store.rooms.files.cache.has(view.files[2].id, 0));
+        store.compactor().compact_major(TABLE).await.unwrap();
+        assert!(store.rooms.files.cache.bytes() < 200 << 10);
+        let files: Vec<_> = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
         assert!(files.iter().all(|file| file.id != view.files[0].id));
-        assert!(!store.inner.cache.has(view.files[0].id, 0), "of a file that is gone");
+        assert!(!store.rooms.files.cache.has(view.files[0].id, 0), "of a file that is gone");
         store.stop().await;
     });
 }
@@ -102,7 +102,7 @@ fn what_nobody_reads_is_not_cached_when_it_is_flushed() {
     run(131, |rt| async move {
         let store = open_uncompacted(&rt, 64 << 20).await;
         fill(&store, false).await;
-        assert_eq!(store.inner.cache.bytes(), 0);
+        assert_eq!(store.rooms.files.cache.bytes(), 0);
         store.stop().await;
     });
 }

@@ -22,7 +22,7 @@ pub(crate) fn counter_schema() -> Arc<Schema> {
 async fn open_counters(rt: &Rt, bytes: u64) -> Store {
     let options = StoreOptions { counter_cache_bytes_max: Some(bytes), ..options(rt) };
     let store = Store::open(rt.clone(), options, counter_schema()).await.unwrap().0;
-    store.count_as(OWN);
+    store.counters().count_as(OWN);
     store
 }
 
@@ -98,17 +98,17 @@ pub(crate) async fn context(store: &Store, place: Place) -> Option<(TimestampMic
 
 fn cached(store: &Store, of: &CountsOf, (pk, ck, column): Place) -> Option<OwnCount> {
     let clustering = ck.map(clustering);
-    store.cached_count(of, (&key(pk), clustering.as_deref()), column)
+    store.counters().cached_count(of, (&key(pk), clustering.as_deref()), column)
 }
 
 fn look(store: &Store, place: Place) -> Option<OwnCount> {
-    let of = store.counts_of(TABLE, &key(place.0)).unwrap();
+    let of = store.counters().counts_of(TABLE, &key(place.0)).unwrap();
     cached(store, &of, place)
 }
 
 /// What a leader does; true when it needed no read.
 async fn lead(store: &Store, place: Place, by: i64, timestamp: i64, id: CounterId) -> bool {
-    let of = store.counts_of(TABLE, &key(place.0));
+    let of = store.counters().counts_of(TABLE, &key(place.0));
     let known = of.as_ref().and_then(|of| cached(store, of, place));
     let before = match known {
         Some(own) => Some((own.timestamp, counter::global(id, own.clock, own.count).to_vec())),
@@ -116,7 +116,7 @@ async fn lead(store: &Store, place: Place, by: i64, timestamp: i64, id: CounterI
     };
     let value = before.as_ref().map_or(&[][..], |before| &before.1);
     let count = counter::led(value, id, &counter::update(by), timestamp);
-    let of = of.filter(|of| store.are_counts_current(of));
+    let of = of.filter(|of| store.counters().are_counts_current(of));
     let at = TimestampMicros(timestamp);
     let mutation = cell_of(place, CellRef::live(at, &count));
     store.apply(&MutationRef::open(&mutation).unwrap(), true).unwrap();
@@ -125,7 +125,7 @@ async fn lead(store: &Store, place: Place, by: i64, timestamp: i64, id: CounterI
     {
         let own = OwnCount::of(at, &count, id);
         let clustering = place.1.map(clustering);
-        store.keep_count(&of, (&key(place.0), clustering.as_deref()), (place.2, own));
+        store.counters().keep_count(&of, (&key(place.0), clustering.as_deref()), (place.2, own));
     }
     store.commit().await.unwrap();
     known.is_some()
@@ -141,7 +141,7 @@ fn counters_are_read_twice_and_then_known_over_flushes_and_compactions() {
                 known.push(lead(&store, place, 5, 100 + step, OWN).await);
                 match step {
                     3 => store.flush(None).await.unwrap(),
-                    5 => store.compact_major(TABLE).await.unwrap(),
+                    5 => store.compactor().compact_major(TABLE).await.unwrap(),
                     // Somebody else's count is no affair of this cache.
                     6 => write(&store, &count_of(place, (OTHER, 1, 3), 90)).await.unwrap(),
                     _ => {}
@@ -151,9 +151,9 @@ fn counters_are_read_twice_and_then_known_over_flushes_and_compactions() {
             let (_, value) = context(&store, place).await.unwrap();
             assert_eq!(counter::total(&value), 43, "{place:?}");
         }
-        let (hits, misses, entries) = store.inner.counter_cache.numbers_for_tests();
+        let (hits, misses, entries) = store.rooms.reader.counter_cache.numbers_for_tests();
         assert_eq!((hits, misses, entries), (18, 6, 3));
-        store.invalidate_counter_cache();
+        store.counters().invalidate_counter_cache();
         assert_eq!(look(&store, (1, Some(1), VALUE)), None);
     });
 }
@@ -177,10 +177,10 @@ fn whatever_changes_a_counter_otherwise_makes_the_cache_forget_it() {
             lead(&store, place, 1, 100, OWN).await;
             assert!(look(&store, place).is_some(), "{what}");
             // What a leader has begun to read before is not kept either.
-            let of = store.counts_of(TABLE, &key(1)).unwrap();
+            let of = store.counters().counts_of(TABLE, &key(1)).unwrap();
             write(&store, &mutation).await.unwrap();
             assert_eq!(look(&store, place), None, "{what}");
-            assert!(!store.are_counts_current(&of), "{what}");
+            assert!(!store.counters().are_counts_current(&of), "{what}");
         }
         // Another place, for the cell above stays deleted.
         let place = (2, Some(1), VALUE);
@@ -190,28 +190,28 @@ fn whatever_changes_a_counter_otherwise_makes_the_cache_forget_it() {
             assert!(look(&store, place).is_some());
         };
         fill().await;
-        store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         assert_eq!(look(&store, place), None, "truncated");
         fill().await;
         let none = crate::OwnedRanges::new(Vec::new());
         store.flush(None).await.unwrap();
-        store.cleanup(TABLE, || Some(none)).await.unwrap();
+        store.compactor().cleanup(TABLE, || Some(none)).await.unwrap();
         assert_eq!(look(&store, place), None, "not owned any more");
         fill().await;
         store.set_schema(counter_schema());
         assert_eq!(look(&store, place), None, "another version of the table");
         fill().await;
-        store.count_as(OTHER);
+        store.counters().count_as(OTHER);
         assert_eq!(look(&store, place), None, "another writer");
-        store.count_as(OWN);
+        store.counters().count_as(OWN);
         fill().await;
-        let of = store.counts_of(TABLE, &key(2)).unwrap();
-        store.set_counter_cache_capacity(0).unwrap();
-        assert!(store.counts_of(TABLE, &key(2)).is_none(), "there is no cache");
-        store.set_counter_cache_capacity(1 << 20).unwrap();
+        let of = store.counters().counts_of(TABLE, &key(2)).unwrap();
+        store.counters().set_counter_cache_capacity(0).unwrap();
+        assert!(store.counters().counts_of(TABLE, &key(2)).is_none(), "there is no cache");
+        store.counters().set_counter_cache_capacity(1 << 20).unwrap();
         assert_eq!(look(&store, place), None);
-        assert!(!store.are_counts_current(&of));
-        let refused = store.set_counter_cache_capacity(1 << 40);
+        assert!(!store.counters().are_counts_current(&of));
+        let refused = store.counters().set_counter_cache_capacity(1 << 40);
         assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
     });
 }
@@ -244,7 +244,7 @@ fn counts_never_take_more_than_the_budget() {
             lead(&store, (pk, Some(1), VALUE), 1, 100, OWN).await;
             lead(&store, (pk, Some(1), VALUE), 1, 100, OWN).await;
         }
-        let (_, _, entries) = store.inner.counter_cache.numbers_for_tests();
+        let (_, _, entries) = store.rooms.reader.counter_cache.numbers_for_tests();
         assert!(entries > 30 && entries < 100, "{entries}");
     });
 }
@@ -260,7 +260,7 @@ fn counters_that_were_cached_are_cached_again_after_a_restart() {
     };
     run_in(&world, move |rt| async move {
         let (store, _) = Store::open(rt.clone(), saving(&rt), counter_schema()).await.unwrap();
-        store.count_as(OWN);
+        store.counters().count_as(OWN);
         for pk in 0..20 {
             for place in [(pk, Some(1), VALUE), (pk, None, STATIC)] {
                 lead(&store, place, 1, 100, OWN).await;
@@ -277,12 +277,12 @@ fn counters_that_were_cached_are_cached_again_after_a_restart() {
             async move {
                 let (store, _) =
                     Store::open(rt.clone(), saving(&rt), counter_schema()).await.unwrap();
-                store.count_as(OWN);
+                store.counters().count_as(OWN);
                 rt.sleep(Duration::from_secs(5)).await;
-                let (_, _, entries) = store.inner.counter_cache.numbers_for_tests();
+                let (_, _, entries) = store.rooms.reader.counter_cache.numbers_for_tests();
                 *all.lock().unwrap() += entries;
                 for pk in 0..20 {
-                    let of = store.counts_of(TABLE, &key(pk)).unwrap();
+                    let of = store.counters().counts_of(TABLE, &key(pk)).unwrap();
                     for place in [(pk, Some(1), VALUE), (pk, None, STATIC)] {
                         if let Some(own) = cached(&store, &of, place) {
                             assert_eq!((own.timestamp.0, own.count), (101, 2));
@@ -350,8 +350,12 @@ fn cached_counts_are_what_reads_find() {
                     let task = async move {
                         match what {
                             0..20 => beside.flush(None).await.unwrap(),
-                            20..25 => beside.compact_major(TABLE).await.unwrap(),
-                            25 => beside.truncate(TABLE, TimestampMicros(1)).await.unwrap(),
+                            20..25 => beside.compactor().compact_major(TABLE).await.unwrap(),
+                            25 => beside
+                                .lifecycle()
+                                .truncate(TABLE, TimestampMicros(1))
+                                .await
+                                .unwrap(),
                             26..60 => {
                                 of_task
                                     .sleep(Duration::from_micros(of_task.random_u64() % 300))
@@ -363,11 +367,11 @@ fn cached_counts_are_what_reads_find() {
                     };
                     let _ = gate.spawn(&rt, Group::Admin, "beside", task);
                     if what == 60 {
-                        store.invalidate_counter_cache();
+                        store.counters().invalidate_counter_cache();
                     }
                     if rt.random_u64().is_multiple_of(3) {
-                        for file in &store.table(TABLE).unwrap().view().files {
-                            store.inner.cache.forget(file.id);
+                        for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+                            store.rooms.files.cache.forget(file.id);
                         }
                     }
                     let at = 1_000 + step - (rt.random_u64() & 7) as i64 / 6;
@@ -377,7 +381,7 @@ fn cached_counts_are_what_reads_find() {
                     compare(&rt, &store, &format!("seed {seed}, step {step}")).await;
                 }
                 gate.close().await;
-                *told.lock().unwrap() = store.inner.counter_cache.numbers_for_tests().0;
+                *told.lock().unwrap() = store.rooms.reader.counter_cache.numbers_for_tests().0;
                 store.stop().await;
             }
         });
@@ -389,10 +393,10 @@ fn cached_counts_are_what_reads_find() {
 async fn compare(rt: &Rt, store: &Store, place: &str) {
     for _ in 0..2 {
         let at = random_place(rt);
-        let of = store.counts_of(TABLE, &key(at.0)).unwrap();
+        let of = store.counters().counts_of(TABLE, &key(at.0)).unwrap();
         let Some(own) = cached(store, &of, at) else { continue };
         let read = context(store, at).await;
-        if !store.are_counts_current(&of) {
+        if !store.counters().are_counts_current(&of) {
             continue;
         }
         let Some((timestamp, value)) = read else {
@@ -416,13 +420,13 @@ fn a_stop_beside_a_save_of_the_cache_saves_it_and_fails_at_nothing() {
                 ..options(&rt)
             };
             let store = Store::open(rt.clone(), options, counter_schema()).await.unwrap().0;
-            store.count_as(OWN);
+            store.counters().count_as(OWN);
             for at in 0..2 {
                 lead(&store, (1, Some(1), VALUE), 1, 1_000 + at, OWN).await;
             }
             let failures = std::rc::Rc::<std::cell::RefCell<Vec<crate::StoreFailure>>>::default();
             let told = failures.clone();
-            store.on_failure(move |failure| told.borrow_mut().push(failure));
+            store.env().on_failure(move |failure| told.borrow_mut().push(failure));
             rt.sleep(
                 crate::read::saved_keys::WARM_AFTER + period + Duration::from_micros(after * 50),
             )

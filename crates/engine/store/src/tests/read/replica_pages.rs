@@ -108,7 +108,7 @@ pub(crate) async fn fill(store: &Store, mutations: &[Vec<u8>], mut r: u64) {
         }
     }
     match next() % 3 {
-        0 => store.compact_major(TABLE).await.unwrap(),
+        0 => store.compactor().compact_major(TABLE).await.unwrap(),
         1 => store.flush(None).await.unwrap(),
         _ => {}
     }
@@ -120,7 +120,7 @@ pub(crate) async fn page_of(
     limits: PageLimits,
     purge_before: DeletionSeconds,
 ) -> Vec<u8> {
-    let read = store.read_replica(command, limits, true, purge_before).await.unwrap();
+    let read = store.reader().read_replica(command, limits, true, purge_before).await.unwrap();
     ReplicaPage::parse(&read.page, &shape(), command.reversed).unwrap();
     read.page
 }
@@ -393,7 +393,7 @@ fn rows_that_are_taken_as_they_lie_make_the_pages_that_files_make() {
 
 async fn filtered_page(store: &Store, command: &ReadCommand, limits: PageLimits) -> ReplicaRead {
     let how = (true, KEEP_ALL);
-    store.read_replica_filtered(command, limits, how, Some(&Thirds)).await.unwrap()
+    store.reader().read_replica_filtered(command, limits, how, Some(&Thirds)).await.unwrap()
 }
 
 /// Rows from this clustering on.
@@ -414,7 +414,7 @@ fn what_a_compaction_purged_is_not_in_a_page_of_another_that_did_not() {
                 write(&one, mutation).await.unwrap();
                 write(&two, mutation).await.unwrap();
             }
-            one.compact_major(TABLE).await.unwrap();
+            one.compactor().compact_major(TABLE).await.unwrap();
             for command in commands() {
                 let a = page_of(&one, &command, PageLimits::default(), PURGE_ALL).await;
                 let b = page_of(&two, &command, PageLimits::default(), PURGE_ALL).await;
@@ -534,7 +534,8 @@ fn too_many_tombstones_end_a_page_and_fail_a_read_whose_sink_refuses_them() {
         }
         for (purge_before, shown, most) in [(KEEP_ALL, 10, 10), (PURGE_ALL, 0, 3)] {
             let limits = PageLimits { tombstones: most, ..PageLimits::default() };
-            let read = store.read_replica(&command, limits, true, purge_before).await.unwrap();
+            let read =
+                store.reader().read_replica(&command, limits, true, purge_before).await.unwrap();
             assert_eq!(read.stats.tombstones, shown);
             // Of those that are old enough to be left out four times as many.
             let last = clustering(if shown == 0 { 11 } else { 9 });
@@ -551,10 +552,10 @@ fn an_unknown_table_and_a_reversed_scan_are_refused() {
         let mut command = read_of(Partitions::Range(KeyRange::all()));
         command.reversed = true;
         let limits = PageLimits::default();
-        let refused = store.read_replica(&command, limits, true, KEEP_ALL).await;
+        let refused = store.reader().read_replica(&command, limits, true, KEEP_ALL).await;
         assert!(matches!(refused, Err(StoreError::Invalid(_))));
         command.table = TableId(Uuid::from_u128(0x99));
-        let unknown = store.read_replica(&command, limits, true, KEEP_ALL).await;
+        let unknown = store.reader().read_replica(&command, limits, true, KEEP_ALL).await;
         assert_eq!(unknown.err(), Some(StoreError::UnknownTable(command.table)));
     });
 }

@@ -50,22 +50,22 @@ fn partitions_stay_cached_over_writes_flushes_and_compactions() {
         assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 0), "flushed");
         write(&store, &insert(1, 1, "older than its deletion", 150)).await.unwrap();
         assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 0));
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 0), "compacted");
 
-        let stats = store.inner.row_cache.stats();
+        let stats = store.rooms.reader.row_cache.stats();
         assert_eq!((stats.requests, stats.hits, stats.entries), (6, 5, 1), "{stats:?}");
         assert!(stats.bytes > 0 && stats.bytes < stats.capacity, "{stats:?}");
 
-        store.invalidate_row_cache();
+        store.reader().invalidate_row_cache();
         assert_eq!(read_files(&store, 1).await.1, 1);
-        store.set_row_cache_capacity(0).unwrap();
-        assert_eq!(store.inner.row_cache.stats().entries, 0);
+        store.reader().set_row_cache_capacity(0).unwrap();
+        assert_eq!(store.rooms.reader.row_cache.stats().entries, 0);
         for _ in 0..2 {
             assert_eq!(read_files(&store, 1).await, (vec![row(2, "b")], 1), "there is no cache");
         }
-        store.set_row_cache_capacity(1 << 20).unwrap();
-        let refused = store.set_row_cache_capacity(1 << 40);
+        store.reader().set_row_cache_capacity(1 << 20).unwrap();
+        let refused = store.reader().set_row_cache_capacity(1 << 40);
         assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
         assert_eq!(read_files(&store, 1).await.1, 1);
         assert_eq!(read_files(&store, 1).await.1, 0);
@@ -83,12 +83,12 @@ fn what_else_changes_files_is_seen_at_once() {
             assert_eq!(read_files(&store, 1).await, (vec![row(1, "a")], 0));
         };
         fill().await;
-        store.truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         assert_eq!(read_files(&store, 1).await, (vec![], 0));
 
         fill().await;
         let none = crate::OwnedRanges::new(Vec::new());
-        store.cleanup(TABLE, || Some(none)).await.unwrap();
+        store.compactor().cleanup(TABLE, || Some(none)).await.unwrap();
         assert_eq!(read_files(&store, 1).await, (vec![], 0), "not owned any more");
 
         fill().await;
@@ -125,9 +125,9 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
             read_counted(&store, &ReadCommand { slices: slice(0, 8).into(), ..all.clone() }).await;
         assert_eq!((cks(&rows), stats.sstables), (vec![0, 1, 7], 0));
         // What ends within the head stops before the files.
-        let before = store.inner.cache.bytes();
-        store.inner.cache.forget(store.table(TABLE).unwrap().view().files[0].id);
-        assert!(store.inner.cache.bytes() < before);
+        let before = store.rooms.files.cache.bytes();
+        store.rooms.files.cache.forget(store.rooms.tables.table(TABLE).unwrap().view().files[0].id);
+        assert!(store.rooms.files.cache.bytes() < before);
         let mut first = Collect { stop_after: Some(3), ..Collect::default() };
         let stats = store.read(&all, &mut first).await.unwrap();
         assert_eq!((cks(&first.rows), stats.blocks_read), (vec![0, 1, 7], 0));
@@ -137,7 +137,7 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
         let (mut rows, _) = read_counted(&store, &ReadCommand { reversed: true, ..all }).await;
         rows.reverse();
         assert_eq!(cks(&rows), expect);
-        assert_eq!(store.inner.row_cache.stats().entries, 1);
+        assert_eq!(store.rooms.reader.row_cache.stats().entries, 1);
     });
 }
 
@@ -163,7 +163,7 @@ fn a_cache_is_never_larger_than_its_budget_and_no_partition_takes_much_of_it() {
                 assert_eq!(read_partition(&store, pk).await.len(), rows, "{pk}, round {round}");
             }
         }
-        let stats = store.inner.row_cache.stats();
+        let stats = store.rooms.reader.row_cache.stats();
         assert!(stats.entries > 10 && stats.entries < 60, "{stats:?}");
         assert!(stats.bytes > 32 << 10 && stats.bytes <= 64 << 10, "{stats:?}");
     });
@@ -187,7 +187,7 @@ fn partitions_that_were_cached_are_cached_again_after_a_restart() {
         for pk in 0..20 {
             read_partition(&store, pk).await;
         }
-        assert_eq!(store.inner.row_cache.stats().entries, 20);
+        assert_eq!(store.rooms.reader.row_cache.stats().entries, 20);
         store.stop().await;
     });
     for shards in [2, 3, 1] {
@@ -199,7 +199,7 @@ fn partitions_that_were_cached_are_cached_again_after_a_restart() {
                 let (store, _) =
                     Store::open(rt.clone(), saving(&rt), cached_schema("ALL")).await.unwrap();
                 rt.sleep(Duration::from_secs(5)).await;
-                let stats = store.inner.row_cache.stats();
+                let stats = store.rooms.reader.row_cache.stats();
                 assert_eq!((stats.requests, stats.hits), (0, 0));
                 *all.lock().unwrap() += stats.entries;
                 // Nobody saves before everybody has read.
@@ -262,8 +262,12 @@ fn cached_reads_find_what_others_do() {
                     let task = async move {
                         match what {
                             0..20 => beside.flush(None).await.unwrap(),
-                            20..24 => beside.compact_major(TABLE).await.unwrap(),
-                            24 => beside.truncate(TABLE, TimestampMicros(1)).await.unwrap(),
+                            20..24 => beside.compactor().compact_major(TABLE).await.unwrap(),
+                            24 => beside
+                                .lifecycle()
+                                .truncate(TABLE, TimestampMicros(1))
+                                .await
+                                .unwrap(),
                             _ => {}
                         }
                     };
@@ -273,7 +277,7 @@ fn cached_reads_find_what_others_do() {
                         forget_blocks(&store);
                     }
                     if what == 25 {
-                        store.invalidate_row_cache();
+                        store.reader().invalidate_row_cache();
                     }
                     // Pauses of every length lie between the steps of what goes on beside.
                     let longest = [200, 3_000, 30_000][(rt.random_u64() % 3) as usize];
@@ -281,7 +285,7 @@ fn cached_reads_find_what_others_do() {
                     compare(&rt, &store, &format!("seed {seed}, step {step}")).await;
                 }
                 gate.close().await;
-                *told.lock().unwrap() = store.inner.row_cache.stats().hits;
+                *told.lock().unwrap() = store.rooms.reader.row_cache.stats().hits;
                 store.stop().await;
             }
         });
@@ -291,8 +295,8 @@ fn cached_reads_find_what_others_do() {
 }
 
 fn forget_blocks(store: &Store) {
-    for file in &store.table(TABLE).unwrap().view().files {
-        store.inner.cache.forget(file.id);
+    for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+        store.rooms.files.cache.forget(file.id);
     }
 }
 
@@ -319,8 +323,10 @@ async fn compare(rt: &Rt, store: &Store, place: &str) {
     loop {
         let before = scanned().await;
         let through = read(store, &by_key).await;
-        let page = store.read_replica(&by_key, limits, true, DeletionSeconds(i64::MIN)).await;
+        let page =
+            store.reader().read_replica(&by_key, limits, true, DeletionSeconds(i64::MIN)).await;
         let plain = store
+            .reader()
             .read_for_repair(&by_key, limits, DeletionSeconds(i64::MIN), ReadScope::Repair)
             .await;
         if before != scanned().await {

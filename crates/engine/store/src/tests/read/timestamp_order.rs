@@ -200,8 +200,9 @@ async fn compare(rt: &Rt, store: &Store, is_skinny: bool, place: &str) -> (u64, 
     assert_eq!(found, scanned, "{place}: {by_key:?}");
 
     let (limits, all) = (PageLimits::default(), DeletionSeconds(i64::MIN));
-    let page = store.read_replica(&by_key, limits, true, all).await.unwrap();
-    let merged = store.read_for_repair(&by_key, limits, all, ReadScope::Repair).await.unwrap();
+    let page = store.reader().read_replica(&by_key, limits, true, all).await.unwrap();
+    let merged =
+        store.reader().read_for_repair(&by_key, limits, all, ReadScope::Repair).await.unwrap();
     assert_eq!(page.page, merged.page, "{place}: pages of {by_key:?}");
     let looked = u64::from(stats.sstables) + u64::from(page.stats.sstables);
     (looked, 2 * u64::from(merged.stats.sstables))
@@ -225,7 +226,7 @@ fn any_read_of_a_partition_finds_what_a_merge_of_all_files_finds() {
                         store.flush(None).await.unwrap();
                     }
                     if below(&rt, 200) == 0 {
-                        store.compact_major(TABLE).await.unwrap();
+                        store.compactor().compact_major(TABLE).await.unwrap();
                     }
                     if step % 4 == 0 {
                         let place = format!("seed {seed}, step {step}");
@@ -358,28 +359,28 @@ fn reads_that_pass_by_the_caches_leave_nothing_there() {
             write(&store, &insert(pk, 1, value, 100 + i64::from(pk))).await.unwrap();
             store.flush(None).await.unwrap();
         }
-        for file in &store.table(TABLE).unwrap().view().files {
-            store.inner.cache.forget(file.id);
+        for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+            store.rooms.files.cache.forget(file.id);
         }
         let limits = PageLimits::default();
         for partitions in [Partitions::Key(key(1)), Partitions::Range(KeyRange::all())] {
-            let before = store.inner.row_cache.stats().requests;
+            let before = store.rooms.reader.row_cache.stats().requests;
             let passing = ReadCommand { bypass_cache: true, ..read_of(partitions) };
             let rows = read(&store, &passing).await;
             assert!(!rows.is_empty());
             let all = DeletionSeconds(i64::MIN);
-            store.read_replica(&passing, limits, true, all).await.unwrap();
-            assert_eq!(store.inner.cache.bytes(), 0, "{passing:?}");
-            let stats = store.inner.row_cache.stats();
+            store.reader().read_replica(&passing, limits, true, all).await.unwrap();
+            assert_eq!(store.rooms.files.cache.bytes(), 0, "{passing:?}");
+            let stats = store.rooms.reader.row_cache.stats();
             assert_eq!((stats.entries, stats.requests), (0, before), "{passing:?}");
             let usual = ReadCommand { bypass_cache: false, ..passing };
             assert_eq!(read(&store, &usual).await, rows);
-            assert!(store.inner.cache.bytes() > 0);
-            for file in &store.table(TABLE).unwrap().view().files {
-                store.inner.cache.forget(file.id);
+            assert!(store.rooms.files.cache.bytes() > 0);
+            for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+                store.rooms.files.cache.forget(file.id);
             }
-            store.invalidate_row_cache();
+            store.reader().invalidate_row_cache();
         }
-        assert!(store.inner.row_cache.stats().requests > 0);
+        assert!(store.rooms.reader.row_cache.stats().requests > 0);
     });
 }

@@ -188,7 +188,7 @@ fn a_partition_with_a_million_range_tombstones_stays_readable() {
         let rows = |found: Vec<Found>| found.iter().filter_map(|row| row.1).collect::<Vec<_>>();
         for compacted in [false, true] {
             if compacted {
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
             }
             for reversed in [false, true] {
                 let command = ReadCommand { reversed, ..read_of(Partitions::Key(key(1))) };
@@ -214,7 +214,7 @@ fn a_partition_with_a_million_range_tombstones_stays_readable() {
                 assert!(largest < 66 << 10, "a page of {largest} bytes");
                 assert!(pages.len() > 400, "{} pages", pages.len());
             }
-            let cached = store.inner.cache.bytes();
+            let cached = store.rooms.files.cache.bytes();
             assert!(cached <= 1 << 20, "{cached} bytes of blocks");
         }
         store.stop().await;

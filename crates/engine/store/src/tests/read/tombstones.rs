@@ -27,8 +27,8 @@ fn rows_from(from: i32) -> Vec<u8> {
 
 /// Rows that are found, at most as many as wanted, and what that took.
 async fn found(store: &Store, command: &ReadCommand, rows: usize) -> (Vec<i32>, ReadStats) {
-    for file in &store.table(TABLE).unwrap().view().files {
-        store.inner.cache.forget(file.id);
+    for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+        store.rooms.files.cache.forget(file.id);
     }
     let mut sink = Collect { stop_after: Some(rows), ..Collect::default() };
     let stats = store.read(command, &mut sink).await.unwrap();
@@ -56,7 +56,7 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
         };
         for compacted in [false, true] {
             if compacted {
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
             }
             // A row by name, in the middle of them.
             let name = Slices(vec![Slice::prefix(clustering(7 * STEP))]);
@@ -87,7 +87,7 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
                 assert!((99..102).contains(&pages), "{pages} pages");
             }
             pages_of_all(&store, &all).await;
-            let cached = store.inner.cache.bytes();
+            let cached = store.rooms.files.cache.bytes();
             assert!(cached <= 1 << 20, "{cached} bytes of blocks");
         }
         store.stop().await;
@@ -116,7 +116,8 @@ async fn pages_of_all(store: &Store, all: &ReadCommand) {
     loop {
         let everything = DeletionSeconds(i64::MIN);
         let scope = crate::ReadScope::Repair;
-        let read = store.read_for_repair(&command, limits, everything, scope).await.unwrap();
+        let read =
+            store.reader().read_for_repair(&command, limits, everything, scope).await.unwrap();
         assert!(read.page.len() < 80 << 10, "a page of {} bytes", read.page.len());
         (pages, live) = (pages + 1, live + read.stats.rows);
         let page = ReplicaPage::open(&read.page).unwrap();

@@ -24,7 +24,7 @@ fn range(from: Token, to: Token) -> OwnedRanges {
 async fn seen(store: &Store, scope: ReadScope) -> Result<Vec<i32>, StoreError> {
     let command = read_of(Partitions::Range(KeyRange::all()));
     let (limits, keep) = (data::replica_page::PageLimits::default(), DeletionSeconds(i64::MIN));
-    let read = store.read_for_repair(&command, limits, keep, scope).await?;
+    let read = store.reader().read_for_repair(&command, limits, keep, scope).await?;
     let shape = data::TableShape::for_table(&table(TableOptions::default()));
     let page = data::replica_page::ReplicaPage::parse(&read.page, &shape, false).unwrap();
     assert!(page.is_exhausted());
@@ -70,50 +70,50 @@ fn files_in_the_range_get_the_mark_and_others_are_split() {
         let refused = seen(&store, ReadScope::Pending(SESSION)).await;
         assert!(matches!(refused, Err(StoreError::Invalid(_))), "{refused:?}");
 
-        let begun = store.begin_repair(TABLE, SESSION, &ranges).await.unwrap();
+        let begun = store.repair().begin_repair(TABLE, SESSION, &ranges).await.unwrap();
         assert_eq!((begun.marked, begun.split), (1, 1));
         assert!(begun.bytes > 0);
-        assert_eq!(store.repair_states(TABLE), (0, 2, 2));
+        assert_eq!(store.repair().repair_states(TABLE), (0, 2, 2));
         assert_eq!(read_all(&store).await, before);
         assert_eq!(seen(&store, ReadScope::Pending(SESSION)).await.unwrap(), inside);
         assert_eq!(seen(&store, ReadScope::Repair).await.unwrap().len(), MANY as usize);
         // Again: nothing is left to do. Another session must wait, but not for other ranges.
-        let again = store.begin_repair(TABLE, SESSION, &ranges).await.unwrap();
+        let again = store.repair().begin_repair(TABLE, SESSION, &ranges).await.unwrap();
         assert_eq!((again.marked, again.split), (0, 0));
-        let busy = store.begin_repair(TABLE, OTHER, &range(ring[0].0, ring[10].0)).await;
+        let busy = store.repair().begin_repair(TABLE, OTHER, &range(ring[0].0, ring[10].0)).await;
         assert!(matches!(busy, Err(StoreError::Invalid(_))), "{busy:?}");
         // What is written meanwhile does not take part, and a compaction takes none of it.
         write(&store, &insert(ring[11].1, 7, "later", 200)).await.unwrap();
         store.flush(None).await.unwrap();
-        store.compact_major(TABLE).await.unwrap();
-        assert_eq!(store.repair_states(TABLE), (0, 2, 1));
+        store.compactor().compact_major(TABLE).await.unwrap();
+        assert_eq!(store.repair().repair_states(TABLE), (0, 2, 1));
         assert_eq!(seen(&store, ReadScope::Pending(SESSION)).await.unwrap(), inside);
 
         // What this replica lacked.
         let sent = insert(ring[16].1, 9, "sent", 150);
         let mutation = MutationRef::open(&sent).unwrap();
-        assert!(store.apply_to_repair(OTHER, &mutation).await.is_err());
-        store.apply_to_repair(SESSION, &mutation).await.unwrap();
-        store.flush_repair(TABLE, SESSION).await.unwrap();
-        assert_eq!(store.repair_states(TABLE), (0, 3, 1));
+        assert!(store.repair().apply_to_repair(OTHER, &mutation).await.is_err());
+        store.repair().apply_to_repair(SESSION, &mutation).await.unwrap();
+        store.repair().flush_repair(TABLE, SESSION).await.unwrap();
+        assert_eq!(store.repair().repair_states(TABLE), (0, 3, 1));
         let found = values(&read_partition(&store, ring[16].1).await);
         assert_eq!(found, [(1, "a".to_owned()), (9, "sent".to_owned())]);
 
-        assert_eq!(store.pending_repairs(), [(TABLE, SESSION)]);
-        assert_eq!(store.end_repair(TABLE, SESSION, Some(77_000)).await.unwrap(), 3);
-        assert_eq!(store.pending_repairs(), []);
-        assert_eq!(store.repair_states(TABLE), (3, 0, 1));
+        assert_eq!(store.repair().pending_repairs(), [(TABLE, SESSION)]);
+        assert_eq!(store.repair().end_repair(TABLE, SESSION, Some(77_000)).await.unwrap(), 3);
+        assert_eq!(store.repair().pending_repairs(), []);
+        assert_eq!(store.repair().repair_states(TABLE), (3, 0, 1));
         let after = read_all(&store).await;
         // Repaired and other files stay apart, before and after a restart.
-        store.compact_major(TABLE).await.unwrap();
-        assert_eq!(store.repair_states(TABLE), (1, 0, 1));
+        store.compactor().compact_major(TABLE).await.unwrap();
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 1));
         store.drain().await.unwrap();
         store.stop().await;
         let store = open(&rt).await;
-        assert_eq!(store.repair_states(TABLE), (1, 0, 1));
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 1));
         assert_eq!(read_all(&store).await, after);
         // The next one takes what is not repaired, alone.
-        store.begin_repair(TABLE, OTHER, &OwnedRanges::everything()).await.unwrap();
+        store.repair().begin_repair(TABLE, OTHER, &OwnedRanges::everything()).await.unwrap();
         let pending = seen(&store, ReadScope::Pending(OTHER)).await.unwrap();
         let mut expected = sorted(&[&ring[..10], &ring[20..]].concat());
         expected.push(ring[11].1);
@@ -122,10 +122,10 @@ fn files_in_the_range_get_the_mark_and_others_are_split() {
         store.stop().await;
         // A session whose run has ended is read no more; given up, its files are ordinary ones.
         let store = open(&rt).await;
-        assert_eq!(store.pending_repairs(), [(TABLE, OTHER)]);
+        assert_eq!(store.repair().pending_repairs(), [(TABLE, OTHER)]);
         assert!(seen(&store, ReadScope::Pending(OTHER)).await.is_err());
-        assert_eq!(store.end_repair(TABLE, OTHER, None).await.unwrap(), 1);
-        assert_eq!(store.repair_states(TABLE), (1, 0, 1));
+        assert_eq!(store.repair().end_repair(TABLE, OTHER, None).await.unwrap(), 1);
+        assert_eq!(store.repair().repair_states(TABLE), (1, 0, 1));
         assert_eq!(read_all(&store).await, after);
         store.stop().await;
     });
@@ -138,15 +138,21 @@ fn a_truncation_ends_what_a_session_has() {
         for pk in 0..10 {
             write(&store, &insert(pk, 1, "a", 100)).await.unwrap();
         }
-        store.begin_repair(TABLE, SESSION, &OwnedRanges::everything()).await.unwrap();
+        store.repair().begin_repair(TABLE, SESSION, &OwnedRanges::everything()).await.unwrap();
         let sent = insert(3, 9, "sent", 150);
-        store.apply_to_repair(SESSION, &MutationRef::open(&sent).unwrap()).await.unwrap();
-        store.truncate(TABLE, TimestampMicros(500)).await.unwrap();
-        assert!(store.apply_to_repair(SESSION, &MutationRef::open(&sent).unwrap()).await.is_err());
-        assert!(store.flush_repair(TABLE, SESSION).await.is_err());
-        assert_eq!(store.end_repair(TABLE, SESSION, Some(1)).await, Ok(0));
+        store.repair().apply_to_repair(SESSION, &MutationRef::open(&sent).unwrap()).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(500)).await.unwrap();
+        assert!(
+            store
+                .repair()
+                .apply_to_repair(SESSION, &MutationRef::open(&sent).unwrap())
+                .await
+                .is_err()
+        );
+        assert!(store.repair().flush_repair(TABLE, SESSION).await.is_err());
+        assert_eq!(store.repair().end_repair(TABLE, SESSION, Some(1)).await, Ok(0));
         assert_eq!(read_all(&store).await, []);
-        assert_eq!(store.pending_repairs(), []);
+        assert_eq!(store.repair().pending_repairs(), []);
         store.stop().await;
     });
 }
@@ -162,14 +168,14 @@ async fn write_and_repair(rt: Rt, facts: Facts, options: StoreOptions) {
     }
     // One file has the mark, the rest of both is another one's.
     let ranges = range(ring[0].0, ring[2].0);
-    if store.begin_repair(TABLE, SESSION, &ranges).await.is_err() {
+    if store.repair().begin_repair(TABLE, SESSION, &ranges).await.is_err() {
         return;
     }
-    if store.begin_repair(TABLE, OTHER, &range(ring[2].0, ring[3].0)).await.is_err() {
+    if store.repair().begin_repair(TABLE, OTHER, &range(ring[2].0, ring[3].0)).await.is_err() {
         return;
     }
-    if store.end_repair(TABLE, SESSION, Some(1000)).await.is_err()
-        || store.end_repair(TABLE, OTHER, None).await.is_err()
+    if store.repair().end_repair(TABLE, SESSION, Some(1000)).await.is_err()
+        || store.repair().end_repair(TABLE, OTHER, None).await.is_err()
     {
         return;
     }
@@ -195,12 +201,12 @@ fn a_crash_at_every_io_of_a_session_loses_nothing_acknowledged_and_leaves_it_to_
             run_in(world, |rt| async move {
                 let store = open(&rt).await;
                 let before = read_all(&store).await;
-                for (table, session) in store.pending_repairs() {
-                    store.end_repair(table, session, None).await.unwrap();
+                for (table, session) in store.repair().pending_repairs() {
+                    store.repair().end_repair(table, session, None).await.unwrap();
                 }
-                assert_eq!(store.pending_repairs(), []);
-                store.compact_major(TABLE).await.unwrap();
-                let (repaired, pending, other) = store.repair_states(TABLE);
+                assert_eq!(store.repair().pending_repairs(), []);
+                store.compactor().compact_major(TABLE).await.unwrap();
+                let (repaired, pending, other) = store.repair().repair_states(TABLE);
                 assert!(repaired <= 1 && pending == 0 && other <= 1);
                 assert_eq!(read_all(&store).await, before);
                 store.stop().await;
@@ -220,28 +226,34 @@ fn tombstones_wait_for_the_repair_of_their_range() {
         let store = &store;
         let tombstones = async || {
             store.flush(None).await.unwrap();
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             let keep = DeletionSeconds(i64::MIN);
             let command = read_of(Partitions::Range(KeyRange::all()));
             let limits = data::replica_page::PageLimits::default();
-            store.read_replica(&command, limits, true, keep).await.unwrap().stats.partitions
+            store
+                .reader()
+                .read_replica(&command, limits, true, keep)
+                .await
+                .unwrap()
+                .stats
+                .partitions
         };
-        store.set_gc_policy(TABLE, GcPolicy::repaired(Vec::new()));
+        store.reader().set_gc_policy(TABLE, GcPolicy::repaired(Vec::new()));
         for pk in 0..4 {
             write(store, &delete_partition(pk, 100)).await.unwrap();
         }
         assert_eq!(tombstones().await, 4);
-        assert_eq!(store.purge_before(TABLE, NOW), crate::NEVER);
+        assert_eq!(store.reader().purge_before(TABLE, NOW), crate::NEVER);
         // Two of them were repaired after they were made (at 1,000,000), one before.
         let at = |seconds| DeletionSeconds(seconds);
         let half =
             vec![(Token::MIN, ring[1].0, at(1_000_001)), (ring[1].0, Token::MAX, at(1_000_000))];
-        store.set_gc_policy(TABLE, GcPolicy::repaired(half));
-        assert_eq!(store.purge_before(TABLE, NOW), at(1_000_000));
+        store.reader().set_gc_policy(TABLE, GcPolicy::repaired(half));
+        assert_eq!(store.reader().purge_before(TABLE, NOW), at(1_000_000));
         assert_eq!(tombstones().await, 2);
-        store.set_gc_policy(TABLE, GcPolicy::Disabled);
+        store.reader().set_gc_policy(TABLE, GcPolicy::Disabled);
         assert_eq!(tombstones().await, 2);
-        store.set_gc_policy(TABLE, GcPolicy::Timeout);
+        store.reader().set_gc_policy(TABLE, GcPolicy::Timeout);
         assert_eq!(tombstones().await, 0);
         store.stop().await;
     });
@@ -255,8 +267,8 @@ fn reads_for_repairs_pass_by_the_cache() {
             write(&store, &delete_row(1, ck, 100)).await.unwrap();
         }
         store.flush(None).await.unwrap();
-        for file in &store.table(TABLE).unwrap().view().files {
-            store.inner.cache.forget(file.id);
+        for file in &store.rooms.tables.table(TABLE).unwrap().view().files {
+            store.rooms.files.cache.forget(file.id);
         }
         let command = read_of(Partitions::Range(KeyRange::all()));
         let limits = data::replica_page::PageLimits::default();
@@ -266,7 +278,7 @@ fn reads_for_repairs_pass_by_the_cache() {
         assert_eq!(seen(&store, ReadScope::Unrepaired).await.unwrap(), [1]);
         assert_eq!(seen(&store, ReadScope::Repaired).await.unwrap(), Vec::<i32>::new());
         assert_eq!((store.memory_bytes(), store.table_stats(TABLE).reads), (used, reads));
-        assert!(store.read_replica(&command, limits, true, keep).await.is_ok());
+        assert!(store.reader().read_replica(&command, limits, true, keep).await.is_ok());
         assert_ne!(store.memory_bytes(), used);
         store.stop().await;
     });
@@ -285,28 +297,30 @@ fn marks_of_an_administrator_are_durable_and_leave_sessions_alone() {
             store.flush(None).await.unwrap();
         }
         let before = read_all(&store).await;
-        let set = async |mark, preview| store.set_repaired(TABLE, mark, preview).await.unwrap();
+        let set =
+            async |mark, preview| store.repair().set_repaired(TABLE, mark, preview).await.unwrap();
         let would = set(Repaired, true).await;
-        assert_eq!((would.len(), store.repair_states(TABLE)), (2, (0, 0, 2)));
+        assert_eq!((would.len(), store.repair().repair_states(TABLE)), (2, (0, 0, 2)));
         assert_eq!(set(Repaired, false).await, would);
-        assert_eq!(store.repair_states(TABLE), (2, 0, 0));
+        assert_eq!(store.repair().repair_states(TABLE), (2, 0, 0));
         // Nothing is left to do.
         assert!(set(Repaired, false).await.is_empty());
         store.drain().await.unwrap();
         store.stop().await;
         let store = open(&rt).await;
-        assert_eq!(store.repair_states(TABLE), (2, 0, 0));
-        let set = async |mark, preview| store.set_repaired(TABLE, mark, preview).await.unwrap();
+        assert_eq!(store.repair().repair_states(TABLE), (2, 0, 0));
+        let set =
+            async |mark, preview| store.repair().set_repaired(TABLE, mark, preview).await.unwrap();
         assert_eq!(set(Unrepaired, false).await.len(), 2);
-        assert_eq!(store.repair_states(TABLE), (0, 0, 2));
+        assert_eq!(store.repair().repair_states(TABLE), (0, 0, 2));
         assert_eq!(read_all(&store).await, before);
         // A file of a session keeps its mark.
         let ranges = range(Token::MIN, ring[9].0);
-        let begun = store.begin_repair(TABLE, SESSION, &ranges).await.unwrap();
+        let begun = store.repair().begin_repair(TABLE, SESSION, &ranges).await.unwrap();
         assert_eq!((begun.marked, begun.split), (1, 0));
         assert_eq!(set(Repaired, false).await.len(), 1);
-        assert_eq!(store.repair_states(TABLE), (1, 1, 0));
-        let gone = store.set_repaired(stdx::TableId(OTHER), Repaired, false).await;
+        assert_eq!(store.repair().repair_states(TABLE), (1, 1, 0));
+        let gone = store.repair().set_repaired(stdx::TableId(OTHER), Repaired, false).await;
         assert!(matches!(gone, Err(StoreError::UnknownTable(_))), "{gone:?}");
         store.stop().await;
     });
@@ -320,30 +334,30 @@ fn links_of_a_snapshot_are_created_and_removed_at_their_pace() {
         store.flush(None).await.unwrap();
         let took = async |tag: &str| {
             let start = rt.now();
-            store.snapshot(tag, None).await.unwrap();
+            store.lifecycle().snapshot(tag, None).await.unwrap();
             rt.now().since(start)
         };
         let components = path_count(&store);
         assert!(components >= 5, "{components}");
         assert!(took("fast").await < Duration::from_secs(1));
-        store.set_snapshot_links_per_second(2);
+        store.env().live().set_snapshot_links_per_second(2);
         // The first link waits for nothing.
         let expected = Duration::from_millis(500) * (components - 1);
         let slow = took("slow").await;
         assert!(slow >= expected && slow < expected * 2, "{slow:?} {expected:?}");
         let start = rt.now();
-        store.clear_snapshot(Some("slow"), None).await.unwrap();
+        store.lifecycle().clear_snapshot(Some("slow"), None).await.unwrap();
         assert!(rt.now().since(start) >= expected);
-        store.set_snapshot_links_per_second(0);
-        store.clear_snapshot(Some("fast"), None).await.unwrap();
-        assert!(store.snapshots().await.unwrap().is_empty());
+        store.env().live().set_snapshot_links_per_second(0);
+        store.lifecycle().clear_snapshot(Some("fast"), None).await.unwrap();
+        assert!(store.lifecycle().snapshots().await.unwrap().is_empty());
         store.stop().await;
     });
 }
 
 /// Components of all files.
 fn path_count(store: &Store) -> u32 {
-    let view = store.table(TABLE).unwrap().view();
+    let view = store.rooms.tables.table(TABLE).unwrap().view();
     let count: usize = view.files.iter().map(|f| f.reader.meta().components().len()).sum();
     u32::try_from(count).unwrap()
 }

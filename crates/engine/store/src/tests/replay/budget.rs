@@ -197,7 +197,7 @@ fn truncate_within(world: &World, shards: u16, keys: i32) {
         }
         barrier.wait(&rt).await;
         if rt.shard().0 == 0 {
-            store.truncate(TABLE, TimestampMicros(20)).await.unwrap();
+            store.lifecycle().truncate(TABLE, TimestampMicros(20)).await.unwrap();
         }
         for pk in (0..keys).filter(|pk| mine(*pk)) {
             write(&store, &insert(pk, 2, &long(pk), 30)).await.unwrap();

@@ -146,7 +146,7 @@ fn a_table_is_restored_to_a_point_before_it_was_truncated() {
     run_in(&world, |rt| async move {
         let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
         write(&store, &insert(1, 1, "v", 100)).await.unwrap();
-        store.truncate(TABLE, TimestampMicros(300)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(300)).await.unwrap();
     });
     assert_eq!(replay_with(&world, until(299)).1.len(), 1);
     assert_eq!(replay_with(&world, until(300)).1.len(), 0);
@@ -160,7 +160,7 @@ fn a_table_that_was_written_and_truncated_does_not_keep_the_old_log() {
     run_in(&world, |rt| async move {
         let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
         write(&store, &insert(1, 1, "v", 100)).await.unwrap();
-        store.truncate(TABLE, TimestampMicros(300)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(300)).await.unwrap();
     });
     run_in(&world, |rt| async move {
         let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
@@ -239,7 +239,9 @@ fn segments_stay_while_they_cannot_be_archived() {
             };
             let (store, _) = Store::open(rt.clone(), options, schema()).await.unwrap();
             let told = told.clone();
-            store.on_failure(move |failure| told.lock().unwrap().push(format!("{failure:?}")));
+            store
+                .env()
+                .on_failure(move |failure| told.lock().unwrap().push(format!("{failure:?}")));
             rt.fs().remove_dir_all("archive").await.unwrap();
             write(&store, &insert(1, 1, "v", 1)).await.unwrap();
             store.drain().await.unwrap();

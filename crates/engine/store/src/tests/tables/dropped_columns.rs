@@ -204,22 +204,28 @@ async fn carry_out(rt: &Rt, place: &mut Place, what: Between) {
     let store = &place.store;
     match what {
         Between::Flush => store.flush(None).await.unwrap(),
-        Between::Compact => store.compact_major(TABLE).await.unwrap(),
+        Between::Compact => store.compactor().compact_major(TABLE).await.unwrap(),
         Between::Upgrade => {
-            store.upgrade(TABLE, UpgradeScope::All).await.unwrap();
+            store.compactor().upgrade(TABLE, UpgradeScope::All).await.unwrap();
         }
         Between::Scrub => {
-            for (_, scrubbed) in store.scrub(TABLE, None, ScrubOptions::default()).await.unwrap() {
+            for (_, scrubbed) in
+                store.compactor().scrub(TABLE, None, ScrubOptions::default()).await.unwrap()
+            {
                 scrubbed.unwrap();
             }
         }
         Between::Garbage => {
-            store.garbage_collect(TABLE, compact_plan::TombstoneOption::Cell).await.unwrap();
+            store
+                .compactor()
+                .garbage_collect(TABLE, compact_plan::TombstoneOption::Cell)
+                .await
+                .unwrap();
         }
         Between::Cleanup => {
             let half = codec::token_of(&key(1));
             let owned = OwnedRanges::new(vec![(Token::MIN, half), (half, Token::MAX)]);
-            store.cleanup(TABLE, || Some(owned)).await.unwrap();
+            store.compactor().cleanup(TABLE, || Some(owned)).await.unwrap();
         }
         Between::Restart => {
             store.stop().await;
@@ -229,8 +235,8 @@ async fn carry_out(rt: &Rt, place: &mut Place, what: Between) {
             place.streams += 1;
             let name = format!("{}-{}", place.name, place.streams);
             let to = open_at(rt, &name, dropped()).await;
-            let mut ingest = to.ingest(TABLE).await.unwrap();
-            let read = store.read_stream(whole(1 << 20)).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
+            let read = store.reader().read_stream(whole(1 << 20)).await.unwrap();
             ingest.page(&read.page).await.unwrap();
             ingest.finish().await.unwrap();
             store.stop().await;
@@ -239,12 +245,13 @@ async fn carry_out(rt: &Rt, place: &mut Place, what: Between) {
         Between::Import => {
             place.streams += 1;
             store.flush(None).await.unwrap();
-            let from = store.directories_of(&table(TableOptions::default()));
+            let from =
+                store.rooms.files.directories.directories_of(&table(TableOptions::default()));
             let name = format!("{}-{}", place.name, place.streams);
             let to = open_at(rt, &name, dropped()).await;
             let options = ImportOptions { copy: true, verify: true, ..ImportOptions::default() };
-            let imported = to.import(TABLE, &from, &options).await.unwrap();
-            to.adopt(TABLE, &imported.files).await.unwrap();
+            let imported = to.transfer().import(TABLE, &from, &options).await.unwrap();
+            to.transfer().adopt(TABLE, &imported.files).await.unwrap();
             store.stop().await;
             (place.store, place.name) = (to, name);
         }
@@ -263,7 +270,7 @@ async fn carry_out(rt: &Rt, place: &mut Place, what: Between) {
 
 /// Columns that one file has in its header, at most.
 async fn columns_of_files(store: &Store) -> Vec<usize> {
-    let table = store.table(TABLE).unwrap();
+    let table = store.rooms.tables.table(TABLE).unwrap();
     let files = &table.view().files;
     let header = |f: &std::rc::Rc<crate::tables::table_file::TableFile>| {
         let header = &f.reader.meta().statistics().header;
@@ -312,7 +319,7 @@ fn check(seed: u64, list: impl Fn(&Rt) -> Vec<Between> + Send + Sync + Clone + '
             }
             assert_eq!(seen(&place.store).await, again, "seed {seed}: {list:?}");
             // What no drop hides stays so, however the files are written.
-            place.store.compact_major(TABLE).await.unwrap();
+            place.store.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(seen(&place.store).await, again, "seed {seed}: {list:?}");
         }
     });
@@ -350,7 +357,7 @@ fn a_replay_between_drop_and_add_keeps_newer_cells() {
     run_in(&world, |rt| async move {
         let store = open_at(&rt, "a", dropped()).await;
         assert!(store.table_stats(TABLE).memtable_mutations > 0, "nothing was replayed");
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(seen(&store).await, WITHOUT);
         store.set_schema(added());
         assert_eq!(seen(&store).await, AGAIN);
@@ -388,13 +395,13 @@ fn files_without_newer_cells_do_not_have_a_dropped_column() {
         write(&store, &cell(1, OTHER, "x", DROPPED_AT + 5)).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(columns_of_files(&store).await, [4, 1]);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(columns_of_files(&store).await, [1]);
         // With one of them the file has that column, and no other.
         write(&store, &cell(1, VALUE, "late", DROPPED_AT + 1)).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(columns_of_files(&store).await, [1, 2]);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(columns_of_files(&store).await, [2]);
     });
 }

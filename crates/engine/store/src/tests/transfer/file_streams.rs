@@ -20,7 +20,7 @@ pub(crate) fn taken(versions: &[Version]) -> TakenForms {
 }
 
 pub(crate) async fn hold(store: &Store) -> Held {
-    store.hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await.unwrap().unwrap()
+    store.transfer().hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await.unwrap().unwrap()
 }
 
 /// Gives a file piece by piece; `change` may change the bytes of a component.
@@ -46,11 +46,11 @@ pub(crate) async fn give(
 }
 
 async fn give_all(held: &Held, from: &Store, to: &Store) -> Result<crate::Ingested, StoreError> {
-    let mut ingest = to.ingest(TABLE).await?;
+    let mut ingest = to.transfer().ingest(TABLE).await?;
     for file in held.files() {
         give(file, &mut ingest, |_, _| ()).await?;
     }
-    let page = from.read_held(held, whole(1 << 20)).await.unwrap().page;
+    let page = from.reader().read_held(held, whole(1 << 20)).await.unwrap().page;
     ingest.page(&page).await?;
     ingest.finish().await
 }
@@ -90,7 +90,7 @@ fn what_is_held_stays_as_it_was_whatever_is_compacted_meanwhile() {
         }
         let held = hold(&from).await;
         assert_eq!(held.files().len(), 2);
-        from.compact_major(TABLE).await.unwrap();
+        from.compactor().compact_major(TABLE).await.unwrap();
         write(&from, &insert(99, 1, "later", 100)).await.unwrap();
         give_all(&held, &from, &to).await.unwrap();
         let mut expected = read_all(&from).await;
@@ -121,18 +121,26 @@ fn only_files_that_lie_in_the_ranges_go_whole() {
             .filter(|(n, _)| n % 3 == 0)
             .map(|(_, (t, _))| (Token(t.0 - 1), *t))
             .collect();
-        let held = from.hold(TABLE, &own, 0, &taken(&VERSIONS)).await.unwrap().unwrap();
+        let held = from.transfer().hold(TABLE, &own, 0, &taken(&VERSIONS)).await.unwrap().unwrap();
         assert_eq!(held.files().len(), 1, "the gaps hold no partition of it");
-        assert!(from.hold(TABLE, &own[1..], 0, &taken(&VERSIONS)).await.unwrap().is_none());
-        assert!(from.hold(TABLE, &own[..19], 0, &taken(&VERSIONS)).await.unwrap().is_none());
+        assert!(
+            from.transfer().hold(TABLE, &own[1..], 0, &taken(&VERSIONS)).await.unwrap().is_none()
+        );
+        assert!(
+            from.transfer().hold(TABLE, &own[..19], 0, &taken(&VERSIONS)).await.unwrap().is_none()
+        );
         let mut less = own.clone();
         less.remove(10);
         assert!(
-            from.hold(TABLE, &less, 0, &taken(&VERSIONS)).await.unwrap().is_none(),
+            from.transfer().hold(TABLE, &less, 0, &taken(&VERSIONS)).await.unwrap().is_none(),
             "a partition is in a gap"
         );
         assert!(
-            from.hold(TABLE, &[FULL], u64::MAX, &taken(&VERSIONS)).await.unwrap().is_none(),
+            from.transfer()
+                .hold(TABLE, &[FULL], u64::MAX, &taken(&VERSIONS))
+                .await
+                .unwrap()
+                .is_none(),
             "too small"
         );
     });
@@ -165,13 +173,13 @@ async fn files_of_every_version(rt: Rt) {
         for to in VERSIONS {
             let name = format!("{from}-to-{to}");
             let target = open_version_at(&rt, &name, to, schema()).await;
-            let takes = target.whole_versions();
+            let takes = target.transfer().whole_versions();
             assert_eq!(takes.contains(&from), to.has_uint_times() || !from.has_uint_times());
-            let held = source.hold(TABLE, &[FULL], 0, &taken(&takes)).await.unwrap();
+            let held = source.transfer().hold(TABLE, &[FULL], 0, &taken(&takes)).await.unwrap();
             assert_eq!(held.is_some(), takes.contains(&from), "{name}");
             let Some(held) = held else {
                 let all = hold(&source).await;
-                let mut ingest = target.ingest(TABLE).await.unwrap();
+                let mut ingest = target.transfer().ingest(TABLE).await.unwrap();
                 let given = give(&all.files()[0], &mut ingest, |_, _| ()).await.unwrap_err();
                 let expect = "a file of a version that is not taken as it is";
                 assert_eq!(given.to_string(), expect, "{name}");
@@ -182,14 +190,14 @@ async fn files_of_every_version(rt: Rt) {
             assert_eq!(given.files, held.files().len() as u64, "{name}");
             assert_equal(&source, &target).await;
             let of_view = |store: &Store| -> Vec<Version> {
-                let view = store.table(TABLE).unwrap().view();
+                let view = store.rooms.tables.table(TABLE).unwrap().view();
                 view.files.iter().map(|file| file.reader.meta().version()).collect()
             };
             assert_eq!(of_view(&target), vec![from; held.files().len()], "{name}");
             target.stop().await;
             let again = open_version_at(&rt, &name, to, schema()).await;
             assert_equal(&source, &again).await;
-            again.compact_major(TABLE).await.unwrap();
+            again.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(of_view(&again), [to], "{name}");
             assert_eq!(read_all(&again).await, read_all(&source).await, "{name}");
             again.stop().await;
@@ -224,7 +232,7 @@ fn refuses_what_was_not_written(version: Version) {
                 continue;
             }
             for at in [0, length as usize / 2, length as usize - 1] {
-                let mut ingest = to.ingest(TABLE).await.unwrap();
+                let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
                 let flip = |c, bytes: &mut Vec<u8>| {
                     if c == component {
                         bytes[at] ^= 0x10;
@@ -240,7 +248,7 @@ fn refuses_what_was_not_written(version: Version) {
         }
         // Of another version than it is, or not all of it.
         for other in VERSIONS.into_iter().filter(|other| *other != version) {
-            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             let given = match ingest.begin_whole(other, file.components().collect()).await {
                 Ok(()) => {
                     for (component, _) in file.components() {
@@ -258,21 +266,25 @@ fn refuses_what_was_not_written(version: Version) {
         for (missing, _) in file.components() {
             let is_needed = missing.is_large() || missing == Component::Checksums;
             let rest = file.components().filter(|(c, _)| *c != missing).collect();
-            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             let begun = ingest.begin_whole(version, rest).await;
             assert!(!is_needed || begun.is_err(), "{version} without {missing}");
         }
         let ranges = vec![(Token(5), Token(6))];
-        let mut other = to.ingest(TABLE).await.unwrap().within(ranges);
+        let mut other = to.transfer().ingest(TABLE).await.unwrap().within(ranges);
         let given = give(file, &mut other, |_, _| ()).await.unwrap_err();
         assert_eq!(given.to_string(), "a file that came: it is of another range");
         drop(other);
-        let mut some = to.ingest(TABLE).await.unwrap();
+        let mut some = to.transfer().ingest(TABLE).await.unwrap();
         some.begin_whole(file.version(), file.components().collect()).await.unwrap();
         assert!(some.end_whole().await.is_err(), "nothing has come");
         drop(some);
         rt.sleep(Duration::from_secs(3)).await;
-        let directory = to.directory_of(&to.table(TABLE).unwrap().version().table);
+        let directory = to
+            .rooms
+            .files
+            .directories
+            .directory_of(&to.rooms.tables.table(TABLE).unwrap().version().table);
         assert_eq!(rt.fs().read_dir(&directory).await.unwrap(), vec![], "what came is removed");
         assert_eq!(read_all(&to).await, vec![]);
     });
@@ -344,7 +356,9 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
                 let from = Store::open(rt.clone(), of_from, schema()).await;
                 let to = Store::open(rt.clone(), options(&rt), schema()).await;
                 let (Ok((from, _)), Ok((to, _))) = (from, to) else { return };
-                let Ok(Some(held)) = from.hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await else {
+                let Ok(Some(held)) =
+                    from.transfer().hold(TABLE, &[FULL], 0, &taken(&VERSIONS)).await
+                else {
                     return;
                 };
                 let given = give_all(&held, &from, &to).await;
@@ -352,7 +366,10 @@ fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
                 rt.sleep(Duration::from_secs(3)).await;
                 let expected = if given.is_ok() { 6 } else { 0 };
                 assert_eq!(read_all(&to).await.len(), expected, "call {n}: {given:?}");
-                assert!(to.table(TABLE).unwrap().orphans.borrow().is_empty(), "call {n}");
+                assert!(
+                    to.rooms.tables.table(TABLE).unwrap().orphans.borrow().is_empty(),
+                    "call {n}"
+                );
                 to.stop().await;
             }
         });

@@ -1,9 +1,8 @@
 //! Import of file sets, on one shard and on several, and a crash at every IO of it.
 
-use rt::sim::CrashKind;
-
 use commitlog::SyncMode;
 use rt::OpenOptions;
+use rt::sim::CrashKind;
 
 use crate::tests::everywhere::*;
 use crate::tests::*;
@@ -26,7 +25,11 @@ async fn open_manual(rt: &Rt) -> Store {
 }
 
 fn directory(store: &Store) -> String {
-    store.directory_of(&store.table(TABLE).unwrap().version().table)
+    store
+        .rooms
+        .files
+        .directories
+        .directory_of(&store.rooms.tables.table(TABLE).unwrap().version().table)
 }
 
 async fn names(rt: &Rt, directory: &str) -> Vec<String> {
@@ -67,8 +70,8 @@ fn verified() -> ImportOptions {
 }
 
 async fn import(store: &Store, options: &ImportOptions) -> Imported {
-    let done = store.import(TABLE, &[SOURCE.to_owned()], options).await.unwrap();
-    store.adopt(TABLE, &done.files).await.unwrap();
+    let done = store.transfer().import(TABLE, &[SOURCE.to_owned()], options).await.unwrap();
+    store.transfer().adopt(TABLE, &done.files).await.unwrap();
     done
 }
 
@@ -89,12 +92,12 @@ fn files_of_a_directory_become_files_of_the_table_and_stay_so() {
         rows.insert((0, 3), "own".to_owned());
         assert_eq!(rows_of(&read_all(&store).await), rows);
         // Nothing is taken in twice, and an empty directory has nothing.
-        assert_eq!(store.adopt(TABLE, &done.files).await, Ok(0));
+        assert_eq!(store.transfer().adopt(TABLE, &done.files).await, Ok(0));
         assert_eq!(import(&store, &verified()).await, Imported::default());
         store.stop().await;
         let store = open_manual(&rt).await;
         assert_eq!(rows_of(&read_all(&store).await), rows);
-        store.compact_major(TABLE).await.unwrap();
+        store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(rows_of(&read_all(&store).await), rows);
         assert_eq!(store.table_stats(TABLE).sstables, 1);
     });
@@ -132,7 +135,7 @@ fn a_refused_directory_is_named_and_left_as_it_was_and_others_are_taken() {
         let store = open_manual(&rt).await;
         let own = directory(&store);
         let directories = [other.to_owned(), format!("{SOURCE}/"), own.clone()];
-        let done = store.import(TABLE, &directories, &verified()).await.unwrap();
+        let done = store.transfer().import(TABLE, &directories, &verified()).await.unwrap();
         // In the order of their names; which one the own has is left to chance.
         let failed: BTreeMap<&str, &StoreError> =
             done.failed.iter().map(|(d, why)| (d.as_str(), why)).collect();
@@ -141,9 +144,10 @@ fn a_refused_directory_is_named_and_left_as_it_was_and_others_are_taken() {
         assert!(matches!(failed[other], StoreError::Corrupt { .. }), "{failed:?}");
         assert_eq!(names(&rt, other).await, before);
         assert_eq!(done.files.len(), 2);
-        store.adopt(TABLE, &done.files).await.unwrap();
+        store.transfer().adopt(TABLE, &done.files).await.unwrap();
         assert_eq!(rows_of(&read_all(&store).await), expected());
-        let missing = store.import(TABLE, &["import/none".to_owned()], &verified()).await;
+        let missing =
+            store.transfer().import(TABLE, &["import/none".to_owned()], &verified()).await;
         let text = "Directory import/none does not exist".to_owned();
         assert_eq!(missing, Err(StoreError::Invalid(text)));
     });
@@ -217,7 +221,7 @@ fn level_and_repair_become_none_unless_they_are_kept() {
         }
         let store = open_manual(&rt).await;
         let of = |store: &Store| -> Vec<(i32, i64)> {
-            let view = store.table(TABLE).unwrap().view();
+            let view = store.rooms.tables.table(TABLE).unwrap().view();
             let stats = view.files.iter().map(|f| f.reader.meta().statistics().stats.clone());
             stats.map(|s| (s.level, s.repaired_at)).collect()
         };
@@ -244,7 +248,7 @@ fn a_refresh_takes_what_somebody_put_into_the_tables_directory() {
         let store = open_manual(&rt).await;
         write(&store, &insert(50, 1, "own", 1)).await.unwrap();
         store.flush(None).await.unwrap();
-        assert_eq!(store.claim_new_files(TABLE).await, Ok(vec![]));
+        assert_eq!(store.transfer().claim_new_files(TABLE).await, Ok(vec![]));
         let own = directory(&store);
         let fs = rt.fs();
         let sets = sstable::list_sstables(&fs, SOURCE).await.unwrap();
@@ -258,25 +262,25 @@ fn a_refresh_takes_what_somebody_put_into_the_tables_directory() {
                 }
             }
         }
-        let new = store.claim_new_files(TABLE).await.unwrap();
+        let new = store.transfer().claim_new_files(TABLE).await.unwrap();
         assert_eq!(new.iter().map(|d| d.generation.0).collect::<Vec<_>>(), [1000, 1001]);
         // A table of other types does not take them.
         let mut other = manual_schema().table_by_id(TABLE).unwrap().as_ref().clone();
         other.columns.iter_mut().find(|c| c.id == VALUE).unwrap().ty = CqlType::Int;
         store.set_schema(schema_of(vec![other]));
-        let refused = store.refresh(TABLE, &new).await.unwrap_err().to_string();
+        let refused = store.transfer().refresh(TABLE, &new).await.unwrap_err().to_string();
         assert!(refused.contains("of another table: ") && refused.contains("int"), "{refused}");
         assert!(names(&rt, &own).await.iter().any(|n| n.contains("-1000-")));
         store.set_schema(manual_schema());
-        let done = store.refresh(TABLE, &new).await.unwrap();
-        store.adopt(TABLE, &done.files).await.unwrap();
+        let done = store.transfer().refresh(TABLE, &new).await.unwrap();
+        store.transfer().adopt(TABLE, &done.files).await.unwrap();
         assert_eq!(done.files.len(), 2);
         assert!(done.files.iter().all(|d| d.generation.0 > 1001), "{done:?}");
         assert!(!names(&rt, &own).await.iter().any(|n| n.contains("-1000-")));
         let mut rows = expected();
         rows.insert((50, 1), "own".to_owned());
         assert_eq!(rows_of(&read_all(&store).await), rows);
-        assert_eq!(store.claim_new_files(TABLE).await, Ok(vec![]));
+        assert_eq!(store.transfer().claim_new_files(TABLE).await, Ok(vec![]));
         store.stop().await;
         let store = open_manual(&rt).await;
         assert_eq!(rows_of(&read_all(&store).await), rows);
@@ -303,11 +307,11 @@ fn files_of_every_written_version_are_taken() {
         let store = open_manual(&rt).await;
         let directories: Vec<String> =
             sstable::WriterOptions::VERSIONS.iter().map(|v| format!("import/{v}")).collect();
-        let done = store.import(TABLE, &directories, &verified()).await.unwrap();
+        let done = store.transfer().import(TABLE, &directories, &verified()).await.unwrap();
         let versions: std::collections::BTreeSet<Version> =
             done.files.iter().map(|d| d.version).collect();
         assert_eq!(versions.into_iter().collect::<Vec<_>>(), sstable::WriterOptions::VERSIONS);
-        store.adopt(TABLE, &done.files).await.unwrap();
+        store.transfer().adopt(TABLE, &done.files).await.unwrap();
         assert_eq!(read_all(&store).await.len(), sstable::WriterOptions::VERSIONS.len());
     });
 }
@@ -327,7 +331,7 @@ async fn import_on_shards(rt: Rt, shared: Shared, barrier: Barrier) {
     shared.opened.wait(&rt).await;
     barrier.arm(&rt).await;
     if rt.shard().0 == 0 {
-        let done = store.import(TABLE, &[SOURCE.to_owned()], &verified()).await;
+        let done = store.transfer().import(TABLE, &[SOURCE.to_owned()], &verified()).await;
         let Ok(done) = done else { return };
         *shared.files.lock().unwrap() = Some(done.files);
     }
@@ -335,7 +339,7 @@ async fn import_on_shards(rt: Rt, shared: Shared, barrier: Barrier) {
         rt.sleep(Duration::from_micros(100)).await;
     }
     let files = shared.files.lock().unwrap().clone().unwrap();
-    if store.adopt(TABLE, &files).await.is_err() {
+    if store.transfer().adopt(TABLE, &files).await.is_err() {
         return;
     }
     shared.adopted.wait(&rt).await;
@@ -345,7 +349,7 @@ async fn import_on_shards(rt: Rt, shared: Shared, barrier: Barrier) {
     let mine = |pk: i32| shard_of(codec::token_of(&key(pk)), rt.shard_count()) == shard;
     let own: Rows = expected().into_iter().filter(|((pk, _), _)| mine(*pk)).collect();
     assert_eq!(seen, own);
-    let _ = store.compact_major(TABLE).await;
+    let _ = store.compactor().compact_major(TABLE).await;
 }
 
 /// What one file deletes another one has: with half of them rows come back.

@@ -33,7 +33,7 @@ fn behind(stream: &StreamRead, page: &[u8]) -> Option<StreamRead> {
 async fn copy(from: &Store, to: &mut Ingest, bytes: usize, mut between: impl AsyncFnMut(usize)) {
     let (mut at, mut n) = (Some(whole(bytes)), 0);
     while let Some(stream) = at {
-        let read = from.read_stream(stream.clone()).await.unwrap();
+        let read = from.reader().read_stream(stream.clone()).await.unwrap();
         to.page(&read.page).await.unwrap();
         at = behind(&stream, &read.page);
         between(n).await;
@@ -58,7 +58,7 @@ fn what_was_streamed_is_there_exactly() {
             fill(&from, &mutations, rt.random_u64()).await;
             for (n, bytes) in [1, 50, 200, 1 << 20].into_iter().enumerate() {
                 let to = open_at(&rt, &format!("b{n}"), schema()).await;
-                let mut ingest = to.ingest(TABLE).await.unwrap();
+                let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
                 copy(&from, &mut ingest, bytes, async |_| ()).await;
                 assert_eq!(read_all(&to).await, vec![], "seen before the end");
                 let report = ingest.finish().await.unwrap();
@@ -84,7 +84,7 @@ fn a_partition_that_changes_between_two_pages_is_whole_in_the_end() {
                     (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
                 let mutations: Vec<Vec<u8>> = (0..60).map(|_| mutation(rt.random_u64())).collect();
                 fill(&from, &mutations, rt.random_u64()).await;
-                let mut ingest = to.ingest(TABLE).await.unwrap();
+                let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
                 copy(&from, &mut ingest, 60, async |n| {
                     if n % 2 == 0 {
                         let mutation = mutation(rt.random_u64());
@@ -107,14 +107,18 @@ fn an_ingest_that_is_given_up_leaves_nothing() {
     run(100, |rt| async move {
         let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
         write(&from, &insert(1, 1, "a", 100)).await.unwrap();
-        let mut ingest = to.ingest(TABLE).await.unwrap();
+        let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         copy(&from, &mut ingest, 1 << 20, async |_| ()).await;
         drop(ingest);
         // What may lie there must not be brought back by a purge.
-        assert_eq!(to.table(TABLE).unwrap().orphans.borrow().len(), 1);
+        assert_eq!(to.rooms.tables.table(TABLE).unwrap().orphans.borrow().len(), 1);
         rt.sleep(Duration::from_secs(3)).await;
-        assert!(to.table(TABLE).unwrap().orphans.borrow().is_empty());
-        let directory = to.directory_of(&to.table(TABLE).unwrap().version().table);
+        assert!(to.rooms.tables.table(TABLE).unwrap().orphans.borrow().is_empty());
+        let directory = to
+            .rooms
+            .files
+            .directories
+            .directory_of(&to.rooms.tables.table(TABLE).unwrap().version().table);
         let left = rt.fs().read_dir(&directory).await.unwrap();
         assert!(left.is_empty(), "{:?}", left.iter().map(|e| &e.name).collect::<Vec<_>>());
     });
@@ -125,9 +129,9 @@ fn a_truncation_during_an_ingest_wins() {
     run(101, |rt| async move {
         let (from, to) = (open_at(&rt, "a", schema()).await, open_at(&rt, "b", schema()).await);
         write(&from, &insert(1, 1, "a", 100)).await.unwrap();
-        let mut ingest = to.ingest(TABLE).await.unwrap();
+        let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         copy(&from, &mut ingest, 1 << 20, async |_| ()).await;
-        to.truncate(TABLE, TimestampMicros(5)).await.unwrap();
+        to.lifecycle().truncate(TABLE, TimestampMicros(5)).await.unwrap();
         let refused = ingest.finish().await;
         assert_eq!(refused, Err(StoreError::Invalid("the table was emptied meanwhile".to_owned())));
         rt.sleep(Duration::from_secs(3)).await;
@@ -145,10 +149,10 @@ fn what_is_no_page_of_this_shard_in_order_is_refused() {
         for pk in 0..3 {
             write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
         }
-        let page = from.read_stream(whole(1 << 20)).await.unwrap().page;
+        let page = from.reader().read_stream(whole(1 << 20)).await.unwrap().page;
         let to = open_at(&rt, "b", schema()).await;
         let words = async |to: &Store, pages: &[&[u8]]| {
-            let mut ingest = to.ingest(TABLE).await.unwrap();
+            let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             for (n, page) in pages.iter().enumerate() {
                 match ingest.page(page).await {
                     Ok(_) => {}
@@ -168,7 +172,7 @@ fn what_is_no_page_of_this_shard_in_order_is_refused() {
         let (other, _) = Store::open(rt.clone(), options, schema()).await.unwrap();
         assert_eq!(words(&other, &[&page]).await, "0: a partition of another shard");
         assert_eq!(
-            to.ingest(TableId(Uuid::from_u128(9))).await.err().map(|e| e.to_string()),
+            to.transfer().ingest(TableId(Uuid::from_u128(9))).await.err().map(|e| e.to_string()),
             Some(StoreError::UnknownTable(TableId(Uuid::from_u128(9))).to_string())
         );
     });
@@ -182,7 +186,7 @@ fn many_partitions_make_several_files() {
             let mutation = insert(pk, 1, "a", 100);
             from.apply(&MutationRef::open(&mutation).unwrap(), false).unwrap();
         }
-        let mut ingest = to.ingest(TABLE).await.unwrap();
+        let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         copy(&from, &mut ingest, 100_000, async |_| ()).await;
         let report = ingest.finish().await.unwrap();
         assert_eq!((report.files, report.partitions), (2, 10_000));
@@ -221,7 +225,7 @@ fn a_stream_has_the_partitions_of_its_ranges_and_its_slice() {
                 .collect();
             let ranges = ranges.map(|(from, to)| KeyRange { start: bound(from), end: bound(to) });
             let stream = StreamRead { ranges: ranges.to_vec(), slice, ..whole(1 << 20) };
-            let page = from.read_stream(stream).await.unwrap().page;
+            let page = from.reader().read_stream(stream).await.unwrap().page;
             let found = crate::tests::read::replica_pages::shown(&page, false, true);
             assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), expected);
         }
@@ -243,7 +247,8 @@ fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
                 for pk in 0..6 {
                     write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
                 }
-                *out.lock().unwrap() = from.read_stream(whole(1 << 20)).await.unwrap().page;
+                *out.lock().unwrap() =
+                    from.reader().read_stream(whole(1 << 20)).await.unwrap().page;
             }
         });
         let disk = world.disk("n1");
@@ -257,7 +262,7 @@ fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
                 let Ok((to, _)) = opened else { return };
                 let page = page.lock().unwrap().clone();
                 let ingested = async {
-                    let mut ingest = to.ingest(TABLE).await?;
+                    let mut ingest = to.transfer().ingest(TABLE).await?;
                     ingest.page(&page).await?;
                     ingest.finish().await
                 };
@@ -270,7 +275,10 @@ fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
                     let expected = if ingested.is_ok() { 6 } else { 0 };
                     assert_eq!(found.rows.len(), expected, "call {n}: {ingested:?}");
                 }
-                assert!(to.table(TABLE).unwrap().orphans.borrow().is_empty(), "call {n}");
+                assert!(
+                    to.rooms.tables.table(TABLE).unwrap().orphans.borrow().is_empty(),
+                    "call {n}"
+                );
                 to.stop().await;
             }
         });
@@ -300,10 +308,10 @@ fn an_ingest_survives_a_crash_whole_or_not_at_all() {
                 for pk in 0..6 {
                     write(&from, &insert(pk, 1, "a", 100)).await.unwrap();
                 }
-                let page = from.read_stream(whole(1 << 20)).await.unwrap().page;
+                let page = from.reader().read_stream(whole(1 << 20)).await.unwrap().page;
                 let to = open(&rt).await;
                 barrier.arm(&rt).await;
-                let Ok(mut ingest) = to.ingest(TABLE).await else { return };
+                let Ok(mut ingest) = to.transfer().ingest(TABLE).await else { return };
                 if ingest.page(&page).await.is_ok() && ingest.finish().await.is_ok() {
                     *confirmed.lock().unwrap() = true;
                 }
@@ -338,7 +346,7 @@ fn pages_of_a_stream_do_not_read_a_run_of_a_file_again() {
             store.flush(None).await.unwrap();
             let mut stream = Some(whole(500));
             while let Some(wanted) = stream {
-                let page = store.read_stream(wanted.clone()).await.map(|read| read.page);
+                let page = store.reader().read_stream(wanted.clone()).await.map(|read| read.page);
                 seen.lock().unwrap().push(page.as_ref().err().map(ToString::to_string));
                 let Ok(page) = page else { break };
                 // By then it has read the index too.

@@ -77,7 +77,7 @@ fn a_flush_writes_everything_but_the_partition_that_cannot_be_written_and_names_
         let store = open_small(&rt).await;
         let reports: Rc<RefCell<Vec<String>>> = Rc::default();
         let sink = reports.clone();
-        store.on_failure(move |failure| match failure {
+        store.env().on_failure(move |failure| match failure {
             StoreFailure::Unflushable(what) => sink.borrow_mut().push(what),
             other => panic!("{other:?}"),
         });
@@ -139,7 +139,7 @@ fn the_log_of_other_rows_is_released_and_a_start_replays_the_row_and_goes_on() {
     run_in(&world, |rt| async move {
         let store = open_small(&rt).await;
         assert_eq!(lengths(&store).await, [(5, 2, 3)], "after a drain and another start");
-        store.truncate(TABLE, TimestampMicros(50)).await.unwrap();
+        store.lifecycle().truncate(TABLE, TimestampMicros(50)).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(stats(&store).unflushable_bytes, 0);
         store.drain().await.unwrap();
@@ -164,7 +164,7 @@ fn a_replay_beyond_the_budget_goes_on_with_a_row_larger_than_it() {
         assert_eq!(lengths(&store).await.len(), 10);
         // Other tables have half of the budget.
         for i in 0..200 {
-            store.wait_for_room().await.unwrap();
+            store.writer().wait_for_room().await.unwrap();
             write(&store, &in_other(i % 7, 1_000 + i, &"x".repeat(1_000), 10)).await.unwrap();
         }
         assert_eq!(lengths(&store).await.len(), 10);
@@ -177,7 +177,7 @@ fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
         let store = open_small(&rt).await;
         let mut taken = 0;
         let refused = loop {
-            store.wait_for_room().await.unwrap();
+            store.writer().wait_for_room().await.unwrap();
             match write(&store, &poison(5, taken, 1_000, 10)).await {
                 Ok(()) => taken += 1,
                 Err(error) => break error,
@@ -191,7 +191,7 @@ fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
         // Also an ordinary row of the table is refused.
         assert!(write(&store, &good(1, 1, 10)).await.is_err());
         for i in 0..300 {
-            store.wait_for_room().await.unwrap();
+            store.writer().wait_for_room().await.unwrap();
             write(&store, &in_other(i % 7, i, &"x".repeat(1_000), 10)).await.unwrap();
         }
         assert_eq!(lengths(&store).await.len(), usize::try_from(taken).unwrap());
@@ -292,7 +292,7 @@ fn a_mutation_that_no_file_can_hold_is_refused_and_its_neighbour_is_written() {
             assert_eq!(before.len(), 3);
             store.flush(None).await.unwrap();
             assert!(store_rows(&store).await == before, "{version}");
-            store.compact_major(TABLE).await.unwrap();
+            store.compactor().compact_major(TABLE).await.unwrap();
             assert!(store_rows(&store).await == before, "{version}");
             store.stop().await;
         }
@@ -312,7 +312,7 @@ fn rows_of_an_earlier_release_with_a_long_clustering_are_flushed_compacted_and_f
             options.memtable_bytes_max = 4 << 20;
             let schema = long_clusterings();
             let (store, _) = Store::open(rt.clone(), options, schema).await.unwrap();
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             let mut expected = Vec::new();
             for (pk, first, second) in [(1, 70_000, 1), (1, 3, 70_000), (2, 66_000, 66_000)] {
                 let values = [vec![b'c'; first], vec![b'd'; second]];
@@ -321,7 +321,7 @@ fn rows_of_an_earlier_release_with_a_long_clustering_are_flushed_compacted_and_f
                 let mutation = MutationRef::open(&bytes).unwrap();
                 // As the replay does, which refuses nothing that was acknowledged.
                 let token = codec::token_of(mutation.key);
-                store.apply_to_memtable(&table, &mutation, token, None);
+                store.rooms.writer.apply_to_memtable(&table, &mutation, token, None);
                 expected.push((pk, long));
             }
             let before = store_rows(&store).await;
@@ -339,7 +339,7 @@ fn rows_of_an_earlier_release_with_a_long_clustering_are_flushed_compacted_and_f
                     store.read(&command, &mut sink).await.unwrap();
                     assert!(sink.0 == [(*pk, clustering.clone())], "{version}, round {round}");
                 }
-                store.compact_major(TABLE).await.unwrap();
+                store.compactor().compact_major(TABLE).await.unwrap();
             }
             store.stop().await;
         }
@@ -398,10 +398,10 @@ fn a_negative_deletion_of_an_earlier_release_stays_in_memory_where_files_cannot_
             options.commitlog_directory = format!("{version}/log");
             options.sstable_version = version;
             let (store, _) = Store::open(rt.clone(), options, two_tables()).await.unwrap();
-            let table = store.table(TABLE).unwrap();
+            let table = store.rooms.tables.table(TABLE).unwrap();
             let bytes = delete_partition(4, -7);
             let mutation = MutationRef::open(&bytes).unwrap();
-            store.apply_to_memtable(&table, &mutation, codec::token_of(&key(4)), None);
+            store.rooms.writer.apply_to_memtable(&table, &mutation, codec::token_of(&key(4)), None);
             write(&store, &good(1, 1, 10)).await.unwrap();
             assert!(is_unwritable(&store.flush(None).await.unwrap_err(), "0x00000004"));
             assert_eq!(lengths(&store).await, [(1, 1, 4)]);
