@@ -4,6 +4,11 @@
 //! [`debug_invariant!`](crate::debug_invariant!) costs nothing in a release build. The counts of `bug!` have no clock
 //! and no log here: whoever has both asks [`bug_reports`] from time to time.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "counts of the process: reports only, nothing decides by them"
+)]
+
 use std::fmt;
 use std::sync::Mutex;
 

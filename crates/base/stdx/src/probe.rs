@@ -3,6 +3,11 @@
 //! A probe costs one relaxed load after its first hit, so it may stand on warm paths, not in inner loops. Names are
 //! unique in the workspace (`cargo xtask tidy` checks it), lower case, `area-what`: `hints-delivery-resumed`.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "marks of the process: reports only, nothing decides by them"
+)]
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

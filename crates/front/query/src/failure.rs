@@ -17,10 +17,6 @@ use store::StoreError;
 
 /// A statement's failure: what Cassandra would say.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "ReadFailure and WriteFailure are the protocol's names"
-)]
 pub enum Failure {
     /// The request itself is malformed.
     Wire(WireError),

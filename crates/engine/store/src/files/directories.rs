@@ -167,6 +167,14 @@ pub(crate) struct FoundDirectory {
     pub(crate) path: String,
 }
 
+pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
+    match fs.read_dir(path).await {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -193,13 +201,5 @@ mod tests {
             }
             assert_eq!(used, (0..directories).collect(), "{shards} shards");
         }
-    }
-}
-
-pub(crate) async fn entries(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, StoreError> {
-    match fs.read_dir(path).await {
-        Ok(entries) => Ok(entries),
-        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error.into()),
     }
 }
