@@ -49,6 +49,7 @@ pub enum PlanErrorKind {
 
 /// An error with its code and exactly Cassandra's message where Cassandra has the error.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "an error that is made and dropped refuses nothing"]
 pub struct PlanError {
     /// The kind of error.
     pub code: PlanErrorCode,

@@ -86,6 +86,7 @@ fn snapshot(nodes: u128) -> ClusterSnapshot {
     ] {
         schema.keyspaces.insert(keyspace.name.clone(), keyspace);
     }
+    let schema = Schema::from_keyspaces(schema.keyspaces);
     ClusterSnapshot {
         epoch: Epoch(7),
         cluster_id: Uuid::from_u128(9),

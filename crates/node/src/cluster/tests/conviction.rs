@@ -37,10 +37,10 @@ fn conviction(seed: u64, is_killed: bool) -> Option<u64> {
 /// News of it that another node passes on may come after the first refusal, so that it takes another round or two.
 #[test]
 fn a_node_that_is_killed_is_down_within_two_seconds_and_never_after_six() {
-    let took: Vec<u64> = (240..246).map(|seed| conviction(seed, true).unwrap()).collect();
+    let took: Vec<u64> = (240..260).map(|seed| conviction(seed, true).unwrap()).collect();
     assert!(took.iter().all(|took| *took <= 6), "{took:?}");
     let within_two = took.iter().filter(|took| **took <= 2).count();
-    assert!(within_two >= 4, "{took:?}");
+    assert!(within_two >= 14, "{within_two} of 20: {took:?}");
 }
 
 /// Only time tells.

@@ -104,7 +104,9 @@ fn wrong_token_columns(given: &[usize], keys: &[Column]) -> PlanError {
         );
     }
     if given.len() > keys.len() {
-        PlanError::invalid("The token() function must contains only partition key components");
+        return PlanError::invalid(
+            "The token() function must contains only partition key components",
+        );
     }
     PlanError::invalid(format!(
         "The token function arguments must be in the partition key order: {}",
