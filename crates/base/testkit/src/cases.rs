@@ -121,7 +121,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The cases of a file, and the comments behind the last one.
+/// The cases of a file, and the comments after the last one.
 fn parse(name: &str, text: &str) -> (Vec<Case>, String) {
     let mut cases = Vec::new();
     let mut above = String::new();

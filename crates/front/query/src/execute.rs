@@ -42,7 +42,7 @@ fn check_page_size(parameters: &QueryParameters<'_>) -> Result<()> {
 /// Executes a statement that is sent as text.
 ///
 /// # Errors
-/// What is wrong with it, or why it failed at once.
+/// A [`Failure`] for the client.
 pub fn query<S: ResultSink>(
     text: &str,
     parameters: &QueryParameters<'_>,

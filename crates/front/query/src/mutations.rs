@@ -33,7 +33,7 @@ pub(crate) struct Bound {
 /// Binds statements, given the lists that were read for them, and appends the mutations to `out`.
 ///
 /// # Errors
-/// What is wrong with the values.
+/// A [`Failure`]: a value does not fit.
 pub(crate) fn bind(
     executor: &Executor,
     (statements, batch): (&[Statement<'_>], Option<ast::BatchKind>),

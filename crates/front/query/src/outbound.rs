@@ -55,7 +55,7 @@ pub(crate) enum Sent {
     Answer(Vec<u8>),
     /// It is to be carried out here.
     Here,
-    /// It may have been carried out: nobody knows.
+    /// It may have been carried out: the outcome is unknown.
     Lost,
 }
 
@@ -103,7 +103,7 @@ impl Outbound {
     }
 
     /// Sends it to the first node that takes it. What may be done twice is, when an answer is lost.
-    /// Behind the deadline nobody else is asked: connecting to one who is silent may have taken as long.
+    /// After the deadline no other node is asked: connecting to a silent one may have taken that long.
     ///
     /// # Errors
     /// The node that it goes to has too much to do.

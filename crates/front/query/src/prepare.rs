@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// Plans a statement and puts it into this shard's cache.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A [`Failure`] for the client.
 pub fn prepare_here(
     executor: &Rc<Executor>,
     text: &str,
@@ -58,7 +58,7 @@ pub fn prepare_here(
 /// The plan of a statement by its text, out of this shard's cache or into it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A [`Failure`] for the client.
 pub(crate) fn prepared_here(
     executor: &Rc<Executor>,
     text: &str,
@@ -75,7 +75,7 @@ pub(crate) fn prepared_here(
 /// Prepares a statement: it becomes known to this shard, the others and the next start.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A [`Failure`] for the client.
 pub fn prepare<S: ResultSink>(
     text: &str,
     keyspace: Option<&str>,

@@ -50,9 +50,9 @@ pub struct QuerySettings {
     pub dynamic_data_masking_enabled: bool,
     /// Whether ALTER TABLE … DROP COMPACT STORAGE may be used.
     pub drop_compact_storage_enabled: bool,
-    /// Whether users' functions may be made and called.
+    /// Enables user functions: CREATE FUNCTION and calls.
     pub user_defined_functions_enabled: bool,
-    /// What one call of a user's function may use.
+    /// Limits of one call of a user function.
     pub user_function_limits: FunctionLimits,
     /// Whether USE may be used.
     pub use_statements_enabled: bool,

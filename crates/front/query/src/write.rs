@@ -25,7 +25,7 @@ type Writes<'b> = SmallVec<[ReplicaMutation<&'b [u8]>; 1]>;
 /// Runs INSERT, UPDATE, DELETE and batches.
 ///
 /// # Errors
-/// What is wrong with the values; why nothing was applied.
+/// A [`Failure`]; nothing was applied.
 pub(crate) fn modify<S: ResultSink>(
     request: &Modification<'_>,
     cx: &Cx<'_, S>,

@@ -28,7 +28,7 @@ pub struct Moved {
 }
 
 impl Moved {
-    /// Of a table that was not dated: nobody is known to have its replicas.
+    /// A table that was not dated: no sender is known to have its replicas.
     pub const UNKNOWN: Moved = Moved { at: Epoch(u64::MAX), before: Epoch(u64::MAX) };
 
     /// After a change at `epoch`.

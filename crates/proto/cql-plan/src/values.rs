@@ -53,7 +53,7 @@ pub struct ExecuteOptions<'a> {
 }
 
 impl<'a> ExecuteOptions<'a> {
-    /// What terms need of it.
+    /// Context that terms need for it.
     pub fn env(&self) -> BindEnv<'a> {
         let ExecuteOptions { now, clock, uuids, protocol_version, watch, .. } = *self;
         BindEnv { eval: EvalEnv { now, clock, uuids, protocol_version }, watch }

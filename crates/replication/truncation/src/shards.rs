@@ -17,7 +17,7 @@ pub enum ShardRequest {
     Empty {
         /// The table.
         table: TableId,
-        /// What was written at or before this is removed.
+        /// Writes at or before this timestamp are removed.
         at: WallMicros,
     },
     /// These truncations are recorded, durably: see [`store::Store::truncation_recorded`].

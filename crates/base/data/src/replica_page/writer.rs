@@ -364,7 +364,7 @@ impl<'s> PageWriter<'s> {
     fn partition(&mut self, key: &[u8], deletion: DeletionTime) {
         stdx::debug_invariant!(
             self.end == End::Exhausted,
-            "INV-page-2: a partition behind the end of the page"
+            "INV-page-2: a partition after the end of the page"
         );
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -434,7 +434,7 @@ impl<'s> PageWriter<'s> {
     ) -> PageFlow {
         stdx::debug_invariant!(
             self.end == End::Exhausted && self.in_partition,
-            "INV-page-2: a row behind the end of the page or outside of a partition"
+            "INV-page-2: a row after the end of the page or outside a partition"
         );
         self.last.clear();
         self.last.extend_from_slice(clustering);

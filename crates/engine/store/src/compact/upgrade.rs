@@ -8,7 +8,7 @@ use compact_plan::{Cut, Plan, Reason};
 
 use crate::tables::table_file::TableFile;
 
-/// Which files an upgrade writes anew.
+/// Files that an upgrade rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeScope {
     /// Those of other versions than the one that is written.

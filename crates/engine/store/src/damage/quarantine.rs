@@ -45,7 +45,7 @@ const COPY_AGAIN: Duration = Duration::from_secs(60);
 /// But not later than that.
 const COPY_AGAIN_MAX: Duration = Duration::from_secs(6 * 3_600);
 
-/// A damaged file, for whoever looks.
+/// A damaged file, as reports show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedFile {
     /// Its table.
@@ -58,7 +58,7 @@ pub struct DamagedFile {
     pub path: String,
     /// Tokens of its first and its last partition.
     pub tokens: (Token, Token),
-    /// What is wrong with it.
+    /// The damage that was found.
     pub reason: String,
     /// When that was found, seconds since 1970.
     pub found: i64,
@@ -273,7 +273,7 @@ impl Verifier {
         self.files.forget_damage(table, file).await
     }
 
-    /// Opens a file anew, as the disk has it now.
+    /// Reopens a file, as the disk has it now.
     pub(crate) async fn as_on_disk(
         &self,
         table: &TableState,

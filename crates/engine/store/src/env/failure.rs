@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What is called with what happened, if somebody wants to know.
+/// Callback for an event; `None` if no part of the node subscribed.
 pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
 
 /// What went wrong with the disk, in words.

@@ -1,4 +1,4 @@
-//! The queue of files that may be damaged: whoever meets one notes its path, the background verification takes it.
+//! The queue of files that may be damaged: the reader that meets one enqueues its path, background verification dequeues it.
 
 use std::cell::RefCell;
 
@@ -35,13 +35,13 @@ impl Suspects {
 }
 
 impl Env {
-    /// A file is said to be corrupt by whoever met it: it is looked at soon.
+    /// Enqueues a file that a reader found corrupt; background verification checks it soon.
     #[cold]
     pub(crate) fn suspect(&self, path: &str) {
         self.suspects.add(path);
     }
 
-    /// Notes what a read of this shard met, whoever asked for it.
+    /// Enqueues the file behind an error that a read of this shard met.
     #[cold]
     pub(crate) fn met(&self, error: StoreError) -> StoreError {
         if let StoreError::Corrupt { file, .. } = &error {

@@ -26,7 +26,7 @@ pub enum DamageEvent {
     Found {
         /// Its Data component.
         path: String,
-        /// What is wrong with it.
+        /// The damage that was found.
         reason: String,
     },
     /// What can be read of it is in other files; so many times something could not be.

@@ -311,7 +311,7 @@ impl Store {
         self.rooms.writer.flush(tables).await
     }
 
-    /// Reports an error of the disk to whoever decides what becomes of the node.
+    /// Reports a disk error to the failure policy of the node.
     #[cold]
     pub fn note_failure(&self, error: &StoreError) {
         self.rooms.files.note_failure(error);

@@ -13,7 +13,7 @@ use crate::tables::table_file::TableFile;
 /// Files that were written and came into no view yet; more of them are not told of.
 const WAITING_MAX: usize = 64;
 
-/// Events that wait for somebody who is told of them.
+/// Events that are not delivered yet.
 const EVENTS_MAX: usize = 1_024;
 
 /// A partition that is large in one file.

@@ -15,7 +15,7 @@ pub struct ReadStats {
     pub blocks_read: u32,
     /// Their bytes, decompressed.
     pub block_bytes: u64,
-    /// What of it a filter left out where it was read, so that nobody was shown it.
+    /// Rows that a filter dropped at the shard that read them.
     pub filtered: Filtered,
 }
 

@@ -34,7 +34,7 @@ impl TableFile {
         TableFile { hidden: hidden.into(), reader: self.reader.clone(), ..*self }
     }
 
-    /// The same file after a component of it was written anew.
+    /// The same file after one of its components was rewritten.
     pub(crate) fn with_reader(&self, reader: SstableReader) -> TableFile {
         TableFile { reader, hidden: self.hidden.clone(), ..*self }
     }

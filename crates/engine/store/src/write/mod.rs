@@ -32,7 +32,7 @@ pub struct Writer {
     counter_cache: Rc<CounterCache>,
     /// Accounted bytes of all memtables, flushing ones included.
     pub(crate) memtable_bytes: Cell<usize>,
-    /// What of it no flush can free, and of how many tables it is, see [`unflushable`].
+    /// Bytes of it that no flush can free, and the number of their tables, see [`unflushable`].
     refused: Cell<(usize, usize)>,
     refused_gauge: telemetry::Gauge,
     /// Merge buffers.

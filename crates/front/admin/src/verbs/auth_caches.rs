@@ -22,7 +22,7 @@ const RESOURCES: [&str; 9] = [
     "--mbean",
 ];
 
-/// What is wrong with the line is told as Cassandra's tool does.
+/// Checks the line; errors have the texts of Cassandra's tool.
 fn check(line: &Line) -> Result<(), &'static str> {
     // An empty name is none.
     let named = |name: &str| line.value(name).is_some_and(|value| !value.is_empty());

@@ -6,7 +6,7 @@ use crate::operation::Call;
 /// One option of a verb.
 #[derive(Debug)]
 pub struct Flag {
-    /// As it is written, the long form last.
+    /// Spellings on the command line, the long form last.
     pub names: &'static [&'static str],
     /// Name of its value; `None` for a switch.
     pub value: Option<&'static str>,

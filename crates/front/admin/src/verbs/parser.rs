@@ -17,7 +17,7 @@ const API_PORT: u16 = 10_000;
 /// Understands a command line, without the name of the program.
 ///
 /// # Errors
-/// What is wrong with it, as Cassandra's tool says it.
+/// The error, in the words of Cassandra's tool.
 pub fn parse(words: Vec<String>, terminal: Rc<dyn Terminal>) -> Result<Line, String> {
     let mut parser = Parser {
         line: Line {

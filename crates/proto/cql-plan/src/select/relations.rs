@@ -86,7 +86,7 @@ struct Planner<'a, 'b, 'c> {
     token: Option<TokenCondition>,
 }
 
-/// What is wrong with the arguments of `token()`, which are these columns of the table.
+/// The error for wrong arguments of `token()`, which are these columns of the table.
 #[cold]
 fn wrong_token_columns(given: &[usize], keys: &[Column]) -> PlanError {
     if !(0..keys.len()).all(|k| given.contains(&k)) {

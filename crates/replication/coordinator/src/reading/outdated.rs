@@ -1,7 +1,7 @@
 //! Which metadata a read may be based on: the epochs at which the ranges that it touches moved.
 //!
 //! Owns: what a replica makes of a coordinator with older metadata, and when a coordinator plans a
-//! running read anew. Never: waits for metadata.
+//! running read again. Never: waits for metadata.
 
 use cluster::{ClusterSnapshot, Placements, Replicas, Replication};
 use data::command::{Partitions, ReadCommand};
