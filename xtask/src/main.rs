@@ -4,6 +4,7 @@
 
 mod amplification;
 mod disk;
+mod english;
 mod fuzz;
 mod layers;
 mod names;
@@ -70,6 +71,9 @@ cargo xtask COMMAND
   amplification [--check]
                     writes docs/internals/amplification.md: writes, reads and space of each
                     compaction strategy over simulated workloads; --check: whether it is so
+  english PATH|--accept
+                    phrases of the word list (xtask/src/english.rs) in texts, comments and documents below
+                    PATH; --accept writes today's numbers to xtask/english.toml
   structure [--accept]
                     writes docs/dev/structure.md: cycles, methods, long functions of each crate;
                     --accept: what is above a limit becomes what tidy allows
@@ -122,6 +126,8 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["perf", "copy", options @ ..] => perf::copy::run(&root, options),
         ["perf", "compare", options @ ..] => perf::compare(&root, options),
         ["soak", options @ ..] => steps::soak(&root, options),
+        ["english", "--accept"] => english::accept(&root).map(|()| true),
+        ["english", below] => english::print(&root, below).map(|()| true),
         ["structure"] => structure::write(&root, &layers::members(&root)?, false).map(|()| true),
         ["structure", "--accept"] => {
             structure::write(&root, &layers::members(&root)?, true).map(|()| true)

@@ -1,36 +1,63 @@
 //! Rust source without comments, texts and test modules, so that words in it are code.
 
-/// Replaces comments, string and character literals by spaces; lines stay where they are.
-pub fn code(source: &str) -> String {
+/// The kind of a [`Span`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    /// A line of `//`, or a block.
+    Comment,
+    /// A string or character literal.
+    Text,
+}
+
+/// Bytes of a source that are no code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub kind: SpanKind,
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
+}
+
+/// Comments and literals of `source`, in order.
+pub fn spans(source: &str) -> Vec<Span> {
     let bytes = source.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
+    let mut found = Vec::new();
     let mut at = 0;
-    let blank = |out: &mut Vec<u8>, from: usize, to: usize| {
-        for b in bytes.iter().take(to.min(bytes.len())).skip(from) {
-            out.push(if *b == b'\n' { b'\n' } else { b' ' });
-        }
-    };
     while let Some(&byte) = bytes.get(at) {
         let rest = &bytes[at..];
-        let end = if rest.starts_with(b"//") {
-            at + rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len())
+        let (kind, length) = if rest.starts_with(b"//") {
+            (SpanKind::Comment, rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()))
         } else if rest.starts_with(b"/*") {
-            at + block_comment(rest)
+            (SpanKind::Comment, block_comment(rest))
         } else if byte == b'"' {
-            at + quoted(rest)
+            (SpanKind::Text, quoted(rest))
         } else if byte == b'r' && !preceded_by_word(bytes, at) && raw_hashes(rest).is_some() {
-            at + raw(rest)
+            (SpanKind::Text, raw(rest))
         } else if byte == b'\'' && character(rest) > 1 {
-            at + character(rest)
+            (SpanKind::Text, character(rest))
         } else {
-            out.push(byte);
             at += 1;
             continue;
         };
-        blank(&mut out, at, end);
-        at = end.max(at + 1);
+        let end = (at + length.max(1)).min(bytes.len());
+        found.push(Span { kind, start: at, end });
+        at = end;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    found
+}
+
+/// Replaces comments, string and character literals by spaces; lines stay where they are.
+pub fn code(source: &str) -> String {
+    let mut bytes = source.as_bytes().to_vec();
+    for span in spans(source) {
+        for byte in bytes.iter_mut().take(span.end).skip(span.start) {
+            if *byte != b'\n' {
+                *byte = b' ';
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Blanks every item that follows `#[cfg(test)]`; the input is the output of [`code`].

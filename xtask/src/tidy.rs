@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::english;
 use crate::layers::{Layers, Member, members};
 use crate::names;
 use crate::scan;
@@ -145,6 +146,7 @@ pub fn run(root: &Path) -> Result<bool> {
     }
     wrong.extend(structure::violations(root, &members)?);
     wrong.extend(names::violations(root)?);
+    wrong.extend(english::violations(root)?);
     settings(root, &members, &mut wrong)?;
     documents(root, &mut wrong)?;
     words(root, &mut wrong)?;
