@@ -17,15 +17,14 @@ use coordinator::Coordinator;
 use coordinator::{Origin, ReplicaMutation};
 use cql_plan::plan::UuidSource;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
-use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{BoundRef, ClusteringBuf, ColumnRef, DeletionTime, MutationBuilder};
+use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder};
 use data::{RangeTombstoneRef, RowRef};
 use membership::Membership;
-use query::{Content, RowWrite, encode_row};
+use query::{Content, Executor, Row, RowWrite, as_store_error, encode_row, select_for_node};
 use rt::{Gate, Group, Rt};
 use schema::{Schema, Table};
 use stdx::{ShardId, TableId, TimestampMicros, Token, TtlSeconds, Uuid, WallMicros};
-use store::{CompactionRecord, Flow, RowSink, Store, StoreError};
+use store::{CompactionRecord, Store, StoreError};
 
 /// Between two rounds of estimates (`SizeEstimatesRecorder` in Cassandra's `CassandraDaemon`).
 const ESTIMATES_PERIOD: Duration = Duration::from_secs(300);
@@ -335,105 +334,41 @@ fn frozen_map(key: &str, value: &str) -> Vec<u8> {
     out
 }
 
+const SELECT_HISTORY: &str = "SELECT id, keyspace_name, columnfamily_name, compacted_at, bytes_in, bytes_out, \
+                              rows_merged, compaction_properties FROM system.compaction_history";
+
 /// All rows of `system.compaction_history`, newest first.
 ///
 /// # Errors
 /// As reads.
 pub(crate) async fn compaction_history(
-    rt: &Rt,
-    coordinator: &Coordinator,
-    schema: &Arc<Schema>,
+    executor: &Rc<Executor>,
 ) -> Result<Vec<HistoryReport>, StoreError> {
-    let Some(table) = schema.table("system", "compaction_history") else { return Ok(Vec::new()) };
-    let command =
-        ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), rt.wall().seconds());
-    let mut history = History { table: table.clone(), id: Uuid::nil(), found: Vec::new() };
-    coordinator.read(&command, usize::MAX, &mut history).await?;
-    history.found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));
-    Ok(history.found)
+    let pages = select_for_node(executor, SELECT_HISTORY).await;
+    let pages = pages.map_err(|failure| as_store_error(executor, &failure))?;
+    let mut found: Vec<HistoryReport> =
+        pages.iter().flat_map(query::Rows::iter).map(|row| history_report(&row)).collect();
+    found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));
+    Ok(found)
 }
 
-struct History {
-    table: Arc<Table>,
-    id: Uuid,
-    found: Vec<HistoryReport>,
-}
-
-impl History {
-    fn simple<'r>(&self, row: RowRef<'r>, name: &str) -> Option<&'r [u8]> {
-        match row.column(self.table.column(name)?.id)? {
-            ColumnRef::Simple(cell) => Some(cell.value),
-            ColumnRef::Complex(_) => None,
-        }
-    }
-
-    fn text(&self, row: RowRef<'_>, name: &str) -> String {
-        let bytes = self.simple(row, name).unwrap_or_default();
-        String::from_utf8_lossy(bytes).into_owned()
-    }
-
-    fn bigint(&self, row: RowRef<'_>, name: &str) -> i64 {
-        let bytes = self.simple(row, name).and_then(|b| b.try_into().ok());
-        bytes.map_or(0, i64::from_be_bytes)
-    }
-
-    fn merged(&self, row: RowRef<'_>) -> Vec<(i32, i64)> {
-        let column = self.table.column("rows_merged").and_then(|c| row.column(c.id));
-        let Some(ColumnRef::Complex(cells)) = column else { return Vec::new() };
-        let entry = |(path, value): (&[u8], &[u8])| {
-            Some((
-                i32::from_be_bytes(path.try_into().ok()?),
-                i64::from_be_bytes(value.try_into().ok()?),
-            ))
-        };
-        cells.cells().filter_map(|(path, cell)| entry((path, cell.value))).collect()
-    }
-}
-
-/// The entries of a `frozen<map<text, text>>`; none where the bytes are no such map.
-fn read_frozen_map(bytes: &[u8]) -> Vec<(String, String)> {
-    let mut r = codec::Reader::new(bytes, "map");
-    let mut entries = Vec::new();
-    let text = |r: &mut codec::Reader<'_>| {
-        let length = r.len_i32()?;
-        Ok::<_, codec::DecodeError>(String::from_utf8_lossy(r.bytes(length)?).into_owned())
+fn history_report(row: &Row<'_>) -> HistoryReport {
+    let text =
+        |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
+    let merged = |(inputs, count): (&[u8], &[u8])| {
+        let inputs = i32::from_be_bytes(inputs.try_into().ok()?);
+        Some((inputs, i64::from_be_bytes(count.try_into().ok()?)))
     };
-    let mut read = || {
-        for _ in 0..r.len_i32()? {
-            entries.push((text(&mut r)?, text(&mut r)?));
-        }
-        Ok::<_, codec::DecodeError>(())
-    };
-    match read() {
-        Ok(()) => entries,
-        Err(_) => Vec::new(),
-    }
-}
-
-impl RowSink for History {
-    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
-        self.id = key.try_into().map_or(Uuid::nil(), Uuid::from_bytes);
-        Flow::Continue
-    }
-
-    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
-        let properties = self.simple(row, "compaction_properties").unwrap_or_default();
-        let report = HistoryReport {
-            id: self.id.to_string(),
-            keyspace: self.text(row, "keyspace_name"),
-            table: self.text(row, "columnfamily_name"),
-            compacted_at: self.bigint(row, "compacted_at"),
-            bytes_in: self.bigint(row, "bytes_in"),
-            bytes_out: self.bigint(row, "bytes_out"),
-            rows_merged: self.merged(row),
-            properties: read_frozen_map(properties),
-        };
-        self.found.push(report);
-        Flow::Continue
-    }
-
-    fn partition_end(&mut self) -> Flow {
-        Flow::Continue
+    let properties = row.entries("compaction_properties").into_iter();
+    HistoryReport {
+        id: row.timeuuid("id").unwrap_or(Uuid::nil()).to_string(),
+        keyspace: text(row.bytes("keyspace_name")),
+        table: text(row.bytes("columnfamily_name")),
+        compacted_at: row.timestamp_millis("compacted_at").unwrap_or(0),
+        bytes_in: row.bigint("bytes_in").unwrap_or(0),
+        bytes_out: row.bigint("bytes_out").unwrap_or(0),
+        rows_merged: row.entries("rows_merged").into_iter().filter_map(merged).collect(),
+        properties: properties.map(|(key, value)| (text(Some(key)), text(Some(value)))).collect(),
     }
 }
 
@@ -467,15 +402,5 @@ mod tests {
         assert_eq!(of(&[3, 20]), [(Token(-5), Token(3)), (Token(9), Token(20))]);
         let others = [(Token::MIN, Token(-5)), (Token(3), Token(9)), (Token(20), Token::MIN)];
         assert_eq!(of(&[-5, 9]), others);
-    }
-
-    #[test]
-    fn a_frozen_map_is_read_as_it_was_written() {
-        let bytes = frozen_map("compaction_type", "Compaction");
-        let expected = ("compaction_type".to_owned(), "Compaction".to_owned());
-        assert_eq!(read_frozen_map(&bytes), [expected]);
-        for cut in 0..bytes.len() {
-            assert_eq!(read_frozen_map(&bytes[..cut]), []);
-        }
     }
 }

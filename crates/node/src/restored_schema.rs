@@ -5,14 +5,11 @@
 //! statement only.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-use coordinator::Coordinator;
-use data::clustering;
-use schema::{Schema, Table};
-use stdx::DeletionSeconds;
+use query::{Executor, Row, Rows, as_store_error, select_for_node};
+use schema::Schema;
 use store::StoreError;
-
-use crate::row_sync::{self, RowKey};
 
 /// Names in one line, at most.
 const NAMED_MAX: usize = 50;
@@ -29,38 +26,43 @@ pub(crate) struct RestoredSchema {
 /// # Errors
 /// Those of a read.
 pub(crate) async fn find(
-    coordinator: &Coordinator,
+    executor: &Rc<Executor>,
     schema: &Schema,
-    now: DeletionSeconds,
 ) -> Result<RestoredSchema, StoreError> {
+    let select = async |text| {
+        let pages = select_for_node(executor, text).await;
+        pages.map_err(|failure| as_store_error(executor, &failure))
+    };
+    let text = |row: &Row<'_>, column| {
+        String::from_utf8_lossy(row.bytes(column).unwrap_or_default()).into_owned()
+    };
     let mut found = RestoredSchema::default();
-    for name in ["keyspaces", "tables"] {
-        let Some(table) = schema.table("system_schema", name) else { continue };
-        found.add(table, row_sync::present(coordinator, table, now).await?, schema);
+    let keyspaces = select("SELECT keyspace_name FROM system_schema.keyspaces").await?;
+    for row in keyspaces.iter().flat_map(Rows::iter) {
+        found.add(schema, text(&row, "keyspace_name"), None);
+    }
+    let tables = select("SELECT keyspace_name, table_name FROM system_schema.tables").await?;
+    for row in tables.iter().flat_map(Rows::iter) {
+        found.add(schema, text(&row, "keyspace_name"), Some(text(&row, "table_name")));
     }
     Ok(found)
 }
 
 impl RestoredSchema {
-    fn add(&mut self, table: &Table, rows: BTreeSet<RowKey>, schema: &Schema) {
-        for (key, clustering) in rows {
-            let keyspace = String::from_utf8_lossy(&key).into_owned();
-            // A Cassandra shows tables there that are none of ours.
-            if cql_plan::system::system_schema().keyspaces.contains_key(keyspace.as_str()) {
-                continue;
-            }
-            let known = schema.keyspaces.get(keyspace.as_str());
-            if known.is_none() {
-                self.keyspaces.insert(keyspace.clone());
-            }
-            if &*table.name != "tables" {
-                continue;
-            }
-            let name = clustering::components(&clustering).next().flatten().unwrap_or_default();
-            let name = String::from_utf8_lossy(name).into_owned();
-            if known.is_none_or(|known| !known.tables.contains_key(name.as_str())) {
-                self.tables.insert((keyspace, name));
-            }
+    /// Adds what a row names, unless the schema has it.
+    fn add(&mut self, schema: &Schema, keyspace: String, table: Option<String>) {
+        // A Cassandra shows tables there that are none of ours.
+        if cql_plan::system::system_schema().keyspaces.contains_key(keyspace.as_str()) {
+            return;
+        }
+        let known = schema.keyspaces.get(keyspace.as_str());
+        if known.is_none() {
+            self.keyspaces.insert(keyspace.clone());
+        }
+        if let Some(table) = table
+            && known.is_none_or(|known| !known.tables.contains_key(table.as_str()))
+        {
+            self.tables.insert((keyspace, table));
         }
     }
 
@@ -105,30 +107,25 @@ impl RestoredSchema {
 mod tests {
     use super::*;
 
-    fn key(keyspace: &str, table: Option<&str>) -> RowKey {
-        let clustering = table.map(|t| data::ClusteringBuf::from_components([t.as_bytes()]).0);
-        (keyspace.as_bytes().to_vec(), clustering.unwrap_or_default())
-    }
-
     #[test]
     fn what_the_schema_does_not_have_is_named_and_what_it_has_is_not() {
         let schema = cql_plan::system::system_schema();
-        let table = |name| schema.table("system_schema", name).unwrap();
         let mut found = RestoredSchema::default();
-        found.add(table("keyspaces"), BTreeSet::from([key("system", None)]), &schema);
-        found.add(table("tables"), BTreeSet::from([key("system", Some("of_another"))]), &schema);
-        assert_eq!(found.text(), None, "tables of a Cassandra");
-        found.add(table("keyspaces"), BTreeSet::from([key("a", None), key("b", None)]), &schema);
-        found.add(table("tables"), BTreeSet::from([key("b", Some("t"))]), &schema);
-        assert_eq!(found.keyspaces().collect::<Vec<_>>(), ["a", "b"]);
-        let text = found.text().unwrap();
-        assert!(text.contains("have: keyspaces a, b; tables b.t; they were restored"), "{text}");
-        let many = (0..60).map(|n| key("b", Some(&format!("t{n:02}"))));
-        found.add(table("tables"), many.collect(), &schema);
-        assert!(
-            found.text().unwrap().contains("b.t48 and 11 more; they were"),
-            "{:?}",
+        let mut add = |keyspace: &str, table: Option<&str>| {
+            found.add(&schema, keyspace.to_owned(), table.map(str::to_owned));
             found.text()
-        );
+        };
+        assert_eq!(add("system", None), None);
+        assert_eq!(add("system", Some("of_another")), None, "tables of a Cassandra");
+        add("a", None);
+        add("b", None);
+        let text = add("b", Some("t")).unwrap();
+        assert!(text.contains("have: keyspaces a, b; tables b.t; they were restored"), "{text}");
+        let mut text = String::new();
+        for n in 0..60 {
+            text = add("b", Some(&format!("t{n:02}"))).unwrap();
+        }
+        assert!(text.contains("b.t48 and 11 more; they were"), "{text}");
+        assert_eq!(found.keyspaces().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

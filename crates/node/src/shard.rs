@@ -497,7 +497,7 @@ impl Parts {
         let host = self.membership.snapshot().local.host_id;
         disk_usage::serve(rt, &self.meshes.disks, &server, &self.store, host);
         own_rows.record_compactions(&self.store);
-        own_rows.record_large_data(&self.store);
+        own_rows.record_large_data(&self.store, server.executor());
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;
         self.coordinator.set_batch_replay_throttle(options.batchlog_replay_throttle.0);

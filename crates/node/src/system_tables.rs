@@ -25,6 +25,7 @@ use cql_plan::virtual_row::VirtualRowBuilder;
 use cql_server::CqlServer;
 use data::{BoundRef, DeletionTime, MutationBuilder, MutationRef, RangeTombstoneRef, RowRef};
 use membership::Membership;
+use query::Executor;
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt};
 use schema::{Keyspace, Schema, Table};
@@ -54,6 +55,7 @@ pub(crate) async fn install(
         rt: rt.clone(),
         options: options.clone(),
         coordinator: coordinator.clone(),
+        executor: server.executor().clone(),
         generation: i32::try_from(rt.wall().seconds().0).unwrap_or(i32::MAX),
         run: i64::try_from(run).unwrap_or(i64::MAX),
         shown: RefCell::new(membership.snapshot()),
@@ -94,6 +96,7 @@ struct Writer {
     rt: Rt,
     options: Arc<Options>,
     coordinator: Coordinator,
+    executor: Rc<Executor>,
     /// `gossip_generation`: when this run began, in seconds.
     generation: i32,
     /// Number of this run, larger than every earlier one: wall-clock microseconds.
@@ -190,7 +193,7 @@ impl Writer {
         let at = self.run_timestamp(snapshot);
         let now = self.rt.wall().seconds();
         let schema = &snapshot.schema;
-        let restored = restored_schema::find(&self.coordinator, schema, now).await?;
+        let restored = restored_schema::find(&self.executor, schema).await?;
         restored.report();
         for name in restored.keyspaces() {
             self.apply(system_rows::drop_keyspace_mutations(schema, name, at, now)).await?;
