@@ -22,13 +22,15 @@ use rt::Rt;
 use rt::sync::Notify;
 use stdx::{ShardId, TableId, Token, Uuid, WallMicros};
 use store::{SnapshotOptions, Store, StoreError, UpgradeScope};
+use system_tables::stored::compaction_history;
+use system_tables::stored::estimates::PrimaryRanges;
+use system_tables::stored::own_rows::OwnRows;
 
 use crate::SeedSource;
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
 use crate::disk_usage;
-use crate::own_rows::{self, OwnRows, PrimaryRanges};
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -217,7 +219,7 @@ impl ShardActions for Actions {
     fn compaction_history(&self) -> Work<Vec<HistoryReport>> {
         let executor = self.server.executor().clone();
         Box::pin(async move {
-            let history = own_rows::compaction_history(&executor).await;
+            let history = compaction_history::read(&executor).await;
             history.map_err(|error| ActionError::Failed(error.to_string()))
         })
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use coordinator::{Origin, ReplicaMutation};
 use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef};
 use query::{Content, Executor, Row, RowWrite, as_store_error, encode_row, select_for_node};
 use rt::Group;
@@ -15,8 +16,7 @@ use schema::{Schema, Table};
 use stdx::{TimestampMicros, Token, TtlSeconds, WallMicros};
 use store::{LargeEvent, LargeFate, LargeFile, SstableName, Store};
 
-use crate::own_rows::OwnRows;
-use coordinator::{Origin, ReplicaMutation};
+use super::own_rows::OwnRows;
 
 /// The tables.
 const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
@@ -25,7 +25,7 @@ const TTL: TtlSeconds = TtlSeconds(30 * 86_400);
 
 impl OwnRows {
     /// Keeps the rows of this shard's SSTables from now on.
-    pub(crate) fn record_large_data(&self, store: &Store, executor: &Rc<Executor>) {
+    pub fn record_large_data(&self, store: &Store, executor: &Rc<Executor>) {
         let own = self.clone();
         store.observer().on_large_data(move |event| {
             let name = match &event {

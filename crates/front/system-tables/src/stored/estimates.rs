@@ -1,90 +1,31 @@
-//! Rows that the node writes about itself while it runs: `system.size_estimates`,
-//! `system.table_estimates`, `system.compaction_history`, and reading the last one back.
+//! `system.size_estimates` and `system.table_estimates`: how much the tables have in the ranges of this node.
 //!
-//! Owns: their content and when they are written. Never: rows that follow from the metadata log
-//! ([`crate::system_tables`]). Source: Cassandra's `SizeEstimatesRecorder`, `SystemKeyspace`.
+//! Source: Cassandra's `SizeEstimatesRecorder`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use admin::model::{EstimateReport, HistoryReport};
-use admin::{AdminMesh, AdminReply, AdminRequest};
+use admin::model::EstimateReport;
+use admin::{AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Member};
-use coordinator::Coordinator;
 use coordinator::{Origin, ReplicaMutation};
-use cql_plan::plan::UuidSource;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
-use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder};
-use data::{RangeTombstoneRef, RowRef};
-use membership::Membership;
-use query::{Content, Executor, Row, RowWrite, as_store_error, encode_row, select_for_node};
-use rt::{Gate, Group, Rt};
+use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef};
+use rt::Group;
 use schema::{Schema, Table};
-use stdx::{ShardId, TableId, TimestampMicros, Token, TtlSeconds, Uuid, WallMicros};
-use store::{CompactionRecord, Store, StoreError};
+use stdx::{ShardId, TableId, TimestampMicros, Token, WallMicros};
+use store::StoreError;
+
+use super::own_rows::OwnRows;
 
 /// Between two rounds of estimates (`SizeEstimatesRecorder` in Cassandra's `CassandraDaemon`).
 const ESTIMATES_PERIOD: Duration = Duration::from_secs(300);
-/// `default_time_to_live` of `system.compaction_history`.
-const HISTORY_TTL: TtlSeconds = TtlSeconds(7 * 86_400);
 
 const ESTIMATES: [&str; 2] = ["size_estimates", "table_estimates"];
 
-/// Everything that writes these rows needs. Clones share.
-#[derive(Clone)]
-pub(crate) struct OwnRows {
-    pub(crate) rt: Rt,
-    pub(crate) coordinator: Coordinator,
-    pub(crate) membership: Membership,
-    pub(crate) admin: Arc<AdminMesh>,
-    /// Owner of the tasks that write.
-    pub(crate) gate: Gate,
-    /// The estimates that the tables have.
-    pub(crate) written: Rc<RefCell<Written>>,
-}
-
 impl OwnRows {
-    /// Counts the compactions that this shard's store finishes, and writes a row for each.
-    pub(crate) fn record_compactions(&self, store: &Store) {
-        let (rt, gate) = (self.rt.clone(), self.gate.clone());
-        let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
-        let uuids = UuidSource::new(rt.random_u64());
-        let finished = rt.telemetry().counter(
-            "compactions_finished_total",
-            "compactions finished, also of tables that are not there any more",
-            &[],
-        );
-        store.compactor().on_compacted(move |record| {
-            finished.add(1);
-            // Its own compaction would be the cause of the next one.
-            if record.keyspace == "system" && record.name == "compaction_history" {
-                return;
-            }
-            let id = uuids.time_uuid(rt.wall());
-            let schema = membership.snapshot().schema.clone();
-            let Some(table) = schema.table("system", "compaction_history") else { return };
-            let (row, at) = (history_row(&id, &record), TimestampMicros(record.at.0));
-            let mutation = encode_row(table, &row, at, HISTORY_TTL);
-            let coordinator = coordinator.clone();
-            let task = async move {
-                let token = codec::token_of(&id);
-                if let Err(error) = coordinator
-                    .apply(ReplicaMutation::durable(token, mutation), Origin::System)
-                    .await
-                {
-                    tracing::debug!(%error, "a compaction is missing in the history");
-                }
-            };
-            // A closed gate: the node stops.
-            let _ = gate.spawn(&rt, Group::Admin, "compaction-history", task);
-        });
-    }
-
     /// Writes estimates now and every five minutes; on one shard.
-    pub(crate) fn record_estimates(self) {
+    pub fn record_estimates(self) {
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
         let task = async move {
             loop {
@@ -105,7 +46,7 @@ impl OwnRows {
     ///
     /// # Errors
     /// As writes.
-    pub(crate) async fn write_estimates(&self) -> Result<(), StoreError> {
+    pub async fn write_estimates(&self) -> Result<(), StoreError> {
         let snapshot = self.membership.snapshot();
         let primary = PrimaryRanges::of(&snapshot);
         let ranges = [&*primary.in_ring, &*primary.in_datacenter].concat();
@@ -160,7 +101,7 @@ impl OwnRows {
 
 /// What the tables of estimates have.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(super) struct Written {
     /// For these ranges.
     ranges: PrimaryRanges,
     /// Of each table, in the order of the ranges.
@@ -173,16 +114,16 @@ type Range = (Token, Token);
 /// The ranges that end with this node's tokens, in ring order, the one over the end of the ring in two
 /// parts, as `Range.unwrap` does. Each begins with the token before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PrimaryRanges {
+pub struct PrimaryRanges {
     /// Among the tokens of all nodes: `primary`.
-    pub(crate) in_ring: Vec<Range>,
+    pub in_ring: Vec<Range>,
     /// Among those of its datacenter: `local_primary`.
     in_datacenter: Vec<Range>,
 }
 
 impl PrimaryRanges {
     /// Those of this node; none while it joins.
-    pub(crate) fn of(snapshot: &ClusterSnapshot) -> PrimaryRanges {
+    pub fn of(snapshot: &ClusterSnapshot) -> PrimaryRanges {
         let Some(me) = snapshot.local_member() else { return PrimaryRanges::default() };
         let tokens = |is_wanted: &dyn Fn(&Member) -> bool| -> Vec<Token> {
             let members = snapshot.members.values().filter(|m| is_wanted(m));
@@ -259,10 +200,11 @@ fn estimate_row(
     table: &Table,
     of: &Table,
     range_type: &str,
-    (left, right): (Token, Token),
+    range: Range,
     estimate: &EstimateReport,
     at: TimestampMicros,
 ) -> Result<VirtualRow, VirtualRowError> {
+    let (left, right) = range;
     let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut row = VirtualRowBuilder::at(table, at);
     row.text("keyspace_name", &of.keyspace).text("table_name", &of.name);
@@ -277,7 +219,7 @@ fn estimate_row(
 }
 
 /// The mutations that forget the estimates of a dropped table.
-pub(crate) fn forget_estimates(
+pub(super) fn forget_estimates(
     schema: &Schema,
     dropped: &Table,
     now: WallMicros,
@@ -300,76 +242,6 @@ pub(crate) fn forget_estimates(
             (codec::token_of(key), bytes)
         })
         .collect()
-}
-
-fn history_row(id: &[u8; 16], record: &CompactionRecord) -> RowWrite {
-    let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
-    let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).to_be_bytes();
-    let merged = record.merged.iter().map(|(inputs, count)| {
-        let inputs = i32::try_from(*inputs).unwrap_or(i32::MAX);
-        (inputs.to_be_bytes().to_vec(), bigint(*count).to_vec())
-    });
-    RowWrite {
-        key: id.to_vec(),
-        clustering: Vec::new(),
-        columns: vec![
-            value("keyspace_name", record.keyspace.as_bytes()),
-            value("columnfamily_name", record.name.as_bytes()),
-            value("compacted_at", &record.at.millis().to_be_bytes()),
-            value("bytes_in", &bigint(record.bytes_in)),
-            value("bytes_out", &bigint(record.bytes_out)),
-            ("rows_merged", Content::Entries(merged.collect())),
-            value("compaction_properties", &frozen_map("compaction_type", record.kind)),
-        ],
-    }
-}
-
-/// A `frozen<map<text, text>>` of one entry.
-fn frozen_map(key: &str, value: &str) -> Vec<u8> {
-    let mut out = 1_i32.to_be_bytes().to_vec();
-    for part in [key, value] {
-        out.extend_from_slice(&i32::try_from(part.len()).unwrap_or(i32::MAX).to_be_bytes());
-        out.extend_from_slice(part.as_bytes());
-    }
-    out
-}
-
-const SELECT_HISTORY: &str = "SELECT id, keyspace_name, columnfamily_name, compacted_at, bytes_in, bytes_out, \
-                              rows_merged, compaction_properties FROM system.compaction_history";
-
-/// All rows of `system.compaction_history`, newest first.
-///
-/// # Errors
-/// As reads.
-pub(crate) async fn compaction_history(
-    executor: &Rc<Executor>,
-) -> Result<Vec<HistoryReport>, StoreError> {
-    let pages = select_for_node(executor, SELECT_HISTORY).await;
-    let pages = pages.map_err(|failure| as_store_error(executor, &failure))?;
-    let mut found: Vec<HistoryReport> =
-        pages.iter().flat_map(query::Rows::iter).map(|row| history_report(&row)).collect();
-    found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));
-    Ok(found)
-}
-
-fn history_report(row: &Row<'_>) -> HistoryReport {
-    let text =
-        |bytes: Option<&[u8]>| String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned();
-    let merged = |(inputs, count): (&[u8], &[u8])| {
-        let inputs = i32::from_be_bytes(inputs.try_into().ok()?);
-        Some((inputs, i64::from_be_bytes(count.try_into().ok()?)))
-    };
-    let properties = row.entries("compaction_properties").into_iter();
-    HistoryReport {
-        id: row.timeuuid("id").unwrap_or(Uuid::nil()).to_string(),
-        keyspace: text(row.bytes("keyspace_name")),
-        table: text(row.bytes("columnfamily_name")),
-        compacted_at: row.timestamp_millis("compacted_at").unwrap_or(0),
-        bytes_in: row.bigint("bytes_in").unwrap_or(0),
-        bytes_out: row.bigint("bytes_out").unwrap_or(0),
-        rows_merged: row.entries("rows_merged").into_iter().filter_map(merged).collect(),
-        properties: properties.map(|(key, value)| (text(Some(key)), text(Some(value)))).collect(),
-    }
 }
 
 #[cfg(test)]

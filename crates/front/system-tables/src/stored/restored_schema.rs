@@ -16,7 +16,7 @@ const NAMED_MAX: usize = 50;
 
 /// What the tables show and the schema does not have.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct RestoredSchema {
+pub(super) struct RestoredSchema {
     keyspaces: BTreeSet<String>,
     tables: BTreeSet<(String, String)>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct RestoredSchema {
 ///
 /// # Errors
 /// Those of a read.
-pub(crate) async fn find(
+pub(super) async fn find(
     executor: &Rc<Executor>,
     schema: &Schema,
 ) -> Result<RestoredSchema, StoreError> {
@@ -67,12 +67,12 @@ impl RestoredSchema {
     }
 
     /// Keyspaces whose rows are to be removed as a whole; rows of other keyspaces are rewritten at each start.
-    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn keyspaces(&self) -> impl Iterator<Item = &str> {
         self.keyspaces.iter().map(String::as_str)
     }
 
     /// Logs what was found.
-    pub(crate) fn report(&self) {
+    pub(super) fn report(&self) {
         if let Some(text) = self.text() {
             tracing::warn!("{text}");
         }
