@@ -22,13 +22,15 @@ use rt::Rt;
 use rt::sync::Notify;
 use stdx::{ShardId, TableId, Token, Uuid, WallMicros};
 use store::{SnapshotOptions, Store, StoreError, UpgradeScope};
+use system_tables::stored::compaction_history;
+use system_tables::stored::estimates::PrimaryRanges;
+use system_tables::stored::own_rows::OwnRows;
 
 use crate::SeedSource;
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing;
 use crate::disk_usage;
-use crate::own_rows::{self, OwnRows, PrimaryRanges};
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -83,7 +85,6 @@ pub(crate) fn task_id(table: TableId, shard: ShardId, number: u64) -> Uuid {
 
 fn failed(error: StoreError) -> ActionError {
     match error {
-        StoreError::Invalid(text) if text.contains("exists") => ActionError::Exists(text),
         StoreError::Invalid(text) => ActionError::Argument(text),
         other => ActionError::Failed(other.to_string()),
     }
@@ -216,11 +217,10 @@ impl ShardActions for Actions {
     }
 
     fn compaction_history(&self) -> Work<Vec<HistoryReport>> {
-        let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
-        let rt = self.rt.clone();
+        let executor = self.server.executor().clone();
         Box::pin(async move {
-            let schema = membership.snapshot().schema.clone();
-            own_rows::compaction_history(&rt, &coordinator, &schema).await.map_err(failed)
+            let history = compaction_history::read(&executor).await;
+            history.map_err(|error| ActionError::Failed(error.to_string()))
         })
     }
 
@@ -552,5 +552,18 @@ impl ShardActions for Actions {
                 (None, other) => Err(ActionError::Unsupported(other.name())),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_name_is_a_wrong_argument_whatever_it_says() {
+        for text in ["\"a/b\" cannot be the name", "\"exists/b\" cannot be the name"] {
+            let error = failed(StoreError::Invalid(text.to_owned()));
+            assert_eq!(error, ActionError::Argument(text.to_owned()));
+        }
     }
 }

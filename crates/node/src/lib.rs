@@ -2,8 +2,7 @@
 //!
 //! Owns: [`Node::start`] (a node is an ordinary value: twenty of them fit in one process or one
 //! simulated world), the boot protocol between shards ([`boot`]), how options become the parts'
-//! settings ([`parts`]), what is written to the system tables ([`system_tables`]). Never: decisions
-//! about data.
+//! settings ([`parts`]). Never: decisions about data, rows of system tables ([`system_tables`]).
 //!
 //! Start, on every shard: 1. shard 0 locks the data directory and opens the metadata log, the
 //! others wait for its snapshot; a node with peers opens the storage port, and one without a log
@@ -16,10 +15,8 @@
 
 mod actions;
 mod archiving;
-mod auth_rows;
 pub mod boot;
 mod bug_log;
-mod cassandras_rows;
 mod cidr;
 mod cluster;
 mod counter_id;
@@ -29,26 +26,19 @@ mod dropped;
 mod expiry;
 mod first_role;
 pub mod fuzz;
-mod large_rows;
 mod live_settings;
 mod loading;
 mod log_lines;
 mod open;
-mod own_rows;
 pub mod parts;
-mod peer_rows;
 pub mod policy;
 pub mod reload;
-mod restored_schema;
-mod row_sync;
 mod serving;
 mod shard;
 mod small_files;
-pub mod system_tables;
 #[cfg(test)]
 mod tests;
 mod upkeep;
-mod views;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -62,8 +52,8 @@ use stdx::IoError;
 pub use coordinator::PageLimit;
 pub use request::WindowSettings;
 pub use shard::Meshes;
+pub use system_tables::{LogRecord, NodeLog};
 pub use takeover::TakeoverError;
-pub use views::{LogRecord, NodeLog};
 
 /// Why a node did not start, or stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]

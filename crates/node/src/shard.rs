@@ -20,6 +20,9 @@ use rt::{Gate, Rt};
 use stdx::ShardId;
 use store::Store;
 use streaming::StreamMesh;
+use system_tables::stored::own_rows::{OwnRows, RowWriter};
+use system_tables::stored::writer::{LocalAddresses, SystemTables};
+use system_tables::{NodeTables, Sources};
 
 use crate::actions::Actions;
 use crate::boot::{self, Beginning, BootMesh, Point};
@@ -28,12 +31,10 @@ use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
 use crate::cluster::network;
 use crate::disk_usage::{self, DiskMesh, DiskMonitor};
 use crate::dropped::CarriedOut;
-use crate::own_rows::OwnRows;
 use crate::policy::{Policy, PolicyMesh};
-use crate::views::NodeViews;
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
-    first_role, log_lines, open, parts, serving, system_tables,
+    first_role, log_lines, open, parts, serving,
 };
 
 /// Requests that may wait for one shard, per kind of request.
@@ -398,8 +399,7 @@ impl Parts {
             cluster.describe_itself().await?;
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
-        let run = (self.run, &self.own_rows);
-        system_tables::install(rt, options, membership, server, coordinator, run).await?;
+        self.write_system_tables(server).await?;
         // Before the node joins, which may take hours: who waits for it wants to look.
         let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {
@@ -427,6 +427,30 @@ impl Parts {
         Ok(handle)
     }
 
+    /// Writes the system tables, and keeps them up to date from now on. Shard 0 only.
+    async fn write_system_tables(&self, server: &CqlServer) -> Result<(), StartError> {
+        let (rt, options) = (&self.rt, &self.options);
+        let tables = SystemTables {
+            rt: rt.clone(),
+            membership: self.membership.clone(),
+            coordinator: self.coordinator.clone(),
+            executor: server.executor().clone(),
+            truncations: server.truncations().clone(),
+            work_dir: options.workdir.trim_end_matches('/').to_owned(),
+            addresses: LocalAddresses {
+                listen: parts::ip(&options.listen_address)?,
+                broadcast: parts::ip(options.announced_address())?,
+                rpc: parts::ip(options.announced_rpc_address())?,
+                storage_port: options.storage_port,
+                native_transport_port: options.native_transport_port,
+            },
+            run: self.run,
+            gate: self.own_rows.clone(),
+        };
+        let installed = tables.install().await;
+        installed.map_err(|error| StartError::Store { shard: rt.shard().0, error })
+    }
+
     /// The parts that serve clients and administrators, and other shards at once.
     fn make(&self) -> Result<(Served, OwnRows), StartError> {
         let (rt, options) = (&self.rt, &self.options);
@@ -438,21 +462,20 @@ impl Parts {
             settings: Arc::new(parts::server_settings(options)?),
             plan_limits: parts::plan_limits(options),
             mesh: self.meshes.server.clone(),
-            virtual_source: Rc::new(NodeViews {
+            virtual_source: Rc::new(NodeTables::new(Sources {
                 rt: rt.clone(),
                 live: live.clone(),
                 admin: self.meshes.admin.clone(),
                 log: self.program.log.clone(),
-            }),
+            })),
         });
-        let own_rows = OwnRows {
+        let writer = RowWriter {
             rt: rt.clone(),
             coordinator: self.coordinator.clone(),
             membership: self.membership.clone(),
-            admin: self.meshes.admin.clone(),
             gate: self.own_rows.clone(),
-            written: Rc::default(),
         };
+        let own_rows = OwnRows::new(writer, &self.meshes.admin);
         let actions = Rc::new(Actions {
             rt: rt.clone(),
             store: self.store.clone(),
@@ -497,7 +520,7 @@ impl Parts {
         let host = self.membership.snapshot().local.host_id;
         disk_usage::serve(rt, &self.meshes.disks, &server, &self.store, host);
         own_rows.record_compactions(&self.store);
-        own_rows.record_large_data(&self.store);
+        own_rows.record_large_data(&self.store, server.executor());
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;
         self.coordinator.set_batch_replay_throttle(options.batchlog_replay_throttle.0);

@@ -79,7 +79,9 @@ pub fn query<S: ResultSink>(
     if values.len() != compiled.plan.binds.len() {
         return Err(Failure::invalid("Invalid amount of bind variables"));
     }
-    cx.executor.counters.regular_executions.inc();
+    if !cx.sink.client().is_node {
+        cx.executor.counters.regular_executions.inc();
+    }
     let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
     if let PlanKind::Auth(plan) = &compiled.plan.kind {
         access::check_login(cx.executor, cx.sink.client())?;

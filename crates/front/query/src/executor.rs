@@ -298,7 +298,7 @@ impl Executor {
     pub(crate) fn result_too_large(&self, limit: usize, consistency: Consistency) -> Failure {
         let id = Uuid::from_bytes(self.uuids.random_uuid());
         tracing::warn!(%id, limit, "read failed: its result without paging is larger than memory allows");
-        let internal = Internal { id, cause: RESULT_TOO_LARGE };
+        let internal = Internal { id, cause: RESULT_TOO_LARGE, error: None };
         Failure::ReadFailure { consistency, reason: FailureReason::ReadSize, internal }
     }
 
@@ -307,7 +307,7 @@ impl Executor {
     pub fn internal_failure(&self, what: &str) -> Failure {
         let id = Uuid::from_bytes(self.uuids.random_uuid());
         tracing::error!(%id, "internal error: {what}");
-        let internal = Internal { id, cause: "internal error" };
+        let internal = Internal { id, cause: "internal error", error: None };
         Failure::Internal(ErrorCode::ServerError, "internal error".to_owned(), internal)
     }
 }

@@ -144,6 +144,8 @@ pub struct Internal {
     pub id: Uuid,
     /// A few words for the client.
     pub cause: &'static str,
+    /// The store's error behind it, for the node itself: it names files.
+    pub error: Option<Box<StoreError>>,
 }
 
 /// What may fail with something to tell the client.
@@ -195,7 +197,7 @@ impl Failure {
         let failure = |reason, cause| Failure::ReadFailure {
             consistency,
             reason,
-            internal: Internal { id, cause },
+            internal: Internal { id, cause, error: Some(Box::new(error.clone())) },
         };
         match error {
             StoreError::TombstoneFailure { .. } => {
@@ -224,7 +226,7 @@ impl Failure {
             consistency,
             write_type,
             reason,
-            internal: Internal { id, cause },
+            internal: Internal { id, cause, error: Some(Box::new(error.clone())) },
         };
         match error {
             StoreError::Overloaded { .. } | StoreError::QueueFull => {
@@ -344,7 +346,7 @@ impl Failure {
             SubmitError::Io(_) => Failure::Internal(
                 ErrorCode::ServerError,
                 "the metadata log cannot be written".to_owned(),
-                Internal { id, cause: "metadata log failed" },
+                Internal { id, cause: "metadata log failed", error: None },
             ),
             SubmitError::Unavailable => {
                 Failure::overloaded("the node cannot take metadata changes now")
@@ -450,6 +452,11 @@ impl Failure {
             | Failure::Internal(_, _, internal) => Some(internal),
             _ => None,
         }
+    }
+
+    /// The store's error behind it, if the store failed.
+    pub fn store_error(&self) -> Option<&StoreError> {
+        self.internal().and_then(|internal| internal.error.as_deref())
     }
 }
 

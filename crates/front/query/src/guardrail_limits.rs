@@ -4,6 +4,7 @@
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
 //! (`maximumAllowableTimestamp`, `minimumAllowableTimestamp`, `userTimestampsEnabled`).
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{TimestampMicros, WallMicros};
@@ -66,16 +67,16 @@ impl TimestampGuardrails {
         bounds.iter().all(Duration::is_zero)
     }
 
-    /// Checks one timestamp of a write to `table`: a warning, if there is one.
+    /// Checks one timestamp of a write to `table`: the bound that it is warned about, if there is one.
     ///
     /// # Errors
     /// It is refused.
-    pub(crate) fn check(
+    pub(crate) fn check<'t>(
         &self,
         now: WallMicros,
         timestamp: TimestampMicros,
-        table: &str,
-    ) -> std::result::Result<Option<String>, String> {
+        table: &'t str,
+    ) -> std::result::Result<Option<TimestampViolation<'t>>, TimestampViolation<'t>> {
         let given = timestamp.0;
         let above = |bound: Duration| {
             let most = now.0.saturating_add(micros(bound));
@@ -85,28 +86,81 @@ impl TimestampGuardrails {
             let least = now.0.saturating_sub(micros(bound));
             (!bound.is_zero() && given < least).then_some(least)
         };
-        let maximum = |kind, threshold| {
-            format!(
+        let violation = |bound, severity| {
+            move |threshold| TimestampViolation { table, given, bound, severity, threshold }
+        };
+        let fails = above(self.maximum_fail)
+            .map(violation(TimestampBound::Maximum, Severity::Failure))
+            .or_else(|| {
+                let least = below(self.minimum_fail);
+                least.map(violation(TimestampBound::Minimum, Severity::Failure))
+            });
+        if let Some(violation) = fails {
+            return Err(violation);
+        }
+        let warning =
+            above(self.maximum_warn).map(violation(TimestampBound::Maximum, Severity::Warning));
+        Ok(warning.or_else(|| {
+            let least = below(self.minimum_warn);
+            least.map(violation(TimestampBound::Minimum, Severity::Warning))
+        }))
+    }
+}
+
+/// Which bound a timestamp is outside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimestampBound {
+    /// Ahead of the clock.
+    Maximum,
+    /// Behind the clock.
+    Minimum,
+}
+
+/// What becomes of a timestamp outside of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Severity {
+    /// The write is carried out.
+    Warning,
+    /// The write is refused.
+    Failure,
+}
+
+/// A timestamp outside of a bound. Its text is Cassandra's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TimestampViolation<'t> {
+    /// The table that is written to.
+    table: &'t str,
+    /// The timestamp, microseconds.
+    given: i64,
+    /// The bound.
+    bound: TimestampBound,
+    /// What becomes of the write.
+    severity: Severity,
+    /// Where the bound is, microseconds.
+    threshold: i64,
+}
+
+impl fmt::Display for TimestampViolation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TimestampViolation { table, given, bound, severity, threshold } = self;
+        let kind = match severity {
+            Severity::Warning => "warning",
+            Severity::Failure => "failure",
+        };
+        match bound {
+            TimestampBound::Maximum => write!(
+                f,
                 "Guardrail maximum_timestamp violated: The modification to table {table} has a \
                  timestamp {given} after the maximum allowable {kind} threshold {threshold}. \
                  Timestamps too far in the future can lead to data that can't be easily overwritten"
-            )
-        };
-        let minimum = |kind, threshold| {
-            format!(
+            ),
+            TimestampBound::Minimum => write!(
+                f,
                 "Guardrail minimum_timestamp violated: The modification to table {table} has a \
                  timestamp {given} before the minimum allowable {kind} threshold {threshold}. \
                  Timestamps too far in the past can cause writes can be unexpectedly lost"
-            )
-        };
-        if let Some(threshold) = above(self.maximum_fail) {
-            return Err(maximum("failure", threshold));
+            ),
         }
-        if let Some(threshold) = below(self.minimum_fail) {
-            return Err(minimum("failure", threshold));
-        }
-        let warning = above(self.maximum_warn).map(|t| maximum("warning", t));
-        Ok(warning.or_else(|| below(self.minimum_warn).map(|t| minimum("warning", t))))
     }
 }
 
@@ -127,26 +181,35 @@ mod tests {
             ..TimestampGuardrails::default()
         };
         let day = micros(day);
+        let maximum = |severity| Some((TimestampBound::Maximum, severity));
+        let minimum = |severity| Some((TimestampBound::Minimum, severity));
         for (offset, expect) in [
-            (0, "ok"),
-            (day, "ok"),
-            (day + 1, "maximum warning"),
-            (2 * day, "maximum warning"),
-            (2 * day + 1, "maximum failure"),
-            (-day, "ok"),
-            (-day - 1, "minimum warning"),
-            (-2 * day - 1, "minimum failure"),
+            (0, None),
+            (day, None),
+            (day + 1, maximum(Severity::Warning)),
+            (2 * day, maximum(Severity::Warning)),
+            (2 * day + 1, maximum(Severity::Failure)),
+            (-day, None),
+            (-day - 1, minimum(Severity::Warning)),
+            (-2 * day - 1, minimum(Severity::Failure)),
         ] {
             let got = match guardrails.check(now, at(offset), "t") {
-                Ok(None) => "ok".to_owned(),
-                Ok(Some(text)) | Err(text) => {
-                    let which = if text.contains("maximum") { "maximum" } else { "minimum" };
-                    let kind = if text.contains("warning") { "warning" } else { "failure" };
-                    format!("{which} {kind}")
-                }
+                Ok(None) => None,
+                Ok(Some(violation)) | Err(violation) => Some((violation.bound, violation.severity)),
             };
             assert_eq!(got, expect, "{offset}");
         }
+        let text = guardrails.check(now, at(-day - 1), "t").unwrap().unwrap().to_string();
+        assert_eq!(
+            text,
+            format!(
+                "Guardrail minimum_timestamp violated: The modification to table t has a timestamp {} before the \
+                 minimum allowable warning threshold {}. Timestamps too far in the past can cause writes can be \
+                 unexpectedly lost",
+                now.0 - day - 1,
+                now.0 - day,
+            )
+        );
         let fails = guardrails.check(now, at(2 * day + 1), "t").is_err();
         assert!(fails && guardrails.check(now, at(2 * day), "t").is_ok());
         let off = TimestampGuardrails { maximum_fail: Duration::ZERO, ..Default::default() };

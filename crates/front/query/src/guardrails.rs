@@ -25,6 +25,7 @@ use crate::access;
 use crate::client::ClientState;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
+use crate::guardrail_limits::TimestampViolation;
 use crate::modification::Modification;
 
 /// What a request of this client is held against; `None` for superusers, as in Cassandra
@@ -140,8 +141,9 @@ fn check_given(
     }
     let now = executor.rt.wall();
     let mut check = |timestamp, table: &str| -> Result<()> {
-        let warning = guardrails.check(now, timestamp, table).map_err(Failure::invalid)?;
-        if let Some(warning) = warning
+        let refused = |violation: TimestampViolation<'_>| Failure::invalid(violation.to_string());
+        let warning = guardrails.check(now, timestamp, table).map_err(refused)?;
+        if let Some(warning) = warning.map(|violation| violation.to_string())
             && !warnings.contains(&warning)
         {
             warnings.push(warning);

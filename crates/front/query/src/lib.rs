@@ -78,7 +78,7 @@ pub use guardrail_limits::{Guardrails, TimestampGuardrails};
 pub use guardrails::watch;
 pub use internal_queries::{write_peer_trace, write_trace};
 pub use latency::{Ended, Kind as RequestKind, Latencies, TableLatencies, Timing, Touched};
-pub use node_queries::{execute_for_node, select_for_node};
+pub use node_queries::{as_store_error, execute_for_node, select_for_node};
 pub use password::without_password;
 pub use prepare::{prepare, prepare_here};
 pub use prepared::{Compiled, Planning, Prepared, PreparedCache, PreparedId, id_of, term_bytes};

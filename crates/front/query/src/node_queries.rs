@@ -11,6 +11,7 @@ use crate::sink::ResultSink;
 use crate::ticket::Ticket;
 use cql_wire::{Consistency, QueryParameters};
 use std::rc::Rc;
+use store::StoreError;
 
 /// Rows of a page that a scan of the node asks for.
 const PAGE_ROWS: i32 = 1_000;
@@ -54,10 +55,11 @@ pub async fn execute_for_node(
     }
 }
 
-/// Reads all rows that a SELECT of one node gives, page by page.
+/// Reads all rows that a SELECT of one node gives, page by page: a page ends at many tombstones, so that they do not
+/// refuse it.
 ///
 /// # Errors
-/// As for a client; a statement that gives no rows.
+/// As for a client; a statement that gives no rows. [`Failure::store_error`] names a damaged file.
 pub async fn select_for_node(executor: &Rc<Executor>, text: &str) -> Result<Vec<Rows>> {
     let mut pages: Vec<Rows> = Vec::new();
     loop {
@@ -77,4 +79,11 @@ pub async fn select_for_node(executor: &Rc<Executor>, text: &str) -> Result<Vec<
             return Ok(pages);
         }
     }
+}
+
+/// Why the store could not be read, of a statement that the node executed for itself: its own error, or that the
+/// statement was refused before it came to the store.
+pub fn as_store_error(executor: &Executor, failure: &Failure) -> StoreError {
+    let refused = || StoreError::Invalid(failure.message(executor.settings.storage_address));
+    failure.store_error().cloned().unwrap_or_else(refused)
 }

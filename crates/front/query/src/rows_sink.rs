@@ -1,4 +1,4 @@
-//! Results in memory: typed rows for parts of the node that ask without a frame.
+//! Results in memory: typed rows for the node itself, which reads its own tables without a frame.
 
 use crate::client::ClientState;
 use crate::description::{Described, Description};
@@ -10,7 +10,9 @@ use crate::ticket::Ticket;
 use cql_plan::SchemaEvent;
 use std::rc::Rc;
 use std::sync::Arc;
+use stdx::Uuid;
 use types::CqlType;
+use types::wire::Entries;
 
 /// Takes the result of a request as a [`MemoryResult`].
 #[derive(Clone)]
@@ -133,6 +135,23 @@ impl<'r> Row<'r> {
     /// A `bigint`; `None` where it is of another type too.
     pub fn bigint(&self, column: &str) -> Option<i64> {
         self.fixed(column, &CqlType::Bigint).map(i64::from_be_bytes)
+    }
+
+    /// A `timestamp` in milliseconds since 1970; `None` where it is of another type too.
+    pub fn timestamp_millis(&self, column: &str) -> Option<i64> {
+        self.fixed(column, &CqlType::Timestamp).map(i64::from_be_bytes)
+    }
+
+    /// A `timeuuid`; `None` where it is of another type too.
+    pub fn timeuuid(&self, column: &str) -> Option<Uuid> {
+        self.fixed(column, &CqlType::Timeuuid).map(Uuid::from_bytes)
+    }
+
+    /// Serialised keys and values of a map; none where the value is no map.
+    pub fn entries(&self, column: &str) -> Vec<(&'r [u8], &'r [u8])> {
+        let entries = self.bytes(column).and_then(|bytes| Entries::new(bytes).ok());
+        let entries = entries.map(|entries| entries.collect::<std::result::Result<Vec<_>, _>>());
+        entries.and_then(std::result::Result::ok).unwrap_or_default()
     }
 }
 

@@ -10,7 +10,6 @@ use admin::{AdminMesh, AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Consistency};
 use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
-use cql_plan::plan::UuidSource;
 use gossip::AppState;
 use hints::{Hints, HintsParts, HintsSettings, PendingHints};
 use internode::{ErrorReply, Verb};
@@ -22,10 +21,11 @@ use request::WriteType;
 use rt::{Gate, Group, Mesh, Rt};
 use stdx::{HostId, Instant, ShardId, TtlSeconds, Uuid, WallMicros};
 use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
+use system_tables::stored::own_rows::RowWriter;
+use system_tables::stored::repair_history::RepairRows;
 
 use crate::StartError;
 use crate::cluster::leaving::Orders;
-use crate::cluster::repair_rows::RepairRows;
 use crate::cluster::truncation::OwnTruncations;
 use crate::cluster::{network, seeds};
 use coordinator::{Origin, ReplicaMutation};
@@ -161,6 +161,12 @@ impl ClusterShard {
         let liveness = Liveness::new(rt.clone(), meshes.liveness.clone(), host);
         let alive = liveness.clone();
         let gate = rt.gate("cluster");
+        let row_writer = RowWriter {
+            rt: rt.clone(),
+            coordinator: coordinator.clone(),
+            membership: membership.clone(),
+            gate: gate.clone(),
+        };
         let repair = Repair::new(RepairParts {
             rt: rt.clone(),
             coordinator: coordinator.clone(),
@@ -169,17 +175,7 @@ impl ClusterShard {
             is_alive: Rc::new(move |host| alive.is_alive(host)),
             mesh: meshes.repair.clone(),
             work_dir: options.workdir.trim_end_matches('/').to_owned(),
-            records: Some(Rc::new(RepairRows {
-                rt: rt.clone(),
-                membership: membership.clone(),
-                coordinator: coordinator.clone(),
-                gate: gate.clone(),
-                uuids: UuidSource::new(rt.random_u64()),
-                last: Cell::new(0),
-                trace_ttl: TtlSeconds(
-                    i32::try_from(options.trace_type_repair_ttl.as_secs()).unwrap_or(i32::MAX),
-                ),
-            })),
+            records: Some(Rc::new(repair_rows(options, row_writer))),
             settings: RepairSettings {
                 // Cassandra's validation compactions keep to the same rate.
                 bytes_per_second: options.compaction_throughput.0,
@@ -448,6 +444,11 @@ impl ClusterShard {
             tracing::warn!(%error, "hints that were not on the disk are lost");
         }
     }
+}
+
+fn repair_rows(options: &Options, writer: RowWriter) -> RepairRows {
+    let ttl = options.trace_type_repair_ttl.as_secs();
+    RepairRows::new(writer, TtlSeconds(i32::try_from(ttl).unwrap_or(i32::MAX)))
 }
 
 fn auto_settings(options: &Options) -> AutoSettings {

@@ -23,7 +23,6 @@ pub(crate) mod moving;
 pub(crate) mod network;
 pub(crate) mod place;
 pub(crate) mod received;
-mod repair_rows;
 pub(crate) mod repairing;
 pub(crate) mod report;
 pub(crate) mod seeds;

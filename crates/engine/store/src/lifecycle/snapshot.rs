@@ -60,7 +60,7 @@ impl Lifecycle {
     /// Flushes the tables (all of them when `None`) and links their files under a name.
     ///
     /// # Errors
-    /// `Invalid`: a name that is no file name, or one that exists already. `DiskFull`, `Io`.
+    /// `Invalid`: a name that is no file name. `DiskFull`, `Io`.
     pub async fn snapshot(&self, tag: &str, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         self.snapshot_with(tag, tables, SnapshotOptions::default()).await
     }

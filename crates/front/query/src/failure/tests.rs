@@ -47,6 +47,8 @@ fn failures_say_what_their_reason_does_not() {
     let failure = Failure::read(&error, Consistency::One, id);
     let expected = format!("{alone}UNKNOWN from /127.0.0.1:7000 (a data file is damaged)");
     assert_eq!(failure.message(node), expected);
+    // The file is for the node only, which names it at a start.
+    assert_eq!(failure.store_error(), Some(&error));
     let error = StoreError::TombstoneFailure { scanned: 7 };
     let failure = Failure::read(&error, Consistency::One, id);
     assert_eq!(

@@ -12,16 +12,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use cluster::Consistency;
-use coordinator::{Coordinator, ReplicatedWrite};
-use coordinator::{Origin, ReplicaMutation};
+use coordinator::{Origin, ReplicaMutation, ReplicatedWrite};
 use cql_plan::plan::UuidSource;
 use data::clustering::push_component;
-use membership::Membership;
 use query::{Content, RowWrite, encode_row};
 use repair::{RepairRecord, RepairRecords};
 use request::WriteType;
-use rt::{Gate, Group, Rt};
+use rt::Group;
 use stdx::{TimestampMicros, TtlSeconds, Uuid, WallMicros};
+
+use super::own_rows::RowWriter;
 
 /// `default_time_to_live` of both tables of histories.
 const TTL: TtlSeconds = TtlSeconds(2_592_000);
@@ -33,36 +33,40 @@ const HISTORIES: &str = "system_distributed";
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Writes the rows of one node's repairs.
-pub(super) struct RepairRows {
-    pub(super) rt: Rt,
-    pub(super) membership: Membership,
-    pub(super) coordinator: Coordinator,
-    /// Owner of the tasks that write.
-    pub(super) gate: Gate,
-    pub(super) uuids: UuidSource,
+pub struct RepairRows {
+    writer: RowWriter,
+    uuids: UuidSource,
     /// Timestamp of the last row: what ends goes over what began in the same microsecond.
-    pub(super) last: Cell<i64>,
+    last: Cell<i64>,
     /// How long traces are kept.
-    pub(super) trace_ttl: TtlSeconds,
+    trace_ttl: TtlSeconds,
+}
+
+impl RepairRows {
+    /// Traces are kept for `trace_ttl`.
+    pub fn new(writer: RowWriter, trace_ttl: TtlSeconds) -> RepairRows {
+        let uuids = UuidSource::new(writer.rt.random_u64());
+        RepairRows { writer, uuids, last: Cell::new(0), trace_ttl }
+    }
 }
 
 impl RepairRecords for RepairRows {
     fn time_uuid(&self) -> Uuid {
-        Uuid::from_bytes(self.uuids.time_uuid(self.rt.wall()))
+        Uuid::from_bytes(self.uuids.time_uuid(self.writer.rt.wall()))
     }
 
     fn record(&self, record: RepairRecord) {
-        let snapshot = self.membership.snapshot();
+        let snapshot = self.writer.membership.snapshot();
         let coordinator = snapshot.local_member().map(|member| member.storage);
         let (keyspace, name, row) = row_of(&record, coordinator);
         let ttl = if keyspace == TRACES { self.trace_ttl } else { TTL };
         let Some(table) = snapshot.schema.table(keyspace, name) else { return };
-        let at = self.rt.wall().0.max(self.last.get().saturating_add(1));
+        let at = self.writer.rt.wall().0.max(self.last.get().saturating_add(1));
         self.last.set(at);
         let bytes = encode_row(table, &row, TimestampMicros(at), ttl);
         let mutation = ReplicaMutation::durable(codec::token_of(&row.key), bytes);
         let id = table.id;
-        let (data, deadline) = (self.coordinator.clone(), self.rt.now() + PATIENCE);
+        let (data, deadline) = (self.writer.coordinator.clone(), self.writer.rt.now() + PATIENCE);
         let task = async move {
             let written = if data.is_replicated(&snapshot, id) {
                 let write = ReplicatedWrite {
@@ -83,7 +87,7 @@ impl RepairRecords for RepairRows {
             }
         };
         // A closed gate: the node stops.
-        let _ = self.gate.spawn(&self.rt, Group::Admin, "repair-history", task);
+        let _ = self.writer.gate.spawn(&self.writer.rt, Group::Admin, "repair-history", task);
     }
 }
 
@@ -154,20 +158,28 @@ fn address(names: [&'static str; 2], address: Option<SocketAddr>) -> Vec<Column>
 
 type Placed = (&'static str, &'static str, RowWrite);
 
+/// Columns of this node as the one that coordinates.
+fn coordinated_by(coordinator: Option<SocketAddr>) -> Vec<Column> {
+    address(["coordinator", "coordinator_port"], coordinator)
+}
+
+fn parent_row(id: Uuid, columns: Vec<Column>) -> Placed {
+    let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
+    (HISTORIES, "parent_repair_history", RowWrite { key, clustering, columns })
+}
+
+fn range_row(keyspace: &str, table: &str, id: Uuid, columns: Vec<Column>) -> Placed {
+    let (key, clustering) = (key_of(keyspace, table), clustering_of(id));
+    (HISTORIES, "repair_history", RowWrite { key, clustering, columns })
+}
+
+fn trace_row(id: Uuid, columns: Vec<Column>) -> Placed {
+    let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
+    (TRACES, "sessions", RowWrite { key, clustering, columns })
+}
+
 /// The keyspace, the table and the row.
 fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
-    let parent_row = |id: &Uuid, columns| {
-        let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
-        (HISTORIES, "parent_repair_history", RowWrite { key, clustering, columns })
-    };
-    let range_row = |keyspace: &str, table: &str, id: &Uuid, columns| {
-        let (key, clustering) = (key_of(keyspace, table), clustering_of(*id));
-        (HISTORIES, "repair_history", RowWrite { key, clustering, columns })
-    };
-    let trace_row = |id: &Uuid, columns| {
-        let (key, clustering) = (id.as_bytes().to_vec(), Vec::new());
-        (TRACES, "sessions", RowWrite { key, clustering, columns })
-    };
     match record {
         RepairRecord::Started { parent, keyspace, tables, options, ranges, at } => {
             let options: Vec<(String, String)> =
@@ -179,7 +191,7 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
                 ("options", Content::Texts(options)),
                 time("started_at", *at),
             ];
-            parent_row(parent, columns)
+            parent_row(*parent, columns)
         }
         RepairRecord::Ended { parent, ranges, error, at } => {
             let mut columns = vec![time("finished_at", *at)];
@@ -187,7 +199,7 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
                 Some(error) => columns.push(text("exception_message", error)),
                 None => columns.push(texts("successful_ranges", ranges)),
             }
-            parent_row(parent, columns)
+            parent_row(*parent, columns)
         }
         RepairRecord::RangeStarted { id, parent, keyspace, table, range, participants, at } => {
             let mut columns = vec![
@@ -199,8 +211,8 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
                 text("status", "STARTED"),
                 time("started_at", *at),
             ];
-            columns.extend(address(["coordinator", "coordinator_port"], coordinator));
-            range_row(keyspace, table, id, columns)
+            columns.extend(coordinated_by(coordinator));
+            range_row(keyspace, table, *id, columns)
         }
         RepairRecord::RangeEnded { id, keyspace, table, error, at } => {
             let mut columns =
@@ -208,22 +220,13 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
             if let Some(error) = error {
                 columns.push(text("exception_message", error));
             }
-            range_row(keyspace, table, id, columns)
+            range_row(keyspace, table, *id, columns)
         }
         RepairRecord::TraceStarted { trace, keyspace, tables, at } => {
-            let tables: Vec<String> = tables.iter().map(|t| format!("{keyspace}.{t}")).collect();
-            let parameters = vec![
-                ("columnFamilies".to_owned(), tables.join(", ")),
-                ("keyspace".to_owned(), keyspace.clone()),
-            ];
-            let mut columns = vec![
-                text("command", "REPAIR"),
-                text("request", "repair"),
-                ("parameters", Content::Texts(parameters)),
-                time("started_at", *at),
-            ];
-            columns.extend(address(["coordinator", "coordinator_port"], coordinator));
-            trace_row(trace, columns)
+            let mut columns = session_columns(keyspace, tables);
+            columns.push(time("started_at", *at));
+            columns.extend(coordinated_by(coordinator));
+            trace_row(*trace, columns)
         }
         RepairRecord::Traced { trace, id, activity, elapsed } => {
             let mut columns = vec![
@@ -236,7 +239,21 @@ fn row_of(record: &RepairRecord, coordinator: Option<SocketAddr>) -> Placed {
             (TRACES, "events", RowWrite { key, clustering, columns })
         }
         RepairRecord::TraceEnded { trace, took } => {
-            trace_row(trace, vec![micros("duration", *took)])
+            trace_row(*trace, vec![micros("duration", *took)])
         }
     }
+}
+
+/// What a traced repair is about.
+fn session_columns(keyspace: &str, tables: &[String]) -> Vec<Column> {
+    let tables: Vec<String> = tables.iter().map(|t| format!("{keyspace}.{t}")).collect();
+    let parameters = vec![
+        ("columnFamilies".to_owned(), tables.join(", ")),
+        ("keyspace".to_owned(), keyspace.to_owned()),
+    ];
+    vec![
+        text("command", "REPAIR"),
+        text("request", "repair"),
+        ("parameters", Content::Texts(parameters)),
+    ]
 }

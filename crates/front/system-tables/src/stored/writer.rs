@@ -3,7 +3,7 @@
 //! `system_auth.*`.
 //!
 //! The metadata log is the truth; these tables are written from it and never read back, but after a
-//! Cassandra ran on the directory ([`takeover`]). Their timestamps grow with every run, so
+//! Cassandra ran on the directory (`takeover`). Their timestamps grow with every run, so
 //! that they are newer than what such a Cassandra wrote. All of them
 //! are written again at each start, because a power cut may have taken the unsynced writes of the
 //! last change; each keyspace is a deletion of its rows followed by all of them. A change writes the
@@ -13,87 +13,118 @@
 //! They have a reserve of memtables ([`store::Store::admit_write_of`]), so that this is rare.
 
 use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::ClusterSnapshot;
-use conf::Options;
-use coordinator::Coordinator;
+use coordinator::{Coordinator, Origin, ReplicaMutation};
 use cql_plan::system_rows::{self, EncodedMutation, LocalRow};
 use cql_plan::virtual_row::VirtualRowBuilder;
-use cql_server::CqlServer;
 use data::{BoundRef, DeletionTime, MutationBuilder, MutationRef, RangeTombstoneRef, RowRef};
 use membership::Membership;
+use query::Executor;
 use rt::sync::Semaphore;
 use rt::{Gate, Group, Rt};
 use schema::{Keyspace, Schema, Table};
 use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::StoreError;
+use truncation::Truncations;
 
-use crate::row_sync::Moment;
-use crate::{StartError, auth_rows, cassandras_rows, own_rows, parts, peer_rows, restored_schema};
-use coordinator::{Origin, ReplicaMutation};
+use super::row_sync::Moment;
+use super::{auth, build_markers, estimates, peers, restored_schema};
 
 /// Interval between attempts to write what the tables do not show yet.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Writes everything and keeps it up to date from now on. Shard 0 only.
-///
-/// # Errors
-/// `Store` when the tables cannot be written.
-pub(crate) async fn install(
-    rt: &Rt,
-    options: &Arc<Options>,
-    membership: &Membership,
-    server: &CqlServer,
-    coordinator: &Coordinator,
-    (run, gate): (u64, &Gate),
-) -> Result<(), StartError> {
-    let writer = Rc::new(Writer {
-        rt: rt.clone(),
-        options: options.clone(),
-        coordinator: coordinator.clone(),
-        generation: i32::try_from(rt.wall().seconds().0).unwrap_or(i32::MAX),
-        run: i64::try_from(run).unwrap_or(i64::MAX),
-        shown: RefCell::new(membership.snapshot()),
-        not_durable: RefCell::default(),
-        writing: Semaphore::new(1),
-        is_retrying: Cell::new(false),
-        gate: gate.clone(),
-    });
-    // First the hook: other nodes may change the metadata while everything is written.
-    let (of_hook, server, work_dir) =
-        (writer.clone(), server.clone(), options.workdir.trim_end_matches('/').to_owned());
-    let latest = membership.clone();
-    membership.on_apply(move |_, after| {
-        let latest = latest.clone();
-        let (writer, server, work_dir) = (of_hook.clone(), server.clone(), work_dir.clone());
-        Box::pin(async move {
-            if let Err(error) = server.truncations().apply(&work_dir, &after).await {
-                tracing::error!(%error, "cannot read the truncation records");
-            }
-            if let Err(error) = writer.show(&after).await {
-                // The change itself is durable.
-                tracing::error!(%error, "system tables do not show the last change yet; retrying");
-                writer.retry(latest);
-            }
-        })
-    });
-    let snapshot = membership.snapshot();
-    let written = {
+/// What the system tables are written from and with.
+pub struct SystemTables {
+    /// Shard 0.
+    pub rt: Rt,
+    /// The metadata that they show.
+    pub membership: Membership,
+    /// The way to stored rows.
+    pub coordinator: Coordinator,
+    /// Reads what an earlier run has left.
+    pub executor: Rc<Executor>,
+    /// Carried out whenever the metadata changes, before the tables show it.
+    pub truncations: Truncations,
+    /// Where `metadata/truncated` is.
+    pub work_dir: String,
+    /// What `system.local` says of addresses.
+    pub addresses: LocalAddresses,
+    /// Number of this run: wall-clock microseconds, larger than that of every earlier run.
+    pub run: u64,
+    /// Owner of the task that tries again.
+    pub gate: Gate,
+}
+
+/// Addresses of this node as `system.local` shows them.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalAddresses {
+    /// Listened on for other nodes.
+    pub listen: IpAddr,
+    /// Announced to other nodes.
+    pub broadcast: IpAddr,
+    /// Announced to clients.
+    pub rpc: IpAddr,
+    /// Port for other nodes.
+    pub storage_port: u16,
+    /// Port for clients.
+    pub native_transport_port: u16,
+}
+
+impl SystemTables {
+    /// Writes everything and keeps it up to date from now on. Shard 0 only.
+    ///
+    /// # Errors
+    /// The tables cannot be written.
+    pub async fn install(self) -> Result<(), StoreError> {
+        let SystemTables { rt, membership, coordinator, executor, truncations, work_dir, .. } =
+            self;
+        let writer = Rc::new(Writer {
+            generation: i32::try_from(rt.wall().seconds().0).unwrap_or(i32::MAX),
+            run: i64::try_from(self.run).unwrap_or(i64::MAX),
+            rt,
+            addresses: self.addresses,
+            coordinator,
+            executor,
+            shown: RefCell::new(membership.snapshot()),
+            not_durable: RefCell::default(),
+            writing: Semaphore::new(1),
+            is_retrying: Cell::new(false),
+            gate: self.gate,
+        });
+        // First the hook: other nodes may change the metadata while everything is written.
+        let (of_hook, latest) = (writer.clone(), membership.clone());
+        membership.on_apply(move |_, after| {
+            let (writer, latest) = (of_hook.clone(), latest.clone());
+            let (truncations, work_dir) = (truncations.clone(), work_dir.clone());
+            Box::pin(async move {
+                if let Err(error) = truncations.apply(&work_dir, &after).await {
+                    tracing::error!(%error, "cannot read the truncation records");
+                }
+                if let Err(error) = writer.show(&after).await {
+                    // The change itself is durable.
+                    tracing::error!(%error, "system tables do not show the last change yet; retrying");
+                    writer.retry(latest);
+                }
+            })
+        });
+        let snapshot = membership.snapshot();
         let _one = writer.writing.acquire(1).await;
         let written = writer.all(&snapshot).await.and_then(|()| writer.check_durable());
         *writer.shown.borrow_mut() = snapshot;
         written
-    };
-    written.map_err(|error| StartError::Store { shard: rt.shard().0, error })
+    }
 }
 
 struct Writer {
     rt: Rt,
-    options: Arc<Options>,
+    addresses: LocalAddresses,
     coordinator: Coordinator,
+    executor: Rc<Executor>,
     /// `gossip_generation`: when this run began, in seconds.
     generation: i32,
     /// Number of this run, larger than every earlier one: wall-clock microseconds.
@@ -190,7 +221,7 @@ impl Writer {
         let at = self.run_timestamp(snapshot);
         let now = self.rt.wall().seconds();
         let schema = &snapshot.schema;
-        let restored = restored_schema::find(&self.coordinator, schema, now).await?;
+        let restored = restored_schema::find(&self.executor, schema).await?;
         restored.report();
         for name in restored.keyspaces() {
             self.apply(system_rows::drop_keyspace_mutations(schema, name, at, now)).await?;
@@ -199,9 +230,9 @@ impl Writer {
             self.apply(system_rows::keyspace_mutations(schema, keyspace, at, now)).await?;
         }
         let moment = Moment { at, now };
-        self.write(peer_rows::all(&self.coordinator, snapshot, moment).await?).await?;
-        self.write(auth_rows::all(&self.coordinator, snapshot, moment).await?).await?;
-        self.write(cassandras_rows::all(&self.coordinator, snapshot, moment).await?).await?;
+        self.write(peers::all(&self.coordinator, snapshot, moment).await?).await?;
+        self.write(auth::all(&self.coordinator, snapshot, moment).await?).await?;
+        self.write(build_markers::all(&self.coordinator, snapshot, moment).await?).await?;
         self.local(snapshot, schema).await
     }
 
@@ -221,12 +252,6 @@ impl Writer {
 
     async fn local(&self, snapshot: &ClusterSnapshot, schema: &Schema) -> Result<(), StoreError> {
         let at = self.run_timestamp(snapshot);
-        let rpc = parts::ip(self.options.announced_rpc_address());
-        let listen = parts::ip(&self.options.listen_address);
-        let broadcast = parts::ip(self.options.announced_address());
-        let (Ok(rpc), Ok(listen), Ok(broadcast)) = (rpc, listen, broadcast) else {
-            return Err(StoreError::Invalid("an address is not an IP address".to_owned()));
-        };
         let row = LocalRow {
             host_id: snapshot.local.host_id,
             cluster_name: &snapshot.local.cluster_name,
@@ -234,11 +259,11 @@ impl Writer {
             rack: &snapshot.local.rack,
             tokens: &snapshot.local.tokens,
             schema_version: schema.version,
-            listen_address: listen,
-            broadcast_address: broadcast,
-            rpc_address: rpc,
-            storage_port: self.options.storage_port,
-            native_transport_port: self.options.native_transport_port,
+            listen_address: self.addresses.listen,
+            broadcast_address: self.addresses.broadcast,
+            rpc_address: self.addresses.rpc,
+            storage_port: self.addresses.storage_port,
+            native_transport_port: self.addresses.native_transport_port,
             gossip_generation: self.generation,
         };
         let mut mutations = vec![system_rows::local_mutation(schema, &row, at)];
@@ -265,7 +290,7 @@ impl Writer {
         }
         let tables = before.schema.keyspaces.values().flat_map(|k| k.tables.values());
         for table in tables.filter(|t| schema.table_by_id(t.id).is_none()) {
-            let estimates = own_rows::forget_estimates(schema, table, self.rt.wall());
+            let estimates = estimates::forget_estimates(schema, table, self.rt.wall());
             for (token, mutation) in estimates {
                 self.put(token, mutation).await?;
             }
@@ -276,8 +301,8 @@ impl Writer {
             }
         }
         let moment = Moment { at, now };
-        self.write(peer_rows::difference(before, after, moment)).await?;
-        self.write(auth_rows::difference(before, after, moment)).await?;
+        self.write(peers::difference(before, after, moment)).await?;
+        self.write(auth::difference(before, after, moment)).await?;
         self.local(after, schema).await
     }
 }

@@ -1,6 +1,6 @@
 //! Rows of `system.peers` and `system.peers_v2`: the other members, for drivers.
 //!
-//! Owns: their content. Never: when they are written ([`crate::system_tables`]). Source: Cassandra's
+//! Owns: their content. Never: when they are written ([`super::writer`]). Source: Cassandra's
 //! `SystemKeyspace.updatePeerInfo`; a member is in them from `Normal` until it is out.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use schema::{Schema, Table};
 use stdx::{TimestampMicros, Token};
 use store::StoreError;
 
-use crate::row_sync::{self, Moment, RowKey, Rows};
+use super::row_sync::{self, Moment, RowKey, Rows};
 
 const TABLES: [&str; 2] = ["peers", "peers_v2"];
 
@@ -29,7 +29,7 @@ fn shown(snapshot: &ClusterSnapshot) -> BTreeMap<SocketAddr, Arc<Member>> {
 }
 
 /// The mutations that turn the rows of one epoch into those of another.
-pub(crate) fn difference(
+pub(super) fn difference(
     before: &ClusterSnapshot,
     after: &ClusterSnapshot,
     moment: Moment,
@@ -51,7 +51,7 @@ pub(crate) fn difference(
 ///
 /// # Errors
 /// The tables cannot be read.
-pub(crate) async fn all(
+pub(super) async fn all(
     coordinator: &Coordinator,
     snapshot: &ClusterSnapshot,
     moment: Moment,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cql_plan::virtual_row::VirtualRowBuilder;
 use schema::Table;
 
-use super::{NodeViews, Rows};
+use super::{Rows, Sources};
 
 /// One record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +32,13 @@ pub trait NodeLog: admin::LogControl {
     fn clear(&self);
 }
 
-impl NodeViews {
-    pub(super) fn logs(&self, table: &Table) -> Rows {
-        let records = self.log.as_ref().map(|log| log.records()).unwrap_or_default();
-        rows(table, records)
-    }
+pub(super) async fn rows(sources: &Sources, table: &Table) -> Rows {
+    let records = sources.log.as_ref().map(|log| log.records()).unwrap_or_default();
+    record_rows(table, records)
 }
 
 /// Newest first; records of one millisecond are numbered, the newest is 0.
-pub(super) fn rows(table: &Table, mut records: Vec<Arc<LogRecord>>) -> Rows {
+pub(super) fn record_rows(table: &Table, mut records: Vec<Arc<LogRecord>>) -> Rows {
     records.reverse();
     // The clock may have been set back: a millisecond that came twice must not number twice.
     records.sort_by_key(|record| Reverse(record.at_millis));

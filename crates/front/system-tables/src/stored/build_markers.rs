@@ -7,7 +7,7 @@ use coordinator::Coordinator;
 use stdx::Token;
 use store::StoreError;
 
-use crate::row_sync::{self, Moment, Rows};
+use super::row_sync::{self, Moment, Rows};
 
 const TABLES: [&str; 3] = ["built_views", "view_builds_in_progress", "IndexInfo"];
 
@@ -15,7 +15,7 @@ const TABLES: [&str; 3] = ["built_views", "view_builds_in_progress", "IndexInfo"
 ///
 /// # Errors
 /// The tables cannot be read.
-pub(crate) async fn all(
+pub(super) async fn all(
     coordinator: &Coordinator,
     snapshot: &ClusterSnapshot,
     moment: Moment,

@@ -11,7 +11,11 @@ use cql_plan::virtual_row::VirtualRow;
 use data::RowRef;
 use schema::Table;
 
-use super::{LogRecord, batches, logs, moving, peers, statements, tables};
+use super::statements::{batch_rows, statement_rows};
+use super::{
+    Content, LogRecord, TABLES, find, gossip, internode, participations, pending_hints, repairs,
+    snapshots, streaming, system_logs, table_metrics, thread_pools,
+};
 
 fn table(name: &str) -> Arc<Table> {
     cql_plan::system::system_schema().table("system_views", name).unwrap().clone()
@@ -27,6 +31,21 @@ fn shown(table: &Table, row: &VirtualRow) -> String {
         data::ColumnRef::Complex(_) => None,
     };
     table.regulars().iter().filter_map(cell).collect::<Vec<_>>().join(" ")
+}
+
+/// Tables about connections: `cql-server` has their rows.
+const OF_CONNECTIONS: [&str; 2] = ["clients", "queries"];
+
+#[test]
+fn every_virtual_table_has_a_definition_and_one_row_of_the_registry() {
+    let schema = cql_plan::system::system_schema();
+    let defined = schema.keyspaces.get("system_views").unwrap().tables.keys();
+    let mut defined: Vec<&str> = defined.map(|name| &**name).collect();
+    defined.retain(|name| !OF_CONNECTIONS.contains(name));
+    let listed: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+    assert_eq!(listed, defined);
+    let stored = schema.table("system", "local").unwrap();
+    assert!(find(stored).is_none());
 }
 
 #[test]
@@ -54,8 +73,8 @@ fn numbers_of_tables_are_in_cassandras_units() {
     };
     let row = |name: &str| {
         let table = table(name);
-        let row = tables::of_table(&table, &report).unwrap();
-        row.map(|row| shown(&table, &row))
+        let Content::PerTable(columns) = find(&table).unwrap().content else { return None };
+        Some(shown(&table, &table_metrics::row(&table, &report, columns).unwrap()))
     };
     assert_eq!(row("disk_usage").as_deref(), Some("mebibytes=2"));
     assert_eq!(row("max_partition_size").as_deref(), Some("mebibytes=1"));
@@ -86,7 +105,7 @@ fn records_of_one_millisecond_are_numbered_from_the_newest() {
     let table = table("system_logs");
     // The clock was set back once.
     let records = [(5, "a"), (5, "b"), (6, "c"), (5, "d")].map(|(at, message)| record(at, message));
-    let rows = logs::rows(&table, records.to_vec()).unwrap();
+    let rows = system_logs::record_rows(&table, records.to_vec()).unwrap();
     let shown = rows.iter().map(|row| {
         let at = i64::from_be_bytes(row.key.as_slice().try_into().unwrap());
         let mut expected = Vec::new();
@@ -117,7 +136,7 @@ fn what_nobody_counts_is_null() {
         completed: 7,
         ..StageReport::default()
     };
-    let row = |active| shown(&pools, &tables::stage(&pools, &stage(active)).unwrap());
+    let row = |active| shown(&pools, &thread_pools::stage(&pools, &stage(active)).unwrap());
     assert_eq!(
         row(2),
         "active_tasks=2 blocked_tasks=0 blocked_tasks_all_time=0 completed_tasks=7 pending_tasks=0"
@@ -134,12 +153,12 @@ fn what_nobody_counts_is_null() {
         is_ephemeral: false,
     };
     assert_eq!(
-        shown(&snapshots, &tables::snapshot(&snapshots, &snapshot).unwrap()),
+        shown(&snapshots, &snapshots::snapshot(&snapshots, &snapshot).unwrap()),
         "created_at='2026-11-21T05:14:49.204Z' ephemeral=false size_on_disk=2 true_size=1"
     );
     let expires_at = "2026-11-21T06:14:49.204Z".to_owned();
     let expires = SnapshotReport { expires_at, ..snapshot };
-    let text = shown(&snapshots, &tables::snapshot(&snapshots, &expires).unwrap());
+    let text = shown(&snapshots, &snapshots::snapshot(&snapshots, &expires).unwrap());
     assert!(text.contains(" expires_at='2026-11-21T06:14:49.204Z' "), "{text}");
 }
 
@@ -153,7 +172,7 @@ fn statements_are_kept_by_every_shard_and_executed_on_one() {
         shard.snapshot()
     };
     let table = table("cql_metrics");
-    let rows = statements(&table, &[shard(3, 5), shard(3, 1)]).unwrap();
+    let rows = statement_rows(&table, &[shard(3, 5), shard(3, 1)]).unwrap();
     let values: Vec<String> = rows.iter().map(|row| shown(&table, row)).collect();
     assert_eq!(values, ["value=3.0", "value=0.0", "value=6.0", "value=0.75", "value=2.0"]);
 }
@@ -167,7 +186,7 @@ fn batches_of_all_shards_are_counted_by_kind() {
     };
     let table = table("batch_metrics");
     let shards = [shard("logged", 2), shard("logged", 9), shard("counter", 1)];
-    let rows = batches(&table, &shards).unwrap();
+    let rows = batch_rows(&table, &shards).unwrap();
     let values: Vec<String> = rows.iter().map(|row| shown(&table, row)).collect();
     assert_eq!(
         values,
@@ -203,7 +222,7 @@ fn a_node_that_is_alone_shows_itself_without_a_heartbeat() {
     };
     let table = table("gossip_info");
     let of = |cluster: &ClusterReport| {
-        let rows = peers::rows(&table, &node, cluster).unwrap();
+        let rows = gossip::peer_rows(&table, &node, cluster).unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -269,7 +288,15 @@ fn other_nodes_are_shown_with_what_is_known_of_them() {
     };
     let all = |name: &str| {
         let table = table(name);
-        let rows = peers::rows(&table, &node, &cluster).unwrap();
+        let rows = match name {
+            "gossip_info" => gossip::peer_rows(&table, &node, &cluster),
+            "pending_hints" => pending_hints::host_rows(&table, &node, &cluster),
+            "internode_inbound" => {
+                internode::peer_rows(&table, &node, &cluster, internode::put_inbound)
+            }
+            _ => internode::peer_rows(&table, &node, &cluster, internode::put_outbound),
+        };
+        let rows = rows.unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -332,7 +359,12 @@ fn repairs_are_shown_with_their_phases_and_sessions() {
     };
     let all = |name: &str, report: &RepairReport| {
         let table = table(name);
-        let rows = moving::repair_rows(&table, std::slice::from_ref(report), 9_500).unwrap();
+        let all = std::slice::from_ref(report);
+        let rows = match name {
+            "repairs" => repairs::repair_rows(&table, all, 9_500),
+            _ => repairs::session_rows(&table, all, 9_500),
+        };
+        let rows = rows.unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
@@ -455,7 +487,7 @@ fn jobs_of_a_repair_are_shown_with_what_has_been_compared_and_sent() {
             details: Some(Box::new(details)),
             ..RepairReport::default()
         };
-        let rows = moving::repair_rows(&table, &[report], 9_500).unwrap();
+        let rows = repairs::job_rows(&table, &[report], 9_500).unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
@@ -511,7 +543,12 @@ fn parts_in_repairs_are_shown_with_what_was_read_for_them() {
     };
     let all = |name: &str, one: &ParticipationReport| {
         let table = table(name);
-        let rows = moving::participation_rows(&table, std::slice::from_ref(one), 9_500).unwrap();
+        let all = std::slice::from_ref(one);
+        let rows = match name {
+            "repair_participates" => participations::participation_rows(&table, all, 9_500),
+            _ => participations::validation_rows(&table, all, 9_500),
+        };
+        let rows = rows.unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     let at = |seconds: i64| format!("'1970-01-01T00:00:0{seconds}.000Z'");
@@ -588,7 +625,7 @@ fn streams_are_shown_while_they_are_under_way() {
     let over = StreamReport { is_active: false, ..to.clone() };
     let table = table("streaming");
     let all = |sessions: &[StreamReport]| {
-        let rows = moving::stream_rows(&table, &node, sessions, 6000).unwrap();
+        let rows = streaming::stream_rows(&table, &node, sessions, 6000).unwrap();
         rows.iter().map(|row| shown(&table, row)).collect::<Vec<_>>()
     };
     let times = |since: &str| {

@@ -6,21 +6,17 @@
 //! tables; there is no row for their own SSTables.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::rc::Rc;
 
-use coordinator::Coordinator;
-use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{
-    BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef, clustering,
-};
-use query::{Content, RowWrite, encode_row};
+use coordinator::{Origin, ReplicaMutation};
+use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef};
+use query::{Content, Executor, Row, RowWrite, as_store_error, encode_row, select_for_node};
 use rt::Group;
 use schema::{Schema, Table};
 use stdx::{TimestampMicros, Token, TtlSeconds, WallMicros};
-use store::{Flow, LargeEvent, LargeFate, LargeFile, RowSink, SstableName, Store};
+use store::{LargeEvent, LargeFate, LargeFile, SstableName, Store};
 
-use crate::own_rows::OwnRows;
-use coordinator::{Origin, ReplicaMutation};
+use super::own_rows::OwnRows;
 
 /// The tables.
 const TABLES: [&str; 3] = ["large_partitions", "large_rows", "large_cells"];
@@ -29,7 +25,7 @@ const TTL: TtlSeconds = TtlSeconds(30 * 86_400);
 
 impl OwnRows {
     /// Keeps the rows of this shard's SSTables from now on.
-    pub(crate) fn record_large_data(&self, store: &Store) {
+    pub fn record_large_data(&self, store: &Store, executor: &Rc<Executor>) {
         let own = self.clone();
         store.observer().on_large_data(move |event| {
             let name = match &event {
@@ -41,12 +37,14 @@ impl OwnRows {
             }
             own.write_large(mutations_of(&own.membership.snapshot().schema, &event, own.rt.wall()));
         });
-        let (own, store) = (self.clone(), store.clone());
+        let (own, store, executor) = (self.clone(), store.clone(), executor.clone());
         let task = async move {
-            let schema = own.membership.snapshot().schema.clone();
-            match names_in(&own.coordinator, &schema, own.rt.wall()).await {
+            match names_in(&executor).await {
                 Ok(names) => own.forget_gone(&store, names),
-                Err(error) => tracing::debug!(%error, "tables of large rows could not be read"),
+                Err(failure) => {
+                    let error = as_store_error(&executor, &failure);
+                    tracing::debug!(%error, "tables of large rows could not be read");
+                }
             }
         };
         let _ = self.gate.spawn(&self.rt, Group::Admin, "large-data-start", task);
@@ -162,50 +160,22 @@ fn deletion(table: &Table, name: &SstableName, now: WallMicros) -> (Token, Vec<u
 }
 
 /// All SSTables that the tables name.
-async fn names_in(
-    coordinator: &Coordinator,
-    schema: &Arc<Schema>,
-    now: WallMicros,
-) -> Result<BTreeSet<SstableName>, store::StoreError> {
-    let mut names = Names::default();
+///
+/// # Errors
+/// As reads.
+async fn names_in(executor: &Rc<Executor>) -> query::Result<BTreeSet<SstableName>> {
+    let mut names = BTreeSet::new();
     for table in TABLES {
-        let Some(table) = schema.table("system", table) else { continue };
-        let all = Partitions::Range(KeyRange::all());
-        let command = ReadCommand::whole(table.id, all, now.seconds());
-        coordinator.read(&command, usize::MAX, &mut names).await?;
-    }
-    Ok(names.found)
-}
-
-#[derive(Default)]
-struct Names {
-    of: Option<(String, String)>,
-    found: BTreeSet<SstableName>,
-}
-
-impl RowSink for Names {
-    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
-        let mut reader = codec::Reader::new(key, "composite key");
-        let mut part = || {
-            let text = String::from_utf8_lossy(reader.bytes_u16().ok()?).into_owned();
-            reader.u8().ok()?;
-            Some(text)
-        };
-        self.of = part().and_then(|keyspace| Some((keyspace, part()?)));
-        Flow::Continue
-    }
-
-    fn row(&mut self, clustering: &[u8], _: RowRef<'_>) -> Flow {
-        if let (Some((keyspace, table)), Some(Some(sstable))) =
-            (self.of.clone(), clustering::components(clustering).next())
-        {
-            let sstable = String::from_utf8_lossy(sstable).into_owned();
-            self.found.insert(SstableName { keyspace, table, sstable });
+        let select = format!("SELECT keyspace_name, table_name, sstable_name FROM system.{table}");
+        for page in select_for_node(executor, &select).await? {
+            names.extend(page.iter().filter_map(|row| sstable_of(&row)));
         }
-        Flow::Continue
     }
+    Ok(names)
+}
 
-    fn partition_end(&mut self) -> Flow {
-        Flow::Continue
-    }
+fn sstable_of(row: &Row<'_>) -> Option<SstableName> {
+    let text = |column| Some(String::from_utf8_lossy(row.bytes(column)?).into_owned());
+    let (keyspace, table) = (text("keyspace_name")?, text("table_name")?);
+    Some(SstableName { keyspace, table, sstable: text("sstable_name")? })
 }

@@ -1,91 +1,31 @@
-//! Rows that the node writes about itself while it runs: `system.size_estimates`,
-//! `system.table_estimates`, `system.compaction_history`, and reading the last one back.
+//! `system.size_estimates` and `system.table_estimates`: how much the tables have in the ranges of this node.
 //!
-//! Owns: their content and when they are written. Never: rows that follow from the metadata log
-//! ([`crate::system_tables`]). Source: Cassandra's `SizeEstimatesRecorder`, `SystemKeyspace`.
+//! Source: Cassandra's `SizeEstimatesRecorder`.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use admin::model::{EstimateReport, HistoryReport};
-use admin::{AdminMesh, AdminReply, AdminRequest};
+use admin::model::EstimateReport;
+use admin::{AdminReply, AdminRequest};
 use cluster::{ClusterSnapshot, Member};
-use coordinator::Coordinator;
 use coordinator::{Origin, ReplicaMutation};
-use cql_plan::plan::UuidSource;
 use cql_plan::virtual_row::{VirtualRow, VirtualRowBuilder, VirtualRowError};
-use data::command::{KeyRange, Partitions, ReadCommand};
-use data::{BoundRef, ClusteringBuf, ColumnRef, DeletionTime, MutationBuilder};
-use data::{RangeTombstoneRef, RowRef};
-use membership::Membership;
-use query::{Content, RowWrite, encode_row};
-use rt::{Gate, Group, Rt};
+use data::{BoundRef, ClusteringBuf, DeletionTime, MutationBuilder, RangeTombstoneRef, RowRef};
+use rt::Group;
 use schema::{Schema, Table};
-use stdx::{ShardId, TableId, TimestampMicros, Token, TtlSeconds, Uuid, WallMicros};
-use store::{CompactionRecord, Flow, RowSink, Store, StoreError};
+use stdx::{ShardId, TableId, TimestampMicros, Token, WallMicros};
+use store::StoreError;
+
+use super::own_rows::OwnRows;
 
 /// Between two rounds of estimates (`SizeEstimatesRecorder` in Cassandra's `CassandraDaemon`).
 const ESTIMATES_PERIOD: Duration = Duration::from_secs(300);
-/// `default_time_to_live` of `system.compaction_history`.
-const HISTORY_TTL: TtlSeconds = TtlSeconds(7 * 86_400);
 
 const ESTIMATES: [&str; 2] = ["size_estimates", "table_estimates"];
 
-/// Everything that writes these rows needs. Clones share.
-#[derive(Clone)]
-pub(crate) struct OwnRows {
-    pub(crate) rt: Rt,
-    pub(crate) coordinator: Coordinator,
-    pub(crate) membership: Membership,
-    pub(crate) admin: Arc<AdminMesh>,
-    /// Owner of the tasks that write.
-    pub(crate) gate: Gate,
-    /// The estimates that the tables have.
-    pub(crate) written: Rc<RefCell<Written>>,
-}
-
 impl OwnRows {
-    /// Counts the compactions that this shard's store finishes, and writes a row for each.
-    pub(crate) fn record_compactions(&self, store: &Store) {
-        let (rt, gate) = (self.rt.clone(), self.gate.clone());
-        let (coordinator, membership) = (self.coordinator.clone(), self.membership.clone());
-        let uuids = UuidSource::new(rt.random_u64());
-        let finished = rt.telemetry().counter(
-            "compactions_finished_total",
-            "compactions finished, also of tables that are not there any more",
-            &[],
-        );
-        store.compactor().on_compacted(move |record| {
-            finished.add(1);
-            // Its own compaction would be the cause of the next one.
-            if record.keyspace == "system" && record.name == "compaction_history" {
-                return;
-            }
-            let id = uuids.time_uuid(rt.wall());
-            let schema = membership.snapshot().schema.clone();
-            let Some(table) = schema.table("system", "compaction_history") else { return };
-            let (row, at) = (history_row(&id, &record), TimestampMicros(record.at.0));
-            let mutation = encode_row(table, &row, at, HISTORY_TTL);
-            let coordinator = coordinator.clone();
-            let task = async move {
-                let token = codec::token_of(&id);
-                if let Err(error) = coordinator
-                    .apply(ReplicaMutation::durable(token, mutation), Origin::System)
-                    .await
-                {
-                    tracing::debug!(%error, "a compaction is missing in the history");
-                }
-            };
-            // A closed gate: the node stops.
-            let _ = gate.spawn(&rt, Group::Admin, "compaction-history", task);
-        });
-    }
-
     /// Writes estimates now and every five minutes; on one shard.
-    pub(crate) fn record_estimates(self) {
+    pub fn record_estimates(self) {
         let (rt, gate) = (self.rt.clone(), self.gate.clone());
         let task = async move {
             loop {
@@ -106,7 +46,7 @@ impl OwnRows {
     ///
     /// # Errors
     /// As writes.
-    pub(crate) async fn write_estimates(&self) -> Result<(), StoreError> {
+    pub async fn write_estimates(&self) -> Result<(), StoreError> {
         let snapshot = self.membership.snapshot();
         let primary = PrimaryRanges::of(&snapshot);
         let ranges = [&*primary.in_ring, &*primary.in_datacenter].concat();
@@ -161,7 +101,7 @@ impl OwnRows {
 
 /// What the tables of estimates have.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(super) struct Written {
     /// For these ranges.
     ranges: PrimaryRanges,
     /// Of each table, in the order of the ranges.
@@ -174,16 +114,16 @@ type Range = (Token, Token);
 /// The ranges that end with this node's tokens, in ring order, the one over the end of the ring in two
 /// parts, as `Range.unwrap` does. Each begins with the token before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PrimaryRanges {
+pub struct PrimaryRanges {
     /// Among the tokens of all nodes: `primary`.
-    pub(crate) in_ring: Vec<Range>,
+    pub in_ring: Vec<Range>,
     /// Among those of its datacenter: `local_primary`.
     in_datacenter: Vec<Range>,
 }
 
 impl PrimaryRanges {
     /// Those of this node; none while it joins.
-    pub(crate) fn of(snapshot: &ClusterSnapshot) -> PrimaryRanges {
+    pub fn of(snapshot: &ClusterSnapshot) -> PrimaryRanges {
         let Some(me) = snapshot.local_member() else { return PrimaryRanges::default() };
         let tokens = |is_wanted: &dyn Fn(&Member) -> bool| -> Vec<Token> {
             let members = snapshot.members.values().filter(|m| is_wanted(m));
@@ -260,10 +200,11 @@ fn estimate_row(
     table: &Table,
     of: &Table,
     range_type: &str,
-    (left, right): (Token, Token),
+    range: Range,
     estimate: &EstimateReport,
     at: TimestampMicros,
 ) -> Result<VirtualRow, VirtualRowError> {
+    let (left, right) = range;
     let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let mut row = VirtualRowBuilder::at(table, at);
     row.text("keyspace_name", &of.keyspace).text("table_name", &of.name);
@@ -278,7 +219,7 @@ fn estimate_row(
 }
 
 /// The mutations that forget the estimates of a dropped table.
-pub(crate) fn forget_estimates(
+pub(super) fn forget_estimates(
     schema: &Schema,
     dropped: &Table,
     now: WallMicros,
@@ -301,140 +242,6 @@ pub(crate) fn forget_estimates(
             (codec::token_of(key), bytes)
         })
         .collect()
-}
-
-fn history_row(id: &[u8; 16], record: &CompactionRecord) -> RowWrite {
-    let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
-    let bigint = |n: u64| i64::try_from(n).unwrap_or(i64::MAX).to_be_bytes();
-    let merged = record.merged.iter().map(|(inputs, count)| {
-        let inputs = i32::try_from(*inputs).unwrap_or(i32::MAX);
-        (inputs.to_be_bytes().to_vec(), bigint(*count).to_vec())
-    });
-    RowWrite {
-        key: id.to_vec(),
-        clustering: Vec::new(),
-        columns: vec![
-            value("keyspace_name", record.keyspace.as_bytes()),
-            value("columnfamily_name", record.name.as_bytes()),
-            value("compacted_at", &record.at.millis().to_be_bytes()),
-            value("bytes_in", &bigint(record.bytes_in)),
-            value("bytes_out", &bigint(record.bytes_out)),
-            ("rows_merged", Content::Entries(merged.collect())),
-            value("compaction_properties", &frozen_map("compaction_type", record.kind)),
-        ],
-    }
-}
-
-/// A `frozen<map<text, text>>` of one entry.
-fn frozen_map(key: &str, value: &str) -> Vec<u8> {
-    let mut out = 1_i32.to_be_bytes().to_vec();
-    for part in [key, value] {
-        out.extend_from_slice(&i32::try_from(part.len()).unwrap_or(i32::MAX).to_be_bytes());
-        out.extend_from_slice(part.as_bytes());
-    }
-    out
-}
-
-/// All rows of `system.compaction_history`, newest first.
-///
-/// # Errors
-/// As reads.
-pub(crate) async fn compaction_history(
-    rt: &Rt,
-    coordinator: &Coordinator,
-    schema: &Arc<Schema>,
-) -> Result<Vec<HistoryReport>, StoreError> {
-    let Some(table) = schema.table("system", "compaction_history") else { return Ok(Vec::new()) };
-    let command =
-        ReadCommand::whole(table.id, Partitions::Range(KeyRange::all()), rt.wall().seconds());
-    let mut history = History { table: table.clone(), id: Uuid::nil(), found: Vec::new() };
-    coordinator.read(&command, usize::MAX, &mut history).await?;
-    history.found.sort_by(|a, b| b.compacted_at.cmp(&a.compacted_at).then(a.id.cmp(&b.id)));
-    Ok(history.found)
-}
-
-struct History {
-    table: Arc<Table>,
-    id: Uuid,
-    found: Vec<HistoryReport>,
-}
-
-impl History {
-    fn simple<'r>(&self, row: RowRef<'r>, name: &str) -> Option<&'r [u8]> {
-        match row.column(self.table.column(name)?.id)? {
-            ColumnRef::Simple(cell) => Some(cell.value),
-            ColumnRef::Complex(_) => None,
-        }
-    }
-
-    fn text(&self, row: RowRef<'_>, name: &str) -> String {
-        let bytes = self.simple(row, name).unwrap_or_default();
-        String::from_utf8_lossy(bytes).into_owned()
-    }
-
-    fn bigint(&self, row: RowRef<'_>, name: &str) -> i64 {
-        let bytes = self.simple(row, name).and_then(|b| b.try_into().ok());
-        bytes.map_or(0, i64::from_be_bytes)
-    }
-
-    fn merged(&self, row: RowRef<'_>) -> Vec<(i32, i64)> {
-        let column = self.table.column("rows_merged").and_then(|c| row.column(c.id));
-        let Some(ColumnRef::Complex(cells)) = column else { return Vec::new() };
-        let entry = |(path, value): (&[u8], &[u8])| {
-            Some((
-                i32::from_be_bytes(path.try_into().ok()?),
-                i64::from_be_bytes(value.try_into().ok()?),
-            ))
-        };
-        cells.cells().filter_map(|(path, cell)| entry((path, cell.value))).collect()
-    }
-}
-
-/// The entries of a `frozen<map<text, text>>`; none where the bytes are no such map.
-fn read_frozen_map(bytes: &[u8]) -> Vec<(String, String)> {
-    let mut r = codec::Reader::new(bytes, "map");
-    let mut entries = Vec::new();
-    let text = |r: &mut codec::Reader<'_>| {
-        let length = r.len_i32()?;
-        Ok::<_, codec::DecodeError>(String::from_utf8_lossy(r.bytes(length)?).into_owned())
-    };
-    let mut read = || {
-        for _ in 0..r.len_i32()? {
-            entries.push((text(&mut r)?, text(&mut r)?));
-        }
-        Ok::<_, codec::DecodeError>(())
-    };
-    match read() {
-        Ok(()) => entries,
-        Err(_) => Vec::new(),
-    }
-}
-
-impl RowSink for History {
-    fn partition(&mut self, _: Token, key: &[u8], _: Option<RowRef<'_>>) -> Flow {
-        self.id = key.try_into().map_or(Uuid::nil(), Uuid::from_bytes);
-        Flow::Continue
-    }
-
-    fn row(&mut self, _: &[u8], row: RowRef<'_>) -> Flow {
-        let properties = self.simple(row, "compaction_properties").unwrap_or_default();
-        let report = HistoryReport {
-            id: self.id.to_string(),
-            keyspace: self.text(row, "keyspace_name"),
-            table: self.text(row, "columnfamily_name"),
-            compacted_at: self.bigint(row, "compacted_at"),
-            bytes_in: self.bigint(row, "bytes_in"),
-            bytes_out: self.bigint(row, "bytes_out"),
-            rows_merged: self.merged(row),
-            properties: read_frozen_map(properties),
-        };
-        self.found.push(report);
-        Flow::Continue
-    }
-
-    fn partition_end(&mut self) -> Flow {
-        Flow::Continue
-    }
 }
 
 #[cfg(test)]
@@ -467,15 +274,5 @@ mod tests {
         assert_eq!(of(&[3, 20]), [(Token(-5), Token(3)), (Token(9), Token(20))]);
         let others = [(Token::MIN, Token(-5)), (Token(3), Token(9)), (Token(20), Token::MIN)];
         assert_eq!(of(&[-5, 9]), others);
-    }
-
-    #[test]
-    fn a_frozen_map_is_read_as_it_was_written() {
-        let bytes = frozen_map("compaction_type", "Compaction");
-        let expected = ("compaction_type".to_owned(), "Compaction".to_owned());
-        assert_eq!(read_frozen_map(&bytes), [expected]);
-        for cut in 0..bytes.len() {
-            assert_eq!(read_frozen_map(&bytes[..cut]), []);
-        }
     }
 }

@@ -12,25 +12,25 @@ use stdx::{DeletionSeconds, TimestampMicros, Token};
 use store::{Flow, RowSink, StoreError};
 
 /// A row's partition key and clustering.
-pub(crate) type RowKey = (Vec<u8>, Vec<u8>);
+pub(super) type RowKey = (Vec<u8>, Vec<u8>);
 
 /// Rows by key, packed.
-pub(crate) type Rows = BTreeMap<RowKey, Vec<u8>>;
+pub(super) type Rows = BTreeMap<RowKey, Vec<u8>>;
 
 /// When rows are written.
 #[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    pub(crate) at: TimestampMicros,
-    pub(crate) now: DeletionSeconds,
+pub(super) struct Moment {
+    pub(super) at: TimestampMicros,
+    pub(super) now: DeletionSeconds,
 }
 
 /// Rows by key.
-pub(crate) fn by_key(rows: Vec<VirtualRow>) -> Rows {
+pub(super) fn by_key(rows: Vec<VirtualRow>) -> Rows {
     rows.into_iter().map(|row| ((row.key, row.clustering), row.row)).collect()
 }
 
 /// The mutations that delete the rows at `old` that are not wanted and write those that are.
-pub(crate) fn rewrite(
+pub(super) fn rewrite(
     table: &Table,
     old: BTreeSet<RowKey>,
     rows: Rows,
@@ -73,7 +73,7 @@ fn mutation(
 ///
 /// # Errors
 /// The table cannot be read.
-pub(crate) async fn present(
+pub(super) async fn present(
     coordinator: &Coordinator,
     table: &Table,
     now: DeletionSeconds,

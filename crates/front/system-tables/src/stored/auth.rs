@@ -9,13 +9,13 @@ use schema::{Schema, Table};
 use stdx::Token;
 use store::StoreError;
 
-use crate::row_sync::{self, Moment, Rows};
+use super::row_sync::{self, Moment, Rows};
 
 /// The mutations that make the rows those of the snapshot, whatever another run or a Cassandra left.
 ///
 /// # Errors
 /// The tables cannot be read.
-pub(crate) async fn all(
+pub(super) async fn all(
     coordinator: &Coordinator,
     snapshot: &ClusterSnapshot,
     moment: Moment,
@@ -30,7 +30,7 @@ pub(crate) async fn all(
 }
 
 /// The mutations that turn the rows of one epoch into those of another: only what differs.
-pub(crate) fn difference(
+pub(super) fn difference(
     before: &ClusterSnapshot,
     after: &ClusterSnapshot,
     moment: Moment,
