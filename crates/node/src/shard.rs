@@ -552,7 +552,7 @@ impl Parts {
     /// Opens the port for administrators; shard 0 only.
     fn administer(&self) -> Result<Option<AdminHandle>, StartError> {
         let options = &self.options;
-        if !self.rt.is_native() {
+        if !rt::service::have_threads(&self.rt) {
             return Ok(None);
         }
         let address = parts::ip(&options.api_address)?;

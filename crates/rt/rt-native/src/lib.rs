@@ -7,9 +7,9 @@
 //! - INV-native-1: a buffer handed to the kernel stays with its operation until the kernel is done,
 //!   whatever happens to the future that waits for it.
 //! - INV-native-2: a file descriptor stays open while an operation on it is under way.
-//! - INV-native-3: one shard is one thread; only [`cross`] and [`pool`] cross threads.
+//! - INV-native-3: one shard is one thread; only [`cross`], [`pool`] and [`service`] cross threads.
 //!
-//! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`].
+//! Reading order: [`shard`], [`file`], [`uring`], [`pool`], [`net`], [`fs`], [`buf`], [`cross`], [`service`].
 
 pub mod buf;
 pub mod counting;
@@ -21,6 +21,7 @@ pub mod fs;
 pub mod net;
 pub mod pool;
 mod prefetch;
+pub mod service;
 pub mod shard;
 mod uring;
 

@@ -1,6 +1,7 @@
 //! Shard threads, and what one of them gives to the executor that runs on it ([`Env`]).
 
 use crate::pool::Pool;
+use crate::service::Clock;
 use crate::uring::{self, Uring};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
@@ -63,6 +64,11 @@ impl Env {
             .as_secs()
             .wrapping_mul(1_000_000_000)
             .wrapping_add(u64::from(elapsed.subsec_nanos()))
+    }
+
+    /// The clock of [`Env::now_nanos`], for other threads.
+    pub fn clock(&self) -> Clock {
+        Clock { start: self.inner.start }
     }
 
     /// Microseconds since the Unix epoch.
@@ -318,7 +324,8 @@ fn run_shard(
     })
 }
 
-/// INV-native-3: nothing of a shard but what [`crate::cross`] and [`crate::pool`] make can be sent to another thread.
+/// INV-native-3: nothing of a shard but what [`crate::cross`], [`crate::pool`] and [`crate::service`] make can be sent
+/// to another thread.
 /// Does not compile when `Env` becomes `Send`: then both impls apply.
 const _: () = {
     trait NotSend<Marker> {

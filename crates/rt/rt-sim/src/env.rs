@@ -1,6 +1,6 @@
 //! [`Env`]: what the world gives to one shard of one process.
 
-use crate::world::{Core, Event, ProcessId, State};
+use crate::state::{Core, Event, EventKey, ProcessId, State};
 use rand_core::Rng;
 use std::cell::RefMut;
 use std::future::{Future, pending};
@@ -19,27 +19,10 @@ pub struct Env {
     pub(crate) work_dir: Rc<str>,
     /// Its disk, by [`crate::disk::Disks::number`].
     pub(crate) disk: usize,
-    shard: u16,
+    pub(crate) shard: u16,
 }
 
 impl Env {
-    pub(crate) fn new(
-        core: &Rc<Core>,
-        process: ProcessId,
-        name: &Rc<str>,
-        work_dir: &str,
-        (disk, shard): (usize, u16),
-    ) -> Env {
-        Env {
-            core: Rc::clone(core),
-            process,
-            name: Rc::clone(name),
-            work_dir: Rc::from(work_dir),
-            disk,
-            shard,
-        }
-    }
-
     /// Virtual time.
     pub fn now(&self) -> Instant {
         self.core.state.borrow().now
@@ -83,6 +66,20 @@ impl Env {
         self.delay(duration).await;
     }
 
+    /// The virtual duration of a request to a service; false when it is to stay unanswered.
+    pub async fn service(&self, name: &'static str) -> bool {
+        let (duration, is_answered) = {
+            let Some(mut state) = self.alive() else { return pending().await };
+            let failures = state.options.service_failures_per_million;
+            let is_answered = failures == 0 || state.random() % 1_000_000 >= failures;
+            state.note(name, self.process.0 as u64, u64::from(is_answered));
+            let range = state.options.service_micros.clone();
+            (state.random_micros(&range), is_answered)
+        };
+        self.delay(duration).await;
+        is_answered
+    }
+
     /// The state, if this process lives.
     pub(crate) fn alive(&self) -> Option<RefMut<'_, State>> {
         let state = self.core.state.borrow_mut();
@@ -108,7 +105,7 @@ impl Env {
 pub(crate) struct Delay {
     core: Rc<Core>,
     at: Instant,
-    key: Option<(Instant, u64)>,
+    key: Option<EventKey>,
 }
 
 impl Future for Delay {

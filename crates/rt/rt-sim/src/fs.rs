@@ -7,8 +7,8 @@ use crate::disk::{
     CrashKind, DataCall, Disk, Inode, Node, is_change, normal, parent, self_and_parents,
 };
 use crate::env::Env;
+use crate::state::{Core, ProcessId, State};
 use crate::trace::hash_bytes;
-use crate::world::{Core, ProcessId, State, World};
 use std::cell::RefCell;
 use std::future::pending;
 use std::ops::Range;
@@ -541,15 +541,12 @@ pub struct DiskControl {
     disk: usize,
 }
 
-impl World {
-    /// The disk of the node (or client) of that name, made when there is none yet.
-    pub fn disk(&self, name: &str) -> DiskControl {
-        let disk = self.core.state.borrow_mut().disks.number(name);
-        DiskControl { core: Rc::clone(&self.core), disk }
-    }
-}
-
 impl DiskControl {
+    pub(crate) fn new(core: &Rc<Core>, name: &str) -> DiskControl {
+        let disk = core.state.borrow_mut().disks.number(name);
+        DiskControl { core: Rc::clone(core), disk }
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Disk) -> T) -> T {
         f(self.core.state.borrow_mut().disks.at(self.disk))
     }

@@ -10,19 +10,21 @@
 //! - INV-sim-3: what a power cut leaves is what was synced, plus any part of the rest.
 //! - INV-sim-4: no borrow of the world's state is held while a task runs or is dropped.
 //!
-//! Reading order: [`world`], [`env`], [`disk`], [`fs`], [`link`], [`net`], [`trace`].
+//! Reading order: [`state`], [`world`], [`env`], [`disk`], [`fs`], [`link`], [`net`], [`trace`].
 
 pub mod disk;
 pub mod env;
 pub mod fs;
 pub mod link;
 pub mod net;
+pub mod state;
 pub mod trace;
 pub mod world;
 
 pub use disk::{CrashKind, DataCall};
 pub use env::Env;
 pub use fs::{DiskControl, File, FileLock, OpenOptions};
-pub use link::LinkOptions;
+pub use link::{LinkOptions, NetworkControl};
 pub use net::{Conn, Listener, MovedConn};
-pub use world::{ProcessId, Shard, Stuck, World, WorldOptions};
+pub use state::{ProcessId, Shard, WorldOptions};
+pub use world::{Stuck, World};

@@ -3,9 +3,10 @@
 //! A segment is never dropped for good while both machines run: a cut holds it back and a loss
 //! delays it, as TCP would send it again. Who sends into silence for too long gives up (`net`).
 
-use crate::world::{State, World};
+use crate::state::{Core, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 use stdx::Instant;
@@ -131,7 +132,22 @@ pub(crate) fn travel_on(
     delay
 }
 
-impl World {
+/// The network of a world, to be cut, slowed down and healed.
+#[derive(Clone)]
+pub struct NetworkControl {
+    core: Rc<Core>,
+}
+
+impl NetworkControl {
+    pub(crate) fn new(core: &Rc<Core>) -> NetworkControl {
+        NetworkControl { core: Rc::clone(core) }
+    }
+
+    /// Resets all connections between `a` and `b`.
+    pub fn reset_connections(&self, a: &str, b: &str) {
+        crate::net::reset_between(&mut self.core.state.borrow_mut(), a, b);
+    }
+
     /// Holds back everything that `from` sends to `to`.
     pub fn clog(&self, from: &str, to: &str) {
         let mut state = self.core.state.borrow_mut();

@@ -7,8 +7,8 @@
 use crate::disk::CrashKind;
 use crate::env::Env;
 use crate::link::{Links, travel, travel_on};
+use crate::state::{Event, ProcessId, State};
 use crate::trace::hash_bytes;
-use crate::world::{Event, ProcessId, State, World};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, pending, poll_fn};
@@ -184,7 +184,7 @@ fn reset_end(state: &mut State, id: u64) {
 pub(crate) fn happen(state: &mut State, event: NetEvent) -> Vec<Waker> {
     match event {
         NetEvent::Arrive { from, to, segment, sender, receiver } => {
-            arrive(state, (from, &sender), (to, &receiver), segment)
+            arrive(state, Side::new(from, &sender), Side::new(to, &receiver), segment)
         }
         NetEvent::GiveUp { id, since } => {
             let Some(end) = state.net.ends.get(&id) else { return Vec::new() };
@@ -198,22 +198,30 @@ pub(crate) fn happen(state: &mut State, event: NetEvent) -> Vec<Waker> {
     }
 }
 
-fn arrive(
-    state: &mut State,
-    (from, sender): (u64, &Rc<str>),
-    (to, receiver): (u64, &Rc<str>),
-    segment: Segment,
-) -> Vec<Waker> {
+/// One end of a connection and the machine that it is on.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    id: u64,
+    machine: &'a Rc<str>,
+}
+
+impl<'a> Side<'a> {
+    fn new(id: u64, machine: &'a Rc<str>) -> Side<'a> {
+        Side { id, machine }
+    }
+}
+
+fn arrive(state: &mut State, from: Side<'_>, to: Side<'_>, segment: Segment) -> Vec<Waker> {
     let size = match &segment {
         Segment::Data(bytes) => bytes.len() as u64,
         Segment::Fin => 1 << 32,
         Segment::Reset => 1 << 33,
     };
-    state.note("arrive", to, size);
+    state.note("arrive", to.id, size);
     let is_reset = matches!(segment, Segment::Reset);
-    let Some(end) = state.net.ends.get_mut(&to).filter(|end| !end.is_orphan) else {
+    let Some(end) = state.net.ends.get_mut(&to.id).filter(|end| !end.is_orphan) else {
         if !is_reset {
-            arrive_nowhere(state, (from, sender), (to, receiver));
+            arrive_nowhere(state, from, to);
         }
         return Vec::new();
     };
@@ -232,26 +240,22 @@ fn arrive(
             wakers.append(&mut end.writers);
         }
     }
-    if !is_reset && state.net.links.is_cut(receiver, sender) {
-        fell_silent(state, from);
+    if !is_reset && state.net.links.is_cut(to.machine, from.machine) {
+        fell_silent(state, from.id);
     }
     wakers
 }
 
 /// A segment for an end that is not there: a running machine answers with a reset.
-fn arrive_nowhere(
-    state: &mut State,
-    (from, sender): (u64, &Rc<str>),
-    (to, receiver): (u64, &Rc<str>),
-) {
-    if state.net.links.is_powered(receiver) && !state.net.links.is_cut(receiver, sender) {
-        let at = state.now + travel(state, receiver, sender, 0);
-        let (sender, receiver) = (Rc::clone(receiver), Rc::clone(sender));
+fn arrive_nowhere(state: &mut State, from: Side<'_>, to: Side<'_>) {
+    if state.net.links.is_powered(to.machine) && !state.net.links.is_cut(to.machine, from.machine) {
+        let at = state.now + travel(state, to.machine, from.machine, 0);
+        let (sender, receiver) = (Rc::clone(to.machine), Rc::clone(from.machine));
         let segment = Segment::Reset;
-        let event = NetEvent::Arrive { from: to, to: from, segment, sender, receiver };
+        let event = NetEvent::Arrive { from: to.id, to: from.id, segment, sender, receiver };
         state.schedule(at, Event::Net(Box::new(event)));
     } else {
-        fell_silent(state, from);
+        fell_silent(state, from.id);
     }
 }
 
@@ -275,7 +279,7 @@ pub(crate) fn paths_changed(state: &mut State) {
             let is_there = net.ends.get(&peer).is_some_and(|end| !end.is_orphan);
             if !is_there {
                 // Sent again, what nobody took arrives now.
-                arrive_nowhere(state, (id, &name), (peer, &peer_name));
+                arrive_nowhere(state, Side::new(id, &name), Side::new(peer, &peer_name));
             }
         }
         for segment in held {
@@ -755,19 +759,14 @@ fn register(wakers: &mut Vec<Waker>, waker: &Waker) {
     }
 }
 
-impl World {
-    /// Resets all connections between `a` and `b`.
-    pub fn reset_connections(&self, a: &str, b: &str) {
-        let mut guard = self.core.state.borrow_mut();
-        let state = &mut *guard;
-        let between = |e: &End| {
-            (*e.name == *a && *e.peer_name == *b) || (*e.name == *b && *e.peer_name == *a)
-        };
-        let ids: Vec<u64> =
-            state.net.ends.iter().filter(|(_, e)| between(e)).map(|(id, _)| *id).collect();
-        for id in ids {
-            state.note("reset", id, 0);
-            reset_end(state, id);
-        }
+/// Resets all connections between the machines `a` and `b`.
+pub(crate) fn reset_between(state: &mut State, a: &str, b: &str) {
+    let between =
+        |e: &End| (*e.name == *a && *e.peer_name == *b) || (*e.name == *b && *e.peer_name == *a);
+    let ids: Vec<u64> =
+        state.net.ends.iter().filter(|(_, e)| between(e)).map(|(id, _)| *id).collect();
+    for id in ids {
+        state.note("reset", id, 0);
+        reset_end(state, id);
     }
 }

@@ -2,83 +2,25 @@
 
 use crate::disk::{CrashKind, Disks};
 use crate::env::Env;
-use crate::net::{NetEvent, Network};
+use crate::fs::DiskControl;
+use crate::link::NetworkControl;
+use crate::net::Network;
+use crate::state::{
+    Core, Event, Live, Process, ProcessId, Schedule, Shard, Skew, State, WorldOptions,
+};
 use crate::trace::Trace;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
+use rand_core::SeedableRng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
-use std::ops::Range;
+use std::net::IpAddr;
 use std::rc::Rc;
-use std::task::Waker;
 use std::time::Duration;
 use stdx::Instant;
 
 /// Virtual cost of one poll of a task.
 const POLL_COST: Duration = Duration::from_micros(1);
-
-/// What the world may do, as ranges of microseconds and chances.
-#[derive(Clone, Debug)]
-pub struct WorldOptions {
-    /// One-way delay of a segment between two nodes, microseconds.
-    pub latency_micros: Range<u64>,
-    /// One-way delay within a node.
-    pub loopback_micros: Range<u64>,
-    /// Time of a disk call that waits.
-    pub io_micros: Range<u64>,
-    /// Time of offloaded work.
-    pub offload_micros: Range<u64>,
-    /// Bytes under way or unread per direction of a connection before writes wait.
-    pub socket_bytes_max: usize,
-    /// Of a million segments, how many reset their connection.
-    pub resets_per_million: u64,
-    /// After this time without an acknowledgement a machine gives up a connection over which it
-    /// sent something. Who only reads waits for ever.
-    pub silent_peer_timeout: Duration,
-    /// One in this many calls finds a yield due; 0 = never.
-    pub yield_one_in: u64,
-    /// Wall clock at virtual time zero, microseconds since the Unix epoch.
-    pub wall_start_micros: i64,
-}
-
-impl Default for WorldOptions {
-    fn default() -> WorldOptions {
-        WorldOptions {
-            latency_micros: 200..1_500,
-            loopback_micros: 5..50,
-            io_micros: 50..500,
-            offload_micros: 50..2_000,
-            socket_bytes_max: 256 * 1024,
-            resets_per_million: 0,
-            silent_peer_timeout: Duration::from_secs(10),
-            yield_one_in: 8,
-            wall_start_micros: 1_767_225_600_000_000,
-        }
-    }
-}
-
-/// One executor of a simulated shard, as the world sees it.
-pub trait Shard {
-    /// When it has something to do: [`Instant::ZERO`] when tasks are ready or woken or rings wait,
-    /// else when its next timer is due. Asked of every shard at every step; does not call the world.
-    fn next_due(&self) -> Option<Instant>;
-    /// Fires due timers, serves rings, queues woken tasks.
-    fn attend(&self, now: Instant);
-    /// Number of tasks that could run, as of the last `attend`.
-    fn ready(&self) -> usize;
-    /// Polls the `n`-th of them.
-    fn run(&self, n: usize);
-    /// Whether the shard's main task is done.
-    fn is_finished(&self) -> bool;
-    /// Drops all tasks; nothing is polled any more.
-    fn end(&self);
-}
-
-/// One incarnation of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId(pub(crate) usize);
 
 /// The condition did not come true.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,173 +74,11 @@ impl Drop for LastHandle {
     }
 }
 
-pub(crate) struct Core {
-    pub(crate) state: RefCell<State>,
-    schedule: RefCell<Schedule>,
-}
-
-/// The shards that may run, kept from step to step: most processes of a world are clients that have
-/// long ended.
-#[derive(Default)]
-struct Schedule {
-    /// In the order of processes and shards, unless [`State::has_new_shards`].
-    live: Vec<Live>,
-    /// Places in `live` of those with something to do, of one step.
-    busy: Vec<usize>,
-}
-
-struct Live {
-    process: ProcessId,
-    shard: u16,
-    executor: Rc<dyn Shard>,
-}
-
-impl Schedule {
-    fn renew(&mut self, processes: &[Process]) {
-        self.live.clear();
-        for (i, process) in processes.iter().enumerate().filter(|(_, process)| process.alive) {
-            for (shard, executor) in (0u16..).zip(&process.shards) {
-                if let Some(executor) = executor {
-                    let executor = Rc::clone(executor);
-                    self.live.push(Live { process: ProcessId(i), shard, executor });
-                }
-            }
-        }
-    }
-}
-
 /// What a step may do.
 enum Next {
     Run(ProcessId, u16, Rc<dyn Shard>),
     /// No task runs before that.
     Wait(Option<Instant>),
-}
-
-/// How a wall clock differs from virtual time.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Skew {
-    /// At `since`.
-    micros: i64,
-    /// Of the time that passes since then.
-    millionths: i64,
-    since: Instant,
-}
-
-impl Skew {
-    pub(crate) fn at(self, now: Instant) -> i64 {
-        let passed = i128::from(now.0.saturating_sub(self.since.0)) / 1000;
-        let drifted = passed * i128::from(self.millionths) / 1_000_000;
-        self.micros.saturating_add(i64::try_from(drifted).unwrap_or(i64::MAX))
-    }
-}
-
-pub(crate) struct State {
-    pub(crate) now: Instant,
-    pub(crate) options: WorldOptions,
-    pub(crate) rng: ChaCha8Rng,
-    pub(crate) trace: Trace,
-    events: BTreeMap<(Instant, u64), Event>,
-    last_event: u64,
-    pub(crate) processes: Vec<Process>,
-    /// Shards came or went since the schedule was made.
-    pub(crate) has_new_shards: bool,
-    /// The last of all pauses ends then.
-    paused_until: Instant,
-    pub(crate) disks: Disks,
-    pub(crate) net: Network,
-    addresses: BTreeMap<String, IpAddr>,
-    names: BTreeMap<IpAddr, Rc<str>>,
-    pub(crate) skews: BTreeMap<String, Skew>,
-    pub(crate) crashes: Vec<(ProcessId, CrashKind)>,
-}
-
-pub(crate) struct Process {
-    pub(crate) name: Rc<str>,
-    pub(crate) ip: IpAddr,
-    /// False from the moment of its death, also while its tasks are still being dropped.
-    pub(crate) alive: bool,
-    /// Its tasks do not run before.
-    paused_until: Instant,
-    open_files: u64,
-    shards: Vec<Option<Rc<dyn Shard>>>,
-}
-
-pub(crate) enum Event {
-    Wake(Waker),
-    /// Boxed, since events are moved about in their order.
-    Net(Box<NetEvent>),
-}
-
-impl State {
-    pub(crate) fn random(&mut self) -> u64 {
-        self.rng.next_u64()
-    }
-
-    /// Uniform in `range`; its start when it is empty.
-    pub(crate) fn random_in(&mut self, range: &Range<u64>) -> u64 {
-        let width = range.end.saturating_sub(range.start);
-        if width == 0 { range.start } else { range.start + self.random() % width }
-    }
-
-    pub(crate) fn random_micros(&mut self, range: &Range<u64>) -> Duration {
-        Duration::from_micros(self.random_in(range))
-    }
-
-    pub(crate) fn schedule(&mut self, at: Instant, event: Event) -> (Instant, u64) {
-        self.last_event += 1;
-        let key = (at, self.last_event);
-        self.events.insert(key, event);
-        key
-    }
-
-    pub(crate) fn cancel(&mut self, key: (Instant, u64)) -> Option<Event> {
-        self.events.remove(&key)
-    }
-
-    pub(crate) fn has_event(&mut self, key: (Instant, u64)) -> Option<&mut Event> {
-        self.events.get_mut(&key)
-    }
-
-    fn paused_until(&self, process: ProcessId) -> Instant {
-        self.processes.get(process.0).map_or(Instant::ZERO, |p| p.paused_until)
-    }
-
-    pub(crate) fn is_alive(&self, process: ProcessId) -> bool {
-        self.processes.get(process.0).is_some_and(|p| p.alive)
-    }
-
-    pub(crate) fn note(&mut self, operation: &str, a: u64, b: u64) {
-        let now = self.now.0;
-        self.trace.add(now);
-        self.trace.add_bytes(operation.as_bytes());
-        self.trace.add(a);
-        self.trace.add(b);
-    }
-
-    pub(crate) fn count_file(&mut self, process: ProcessId, is_opened: bool) {
-        if let Some(p) = self.processes.get_mut(process.0) {
-            p.open_files = match is_opened {
-                true => p.open_files.saturating_add(1),
-                false => p.open_files.saturating_sub(1),
-            };
-        }
-    }
-
-    fn address(&mut self, name: &str) -> IpAddr {
-        if let Some(ip) = self.addresses.get(name) {
-            return *ip;
-        }
-        let n = u32::try_from(self.addresses.len()).unwrap_or(0) + 1;
-        let ip = IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + n));
-        self.addresses.insert(name.to_string(), ip);
-        self.names.insert(ip, Rc::from(name));
-        ip
-    }
-
-    /// Whose address that is.
-    pub(crate) fn name_of(&self, ip: IpAddr) -> Option<Rc<str>> {
-        self.names.get(&ip).cloned()
-    }
 }
 
 impl World {
@@ -354,7 +134,14 @@ impl World {
         for waker in wakers {
             waker.wake();
         }
-        let env = |shard| Env::new(&self.core, id, &shared_name, work_dir, (disk, shard));
+        let env = |shard| Env {
+            core: Rc::clone(&self.core),
+            process: id,
+            name: Rc::clone(&shared_name),
+            work_dir: Rc::from(work_dir),
+            disk,
+            shard,
+        };
         (id, (0..shards).map(env).collect())
     }
 
@@ -404,6 +191,16 @@ impl World {
     /// A number from the world's seed, for whoever drives it.
     pub fn random_u64(&self) -> u64 {
         self.core.state.borrow_mut().random()
+    }
+
+    /// The disk of the node (or client) of that name, made when there is none yet.
+    pub fn disk(&self, name: &str) -> DiskControl {
+        DiskControl::new(&self.core, name)
+    }
+
+    /// What lies between the machines.
+    pub fn network(&self) -> NetworkControl {
+        NetworkControl::new(&self.core)
     }
 
     /// Shifts a node's wall clock by `micros` against virtual time, from now on.
@@ -484,6 +281,7 @@ impl World {
             shards
         };
         self.core.schedule.borrow_mut().live.clear();
+        self.core.check_free();
         for shard in shards.into_iter().flatten() {
             shard.end();
         }
@@ -503,7 +301,7 @@ impl World {
             Next::Wait(until) => until,
         };
         let mut state = self.core.state.borrow_mut();
-        let event = state.events.first_key_value().map(|((at, _), _)| *at);
+        let event = state.events.first_key_value().map(|(key, _)| key.at);
         match wait.into_iter().chain(event).min() {
             Some(at) if at <= limit => {
                 state.now = state.now.max(at);
@@ -570,6 +368,7 @@ impl World {
             state.trace.step();
             n
         };
+        self.core.check_free();
         executor.run(n);
         let mut state = self.core.state.borrow_mut();
         state.now = state.now + POLL_COST;
@@ -610,7 +409,7 @@ impl World {
             let mut state = self.core.state.borrow_mut();
             let now = state.now;
             let Some(first) = state.events.first_entry() else { return };
-            if first.key().0 > now {
+            if first.key().at > now {
                 return;
             }
             match first.remove() {
@@ -640,6 +439,7 @@ impl World {
             (executor, is_last)
         };
         self.core.schedule.borrow_mut().live.clear();
+        self.core.check_free();
         if let Some(executor) = executor {
             executor.end();
         }

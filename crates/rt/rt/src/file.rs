@@ -1,6 +1,7 @@
 //! File handles of both worlds.
 
 use crate::env::Env;
+use crate::handle::Rt;
 use rt_native::Buf;
 use stdx::{IoError, IoErrorKind};
 
@@ -42,6 +43,13 @@ macro_rules! both {
             Env::Sim($env) => $sim.await,
         }
     };
+}
+
+impl Rt {
+    /// The file system.
+    pub fn fs(&self) -> Fs {
+        Fs::new(self.inner.env.clone())
+    }
 }
 
 impl Fs {

@@ -26,6 +26,13 @@ pub(crate) struct GateInner {
     waiters: Waiters,
 }
 
+impl Rt {
+    /// A new owner of tasks.
+    pub fn gate(&self, name: &'static str) -> Gate {
+        Gate::new(name)
+    }
+}
+
 impl Gate {
     pub(crate) fn new(name: &'static str) -> Gate {
         Gate {

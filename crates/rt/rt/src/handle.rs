@@ -2,22 +2,17 @@
 
 use crate::env::Env;
 use crate::executor::{Group, Queues, TURN, Tasks};
-use crate::file::Fs;
-use crate::gate::Gate;
-use crate::mesh::Port;
-use crate::net::{Conn, ListenOptions, Listener};
-use crate::shared::{NodeShared, Shared, TaskKey};
+use crate::shared::{NodeShared, Port, Shared, TaskKey};
 use crate::sync::waiters::Waiters;
-use crate::timer::{Elapsed, Sleep, Timers};
+use crate::timer::Timers;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use stdx::{Instant, IoError, ShardId, WallMicros};
+use stdx::{Instant, ShardId, WallMicros};
 
 /// One shard of one node: clock, randomness, tasks, files, sockets. Cheap to clone, stays on its
 /// shard.
@@ -138,37 +133,6 @@ impl Rt {
         self.inner.env.random_fill(out);
     }
 
-    /// A new owner of tasks.
-    pub fn gate(&self, name: &'static str) -> Gate {
-        Gate::new(name)
-    }
-
-    /// Waits for `d`.
-    pub async fn sleep(&self, d: Duration) {
-        Sleep::new(self.clone(), self.now() + d).await;
-    }
-
-    /// Waits until `at`.
-    pub async fn sleep_until(&self, at: Instant) {
-        Sleep::new(self.clone(), at).await;
-    }
-
-    /// Waits for `f` until `deadline`; then drops it.
-    ///
-    /// # Errors
-    /// [`Elapsed`] when the deadline came first. A future that is ready at once always wins.
-    pub async fn timeout<F: Future>(&self, deadline: Instant, f: F) -> Result<F::Output, Elapsed> {
-        let mut f = pin!(f);
-        let mut sleep = pin!(Sleep::new(self.clone(), deadline));
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = f.as_mut().poll(cx) {
-                return Poll::Ready(Ok(output));
-            }
-            sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
-        })
-        .await
-    }
-
     /// For long loops: ready at once unless this task has used up its turn of 500 us, or 100 us where no
     /// statement waits for its group (simulator: by the seed); then it resolves after the others had
     /// theirs.
@@ -193,11 +157,6 @@ impl Rt {
         }
     }
 
-    /// The file system.
-    pub fn fs(&self) -> Fs {
-        Fs::new(self.inner.env.clone())
-    }
-
     /// Runs blocking or long work away from the shard: natively on a pool thread, in the simulator
     /// in place with a virtual duration. Dropping the future does not stop it.
     ///
@@ -218,20 +177,6 @@ impl Rt {
                 f()
             }
         }
-    }
-
-    /// Listens on `addr` (port 0: any free one) with `SO_REUSEADDR`.
-    pub async fn listen(
-        &self,
-        addr: SocketAddr,
-        options: ListenOptions,
-    ) -> Result<Listener, IoError> {
-        Listener::bind(&self.inner.env, addr, options).await
-    }
-
-    /// Connects to `addr`.
-    pub async fn connect(&self, addr: SocketAddr) -> Result<Conn, IoError> {
-        Conn::connect(&self.inner.env, addr).await
     }
 
     /// Resolves when the node is asked to stop.
@@ -259,12 +204,6 @@ impl Rt {
     /// This shard's metrics.
     pub fn telemetry(&self) -> telemetry::Shard {
         self.inner.telemetry.clone()
-    }
-
-    /// Whether this is a real machine. Only for parts that have no simulated form (the admin HTTP
-    /// server); never for decisions about data.
-    pub fn is_native(&self) -> bool {
-        matches!(self.inner.env, Env::Native(_))
     }
 
     /// Which file backend is in use and why, for the log line at start.

@@ -1,4 +1,4 @@
-//! The only door to the machine: tasks, time, randomness, files, sockets, cross-shard calls.
+//! The only door to the machine: tasks, time, randomness, files, sockets, cross-shard calls, services.
 //!
 //! Owns: the one executor of both worlds, the handles, the single-threaded primitives, the mesh.
 //! Never: decides anything about data; never lets a type of `rt-native` or `rt-sim` that differs
@@ -11,7 +11,7 @@
 //! - INV-rt-3: every task has a gate; a shard that ends drops all its tasks.
 //! - INV-rt-4: a task's future is polled and dropped on its own shard only.
 //!
-//! Reading order: [`Rt`], [`Gate`], [`Fs`], [`Conn`], [`Mesh`], [`sync`], [`Machine`], [`sim`].
+//! Reading order: [`Rt`], [`Gate`], [`Fs`], [`Conn`], [`Mesh`], [`service`], [`sync`], [`Machine`], [`sim`].
 
 mod env;
 mod executor;
@@ -21,6 +21,7 @@ mod handle;
 mod machine;
 mod mesh;
 mod net;
+pub mod service;
 mod shared;
 pub mod sim;
 mod small_file;

@@ -1,7 +1,7 @@
 //! Cross-shard calls: one bounded ring per target shard, drained in batches once per loop turn.
 
 use crate::handle::Rt;
-use crate::shared::Shared;
+use crate::shared::{Port, Shared};
 use rt_native::cross::{SlotReceiver, SlotSender, lock, slot};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -41,6 +41,10 @@ struct Ring<Q, R> {
 pub struct Reply<R>(SlotSender<R>);
 
 impl<R> Reply<R> {
+    pub(crate) fn new(sender: SlotSender<R>) -> Reply<R> {
+        Reply(sender)
+    }
+
     /// Whether the caller still waits: it may have given up while the request was in the ring.
     pub fn is_wanted(&self) -> bool {
         self.0.is_wanted()
@@ -99,7 +103,8 @@ impl<Q: Send + 'static, R: Send + 'static> Clone for Mesh<Q, R> {
     }
 }
 
-/// Calls shards from any other executor, for example the admin runtime.
+/// Calls shards from any other executor. A [`crate::service`] counts its calls, see
+/// [`crate::service::Scope::caller`].
 pub struct ForeignCaller<Q: Send + 'static, R: Send + 'static> {
     shared: Arc<MeshShared<Q, R>>,
 }
@@ -148,12 +153,6 @@ impl<Q, R> MeshShared<Q, R> {
     }
 }
 
-/// The served side of a mesh, as the executor sees it.
-pub(crate) trait Port {
-    fn drain(&self);
-    fn close(&self);
-}
-
 struct MeshPort<Q, R, H> {
     shared: Arc<MeshShared<Q, R>>,
     index: usize,
@@ -168,7 +167,7 @@ impl<Q: Send, R: Send, H: Fn(Q, Reply<R>)> Port for MeshPort<Q, R, H> {
             std::mem::swap(&mut lock(ring).queue, &mut batch);
         }
         for (q, sender) in batch.drain(..) {
-            (self.handler)(q, Reply(sender));
+            (self.handler)(q, Reply::new(sender));
         }
         self.batch.replace(batch);
     }

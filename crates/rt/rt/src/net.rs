@@ -62,6 +62,22 @@ impl Listener {
     }
 }
 
+impl Rt {
+    /// Listens on `addr` (port 0: any free one) with `SO_REUSEADDR`.
+    pub async fn listen(
+        &self,
+        addr: SocketAddr,
+        options: ListenOptions,
+    ) -> Result<Listener, IoError> {
+        Listener::bind(&self.inner.env, addr, options).await
+    }
+
+    /// Connects to `addr`.
+    pub async fn connect(&self, addr: SocketAddr) -> Result<Conn, IoError> {
+        Conn::connect(&self.inner.env, addr).await
+    }
+}
+
 /// A TCP connection of this shard. Clones share it; it is closed with the last one. One task may
 /// read while another writes.
 #[derive(Clone)]

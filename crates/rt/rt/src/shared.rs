@@ -124,6 +124,12 @@ impl Wake for TaskHeader {
     }
 }
 
+/// The served side of a mesh, as the executor sees it.
+pub(crate) trait Port {
+    fn drain(&self);
+    fn close(&self);
+}
+
 /// What the shards of one node (incarnation) share.
 pub(crate) struct NodeShared {
     stop: AtomicBool,

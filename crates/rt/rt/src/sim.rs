@@ -307,42 +307,42 @@ impl World {
 
     /// Holds back everything that `from` sends to `to`, until healed.
     pub fn clog(&self, from: &str, to: &str) {
-        self.world.clog(from, to);
+        self.world.network().clog(from, to);
     }
 
     /// Holds back everything between `a` and `b`, until healed.
     pub fn partition(&self, a: &str, b: &str) {
-        self.world.partition(a, b);
+        self.world.network().partition(a, b);
     }
 
     /// Ends clogs between `a` and `b`; what was held back is sent.
     pub fn heal(&self, a: &str, b: &str) {
-        self.world.heal(a, b);
+        self.world.network().heal(a, b);
     }
 
     /// Ends all clogs.
     pub fn heal_all(&self) {
-        self.world.heal_all();
+        self.world.network().heal_all();
     }
 
     /// Resets all connections between `a` and `b`.
     pub fn reset_connections(&self, a: &str, b: &str) {
-        self.world.reset_connections(a, b);
+        self.world.network().reset_connections(a, b);
     }
 
     /// One-way delay from `from` to `to` in microseconds, instead of the world's.
     pub fn set_latency(&self, from: &str, to: &str, micros: Range<u64>) {
-        self.world.set_latency(from, to, micros);
+        self.world.network().set_latency(from, to, micros);
     }
 
     /// Delay, loss, bandwidth and resets from `from` to `to`.
     pub fn set_link(&self, from: &str, to: &str, options: LinkOptions) {
-        self.world.set_link(from, to, options);
+        self.world.network().set_link(from, to, options);
     }
 
     /// Makes all links the world's again; clogs stay.
     pub fn clear_links(&self) {
-        self.world.clear_links();
+        self.world.network().clear_links();
     }
 
     /// Stops a node's tasks for that long, as SIGSTOP does; time goes on for it.

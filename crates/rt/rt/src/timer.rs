@@ -2,9 +2,10 @@
 
 use crate::handle::Rt;
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use stdx::Instant;
 
 /// The deadline passed first.
@@ -61,6 +62,34 @@ impl Timers {
     pub(crate) fn clear(&mut self) -> BTreeMap<(Instant, u64), Waker> {
         self.next = None;
         std::mem::take(&mut self.waiting)
+    }
+}
+
+impl Rt {
+    /// Waits for `d`.
+    pub async fn sleep(&self, d: Duration) {
+        Sleep::new(self.clone(), self.now() + d).await;
+    }
+
+    /// Waits until `at`.
+    pub async fn sleep_until(&self, at: Instant) {
+        Sleep::new(self.clone(), at).await;
+    }
+
+    /// Waits for `f` until `deadline`; then drops it.
+    ///
+    /// # Errors
+    /// [`Elapsed`] when the deadline came first. A future that is ready at once always wins.
+    pub async fn timeout<F: Future>(&self, deadline: Instant, f: F) -> Result<F::Output, Elapsed> {
+        let mut f = pin!(f);
+        let mut sleep = pin!(Sleep::new(self.clone(), deadline));
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = f.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+        })
+        .await
     }
 }
 

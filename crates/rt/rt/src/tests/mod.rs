@@ -3,6 +3,7 @@
 mod both;
 mod native;
 mod network;
+mod service;
 mod sim;
 mod small_file;
 mod sync;
