@@ -146,7 +146,8 @@ impl ResultSink for FrameSink {
     ) -> Result<()> {
         let compiled = prepared.compiled.borrow().clone();
         let version = self.session.version();
-        let markers = compiled.markers.encoded(version)?;
+        let header = compiled.header();
+        let markers = header.markers.encoded(version)?;
         let result = match compiled.result() {
             Some(result) => Some(result.encoded(version)?),
             None => None,
@@ -160,7 +161,7 @@ impl ResultSink for FrameSink {
             id: &prepared.id,
             result_metadata_id: &metadata_id,
             markers: &markers.block,
-            partition_key_indexes: compiled.plan.pk_bind_indices().unwrap_or_default(),
+            partition_key_indexes: header.inputs.pk_bind_indices().unwrap_or_default(),
             extra_flags: if compiled.is_conditional() { mark } else { 0 },
             columns: result.as_ref().map(|r| &r.block),
         };

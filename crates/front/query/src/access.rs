@@ -13,8 +13,7 @@ use crate::prepared::Compiled;
 use crate::users::{Numbered, USERS_MAX};
 use cluster::Permission;
 use cql_plan::auth::{Access, AccessRules, Resource};
-use cql_plan::plan::PlanKind;
-use cql_plan::requirements;
+use cql_plan::plan::CommandPlan;
 use schema::Table;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -57,23 +56,25 @@ fn authorize_plan(executor: &Executor, client: &ClientState, compiled: &Compiled
     let user = numbered(executor, client);
     user.count_check();
     // What a schema change needs depends on the schema as it is now.
-    if let PlanKind::Ddl(plan) = &compiled.plan.kind {
+    if let Compiled::Command(command) = compiled
+        && let CommandPlan::Ddl(plan) = &command.plan
+    {
         if !user.access.is_superuser
             && let Some(refusal) = plan.refusal_of_others()
         {
             return Err(refusal.into());
         }
-        let needed = requirements(&compiled.plan, &executor.snapshot().schema);
+        let needed = compiled.requirements(&executor.snapshot().schema);
         return Ok(user.access.ensure_all(&needed)?);
     }
     // The same user, the same plan and the same roles: the same answer.
-    if compiled.allowed_to.get() == user.number {
+    let header = compiled.header();
+    if header.allowed_to.get() == user.number {
         return Ok(());
     }
-    let needed =
-        compiled.needs.get_or_init(|| requirements(&compiled.plan, &executor.snapshot().schema));
+    let needed = header.needs.get_or_init(|| compiled.requirements(&executor.snapshot().schema));
     user.access.ensure_all(needed)?;
-    compiled.allowed_to.set(user.number);
+    header.allowed_to.set(user.number);
     Ok(())
 }
 

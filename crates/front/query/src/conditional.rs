@@ -12,10 +12,8 @@ use crate::disk_usage;
 use crate::executor::Executor;
 use crate::failure::{CasFailed, Failure, ReplicasFailed, Result, level};
 use crate::latency::Kind;
-use crate::modification::{Modification, Statement, with_calls_evaluated};
+use crate::modification::{Modification, OwnedStatements, Statements, with_calls_evaluated};
 use crate::outbound::{self, Outbound, Sent, Terms};
-use crate::owned_values::OwnedValues;
-use crate::prepared::Compiled;
 use crate::settings::Timeout;
 use crate::sink::{Describe, MadeRows, ResultSink};
 use crate::ticket::Ticket;
@@ -24,8 +22,8 @@ use cluster::ClusterSnapshot;
 use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
 use cql_exec::{CasExec, CasFlow, CasResult};
 use cql_plan::cas::CasStatement;
-use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
-use cql_plan::{BoundCas, ModifyPlan, PlanError, check_conditional_batch};
+use cql_plan::plan::ExecuteOptions;
+use cql_plan::{BoundCas, PlanError, check_conditional_batch};
 use cql_syntax::ast::BatchKind;
 use cql_wire::{Consistency, WriteType};
 use data::RowRef;
@@ -34,23 +32,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, ReadStats, RowSink};
-
-/// The modifications of a plan, one or those of a batch as text.
-fn modifications(compiled: &Compiled) -> &[ModifyPlan] {
-    match &compiled.plan.kind {
-        PlanKind::Modify(plan) => std::slice::from_ref(plan),
-        PlanKind::Batch(plan) => plan.statements(),
-        _ => &[],
-    }
-}
-
-fn flatten<'s>(statements: &[(&'s Compiled, &'s [BoundValue<'s>])]) -> Vec<CasStatement<'s>> {
-    let mut flat = Vec::with_capacity(statements.len());
-    for (compiled, values) in statements {
-        flat.extend(modifications(compiled).iter().map(|plan| (plan, *values)));
-    }
-    flat
-}
 
 /// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says
 /// whether the client wants to be told the columns.
@@ -73,25 +54,19 @@ fn run_evaluated<S: ResultSink>(
     describe: Describe,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
-    let borrowed: Vec<(&Compiled, &[BoundValue<'_>])> =
-        request.statements.iter().map(|(compiled, values)| (&***compiled, *values)).collect();
-    let statements = flatten(&borrowed);
-    if let Some(kind) = request.batch {
-        check_conditional_batch(kind, statements.iter().map(|(plan, _)| *plan))?;
-    }
-    let is_batch = request.batch.is_some()
-        || borrowed.iter().any(|(c, _)| matches!(c.plan.kind, PlanKind::Batch(_)));
+    let statements: Vec<CasStatement<'_>> = request.statements.modifications().collect();
+    let is_batch = match request.statements {
+        Statements::One(_) => false,
+        Statements::TextBatch(_) => true,
+        Statements::Message(kind, _) => {
+            check_conditional_batch(kind, statements.iter().map(|(plan, _)| *plan))?;
+            true
+        }
+    };
     if is_batch {
         disk_usage::check(cx.executor, request, cx.ticket.watch())?;
     }
-    let timeout_nanos = match (request.batch, request.statements) {
-        (None, [(compiled, values)]) => match &compiled.plan.kind {
-            PlanKind::Modify(plan) => plan.timeout_nanos(values, &request.options)?,
-            PlanKind::Batch(plan) => plan.timeout_nanos(values, &request.options)?,
-            _ => None,
-        },
-        _ => None,
-    };
+    let timeout_nanos = request.statements.timeout_nanos(&request.options)?;
     let bound = BoundCas::bind(&statements, is_batch, &request.options, cx.executor.rt.wall())?;
     for (plan, values) in &statements {
         plan.watch_values(values, &request.options)?;
@@ -111,10 +86,12 @@ fn run_evaluated<S: ResultSink>(
         _ => None,
     };
     let terms = Terms {
-        kind: match request.batch {
-            None => outbound::Kind::Statement,
-            Some(BatchKind::Unlogged) => outbound::Kind::UnloggedBatch,
-            Some(_) => outbound::Kind::LoggedBatch,
+        kind: match request.statements {
+            Statements::One(_) | Statements::TextBatch(_) => outbound::Kind::Statement,
+            Statements::Message(BatchKind::Unlogged, _) => outbound::Kind::UnloggedBatch,
+            Statements::Message(BatchKind::Logged | BatchKind::Counter, _) => {
+                outbound::Kind::LoggedBatch
+            }
         },
         unmasks: false,
         consistency: request.consistency,
@@ -124,15 +101,17 @@ fn run_evaluated<S: ResultSink>(
         page_size: None,
         paging_state: None,
         describe,
+        described_as: None,
     };
-    let outbound =
-        Outbound::new(route, bound.token(), request.statements, &terms, cx.sink.client());
-    let own = |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
+    let outbound = route.and_then(|route| {
+        let statements = request.statements.sources();
+        Outbound::new(route, bound.token(), &statements, &terms, cx.sink.client())
+    });
     let write = Conditional {
         executor: executor.clone(),
         sink: cx.sink.clone(),
         ticket: cx.ticket.clone(),
-        statements: request.statements.iter().map(own).collect(),
+        statements: OwnedStatements::of(&request.statements),
         bound,
         describe,
         serial,
@@ -184,7 +163,7 @@ struct Conditional<S> {
     executor: Rc<Executor>,
     sink: S,
     ticket: Ticket,
-    statements: Vec<(Rc<Compiled>, OwnedValues)>,
+    statements: OwnedStatements,
     bound: BoundCas,
     describe: Describe,
     serial: Consistency,
@@ -237,12 +216,8 @@ impl<S: ResultSink> Conditional<S> {
 
     async fn decide(&self) -> Result<Answer> {
         let executor = &self.executor;
-        let values: Vec<Vec<BoundValue<'_>>> =
-            self.statements.iter().map(|(_, values)| values.borrow()).collect();
-        let compiled = self.statements.iter().map(|(compiled, _)| &**compiled);
-        let borrowed: Vec<(&Compiled, &[BoundValue<'_>])> =
-            compiled.zip(values.iter().map(Vec::as_slice)).collect();
-        let statements = flatten(&borrowed);
+        let values = self.statements.values();
+        let statements = self.statements.modifications(&values);
         let options = ExecuteOptions {
             now: self.now,
             clock: executor.rt.wall(),

@@ -2,10 +2,10 @@
 
 use crate::executor::Executor;
 use crate::failure::{Failure, Result, level};
-use crate::prepared::Compiled;
+use crate::prepared::CompiledHeader;
 use cluster::ClusterSnapshot;
 use cql_plan::auth::is_computed;
-use cql_plan::plan::Plan;
+use cql_plan::plan::PlanInputs;
 use cql_wire::Consistency;
 use std::sync::Arc;
 use stdx::TableId;
@@ -26,7 +26,7 @@ pub(crate) struct Allowed {
     pub(crate) replicated: bool,
 }
 
-/// High bits of [`Compiled::achievable`].
+/// High bits of [`CompiledHeader::achievable`].
 const DURABLE: u32 = 1 << 31;
 const REPLICATED: u32 = 1 << 30;
 
@@ -56,12 +56,12 @@ impl Allowed {
 /// remembered until the next epoch.
 pub(crate) fn check(
     executor: &Executor,
-    compiled: &Compiled,
+    header: &CompiledHeader,
     consistency: Consistency,
     access: Access,
 ) -> Result<Allowed> {
     let snapshot = executor.snapshot();
-    let (epoch, known) = compiled.achievable.get();
+    let (epoch, known) = header.achievable.get();
     let bit = 1 << consistency.number();
     if epoch == snapshot.epoch && known & bit != 0 {
         return Ok(Allowed::of(known));
@@ -69,22 +69,22 @@ pub(crate) fn check(
     let known = if epoch == snapshot.epoch { known } else { 0 };
     let is_replicated =
         |table| snapshot.members.len() > 1 && executor.coordinator.is_replicated(&snapshot, table);
-    let allowed = check_tables(&snapshot, &compiled.plan, consistency, access, is_replicated)?;
+    let allowed = check_tables(&snapshot, &header.inputs, consistency, access, is_replicated)?;
     let mut mask = known | bit;
     mask |= if allowed.durable { DURABLE } else { 0 };
     mask |= if allowed.replicated { REPLICATED } else { 0 };
-    compiled.achievable.set((snapshot.epoch, mask));
+    header.achievable.set((snapshot.epoch, mask));
     Ok(allowed)
 }
 
-fn is_on_counters(snapshot: &ClusterSnapshot, plan: &Plan) -> bool {
-    let mut tables = plan.tables.iter().filter_map(|(id, _)| snapshot.schema.table_by_id(*id));
+fn is_on_counters(snapshot: &ClusterSnapshot, inputs: &PlanInputs) -> bool {
+    let mut tables = inputs.tables.iter().filter_map(|(id, _)| snapshot.schema.table_by_id(*id));
     tables.any(|table| table.is_counter())
 }
 
 fn check_tables(
     snapshot: &ClusterSnapshot,
-    plan: &Plan,
+    inputs: &PlanInputs,
     consistency: Consistency,
     access: Access,
     is_replicated: impl Fn(TableId) -> bool,
@@ -94,7 +94,7 @@ fn check_tables(
             return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
         }
         (Access::Write, Consistency::Serial | Consistency::LocalSerial)
-            if !is_on_counters(snapshot, plan) =>
+            if !is_on_counters(snapshot, inputs) =>
         {
             return Err(Failure::invalid(
                 "You must use conditional updates for serializable writes",
@@ -104,7 +104,7 @@ fn check_tables(
     }
     // One keyspace with durable writes is enough: a log record too many harms nobody.
     let mut allowed = Allowed::default();
-    for (id, _) in &plan.tables {
+    for (id, _) in &inputs.tables {
         let keyspace = snapshot
             .schema
             .table_by_id(*id)

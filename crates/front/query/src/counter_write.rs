@@ -6,7 +6,7 @@
 use crate::context::{Cx, Step, finish_void};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result, level};
-use crate::modification::{Modification, WriteOrder};
+use crate::modification::{Checked, Modification, WriteOrder};
 use crate::mutations::{bind, join_all};
 use crate::settings::Timeout;
 use crate::sink::ResultSink;
@@ -26,13 +26,14 @@ use std::time::Duration;
 /// What is wrong with the values.
 pub(crate) fn run<S: ResultSink>(
     request: &Modification<'_>,
-    (timeout_nanos, mut warnings): (Option<u64>, Vec<String>),
+    checked: Checked,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
     let mut encoded = Vec::new();
     let found = FoundLists::default();
-    let statements = (request.statements, request.batch);
-    let bound = bind(cx.executor, statements, &request.options, &found, &mut encoded)?;
+    let Checked { timeout_nanos, mut warnings } = checked;
+    let (statements, options) = (&request.statements, &request.options);
+    let bound = bind(cx.executor, statements, options, &found, &mut encoded)?;
     warnings.extend(bound.warnings);
     let writes = bound.mutations.iter().map(|m| {
         let bytes = encoded.get(m.range.clone()).unwrap_or_default().to_vec();

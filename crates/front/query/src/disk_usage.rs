@@ -9,9 +9,7 @@
 //! time. Source: `ModificationStatement.validateDiskUsage`, `DiskUsageBroadcaster`,
 //! `Guardrails.replicaDiskUsage`.
 
-use cql_plan::ModifyPlan;
 use cql_plan::guardrails::Watch;
-use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
 
 use crate::executor::Executor;
 use crate::failure::Result;
@@ -35,31 +33,14 @@ pub(crate) fn check(
 
 #[inline(never)]
 fn check_all(executor: &Executor, request: &Modification<'_>, watch: &Watch) -> Result<()> {
-    for (compiled, values) in request.statements {
-        let plans = match &compiled.plan.kind {
-            PlanKind::Modify(plan) => std::slice::from_ref(plan),
-            PlanKind::Batch(plan) => plan.statements(),
-            _ => &[],
-        };
-        for plan in plans {
-            check_one(executor, (plan, values), &request.options, watch)?;
-        }
-    }
-    Ok(())
-}
-
-fn check_one(
-    executor: &Executor,
-    (plan, values): (&ModifyPlan, &[BoundValue<'_>]),
-    options: &ExecuteOptions<'_>,
-    watch: &Watch,
-) -> Result<()> {
     let (disks, snapshot) = (&executor.replica_disks, executor.snapshot());
     let pressed = disks.pressed.borrow();
-    for token in plan.partition_tokens(values, options)? {
-        for host in executor.coordinator.write_replicas(&snapshot, plan.table().id, token) {
-            if let Some(pressure) = pressed.get(&host).copied() {
-                watch.replica_disk(pressure, disks.notifies(pressure, executor.rt.now()))?;
+    for (plan, values) in request.statements.modifications() {
+        for token in plan.partition_tokens(values, &request.options)? {
+            for host in executor.coordinator.write_replicas(&snapshot, plan.table().id, token) {
+                if let Some(pressure) = pressed.get(&host).copied() {
+                    watch.replica_disk(pressure, disks.notifies(pressure, executor.rt.now()))?;
+                }
             }
         }
     }

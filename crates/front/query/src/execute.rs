@@ -6,6 +6,7 @@
 
 mod batch;
 
+pub(crate) use batch::NOT_IN_BATCH;
 pub use batch::batch;
 
 use crate::access;
@@ -16,10 +17,10 @@ use crate::context::{Cx, Step, Values};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
 use crate::guardrails;
-use crate::modification::Modification;
+use crate::modification::{Modification, Statements, WithValues};
 use crate::password::without_password;
 use crate::prepare::{check_keyspace, current};
-use crate::prepared::{Compiled, Source, parse};
+use crate::prepared::{Compiled, CompiledHeader, Source, parse};
 use crate::role_change;
 use crate::schema_change;
 use crate::select::ReadRequest;
@@ -27,10 +28,9 @@ use crate::sink::{Describe, ResultSink};
 use crate::truncate_table;
 use crate::write::modify;
 use cql_plan::ddl::MASKING_DISABLED;
-use cql_plan::plan::{BoundValue, PlanKind};
+use cql_plan::plan::{BindSpec, BoundValue, CommandPlan};
 use cql_syntax::ast::StatementKind;
 use cql_wire::{BoundValues, Consistency, QueryParameters};
-use std::rc::Rc;
 
 fn check_page_size(parameters: &QueryParameters<'_>) -> Result<()> {
     if parameters.page_size == Some(0) {
@@ -71,23 +71,26 @@ pub fn query<S: ResultSink>(
         Compiled::new(&statement, &snapshot, keyspace, limits, cx.executor.rt.wall())?
     };
     let is_serial = scope_of(parameters.consistency).is_some();
-    let folds = compiled.select.as_ref().is_some_and(|select| select.plan.folds());
+    let folds = matches!(&compiled, Compiled::Select(select) if select.plan.select.folds());
     if is_serial || folds || compiled.is_conditional() {
         compiled.set_source(text_source(text, keyspace));
     }
-    let values = values_of(&compiled, &parameters.values);
-    if values.len() != compiled.plan.binds.len() {
+    let binds = &compiled.header().inputs.binds;
+    let values = values_of(binds, &parameters.values);
+    if values.len() != binds.len() {
         return Err(Failure::invalid("Invalid amount of bind variables"));
     }
     if !cx.sink.client().is_node {
         cx.executor.counters.regular_executions.inc();
     }
     let mode = if parameters.skip_metadata { Describe::Skip } else { Describe::Full };
-    if let PlanKind::Auth(plan) = &compiled.plan.kind {
+    if let Compiled::Command(command) = &compiled
+        && let CommandPlan::Auth(plan) = &command.plan
+    {
         access::check_login(cx.executor, cx.sink.client())?;
         return Ok(Step::Waits(role_change::run(plan.clone(), mode, cx)));
     }
-    run_plan(&Rc::new(compiled), &values, parameters, mode, cx)
+    run_plan(&compiled, &values, parameters, mode, cx)
 }
 
 /// What a trace calls EXECUTE.
@@ -116,7 +119,7 @@ pub fn execute<S: ResultSink>(
         let mut described = trace_parameters(parameters);
         described.push(("query".to_owned(), without_password(&prepared.text).into_owned()));
         for (i, value) in parameters.values.values().enumerate() {
-            if let Some(marker) = compiled.markers.columns().get(i) {
+            if let Some(marker) = compiled.header().markers.columns().get(i) {
                 let text = match value {
                     cql_wire::BoundValue::Unset => "<unset>".to_owned(),
                     cql_wire::BoundValue::Null => "null".to_owned(),
@@ -127,13 +130,14 @@ pub fn execute<S: ResultSink>(
         }
         trace.describe(EXECUTE_PREPARED, described);
     }
-    let values = values_of(&compiled, &parameters.values);
-    compiled.plan.check_value_count(values.len())?;
+    let inputs = &compiled.header().inputs;
+    let values = values_of(&inputs.binds, &parameters.values);
+    inputs.check_value_count(values.len())?;
     cx.executor.counters.prepared_executions.inc();
-    let mode = match compiled.result() {
-        None => Describe::Full,
-        Some(result) => {
-            let current = result.id();
+    let mode = match &compiled {
+        Compiled::Modify(_) | Compiled::Batch(_) | Compiled::Command(_) => Describe::Full,
+        Compiled::Select(statement) => {
+            let current = statement.plan.columns.id();
             if cx.sink.client().negotiated.get().has_metadata_id() {
                 match result_metadata_id {
                     Some(known) if known == current => match parameters.skip_metadata {
@@ -143,7 +147,8 @@ pub fn execute<S: ResultSink>(
                     Some(_) | None => Describe::Changed,
                 }
             } else if parameters.skip_metadata
-                && !compiled.is_wildcard
+                // What `*` means may change, and such clients cannot be told so.
+                && !statement.plan.select.is_wildcard()
                 && prepared.described_as.get().as_ref() == Some(current)
             {
                 Describe::Skip
@@ -161,12 +166,12 @@ fn text_source(text: &str, keyspace: Option<&str>) -> Source {
 }
 
 /// Values in the order of the markers. A named value that is missing shortens the list.
-fn values_of<'v>(compiled: &Compiled, values: &BoundValues<'v>) -> Values<'v> {
+fn values_of<'v>(markers: &[BindSpec], values: &BoundValues<'v>) -> Values<'v> {
     if !values.is_named() {
         return values.values().map(plan_value).collect();
     }
     let mut ordered = Values::new();
-    for marker in &compiled.plan.binds {
+    for marker in markers {
         let found = values.iter().find(|(name, _)| *name == Some(&*marker.name));
         ordered.extend(found.map(|(_, value)| plan_value(value)));
     }
@@ -183,63 +188,74 @@ fn plan_value(value: cql_wire::BoundValue<'_>) -> BoundValue<'_> {
 }
 
 fn run_plan<S: ResultSink>(
-    compiled: &Rc<Compiled>,
+    compiled: &Compiled,
     values: &[BoundValue<'_>],
     parameters: &QueryParameters<'_>,
-    mode: Describe,
+    describe: Describe,
     cx: &mut Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
     access::authorize(cx.executor, cx.sink.client(), compiled)?;
-    match &compiled.plan.kind {
-        PlanKind::Modify(plan) => {
+    match compiled {
+        Compiled::Modify(statement) => {
             cx.executor.counters.writes.inc();
-            if plan.has_conditions() {
-                return modify_if(compiled, values, parameters, mode, cx);
+            let statements = Statements::One(WithValues { statement, values });
+            if statement.plan.has_conditions() {
+                return modify_if(statements, parameters, describe, cx);
             }
-            modify_one(compiled, values, parameters, cx)
+            modify_always(statements, &statement.header, parameters, cx)
         }
-        PlanKind::Batch(plan) => {
+        Compiled::Batch(statement) => {
             cx.executor.counters.batches.inc();
-            if plan.has_conditions() {
-                return modify_if(compiled, values, parameters, mode, cx);
+            let statements = Statements::TextBatch(WithValues { statement, values });
+            if statement.plan.has_conditions() {
+                return modify_if(statements, parameters, describe, cx);
             }
-            modify_one(compiled, values, parameters, cx)
+            modify_always(statements, &statement.header, parameters, cx)
         }
-        PlanKind::Select(_) => {
-            let Some(select) = &compiled.select else {
-                return Err(cx.executor.internal_failure("a read without its statement"));
-            };
+        Compiled::Select(statement) => {
             cx.executor.counters.reads.inc();
             if let Some(watch) = cx.ticket.watch() {
-                crate::guardrails::check_select(watch, &select.plan, parameters.consistency)?;
+                let consistency = parameters.consistency;
+                guardrails::check_select(watch, &statement.plan.select, consistency)?;
             }
-            let allowed = check(cx.executor, compiled, parameters.consistency, Access::Read)?;
-            let read = ReadRequest { compiled, select, values, parameters, describe: mode };
+            let consistency = parameters.consistency;
+            let allowed = check(cx.executor, &statement.header, consistency, Access::Read)?;
+            let read = ReadRequest { statement, values, parameters, describe };
             crate::select::run(&read, allowed, cx)
         }
-        PlanKind::Ddl(plan) => {
+        Compiled::Command(command) => run_command(&command.plan, parameters, cx),
+    }
+}
+
+fn run_command<S: ResultSink>(
+    plan: &CommandPlan,
+    parameters: &QueryParameters<'_>,
+    cx: &mut Cx<'_, S>,
+) -> Result<Step<S::Answer>> {
+    match plan {
+        CommandPlan::Ddl(plan) => {
             cx.executor.counters.schema_changes.inc();
             if plan.needs_masking() && !cx.executor.settings.dynamic_data_masking_enabled {
                 return Err(Failure::invalid(MASKING_DISABLED));
             }
-            if compiled.drops_table {
+            if plan.drops_table() {
                 check_drop_allowed(cx.executor)?;
             }
             Ok(Step::Waits(schema_change::run(plan.clone(), cx)))
         }
-        PlanKind::Describe(describe, keyspace) => {
+        CommandPlan::Describe(describe, keyspace) => {
             let mode = undescribed(cx.sink.client());
             crate::describe::run(describe, keyspace.as_deref(), parameters, mode, cx)
         }
-        PlanKind::Auth(plan) => {
+        CommandPlan::Auth(plan) => {
             let mode = undescribed(cx.sink.client());
             Ok(Step::Waits(role_change::run(plan.clone(), mode, cx)))
         }
-        PlanKind::Truncate(plan) => {
+        CommandPlan::Truncate(plan) => {
             check_drop_allowed(cx.executor)?;
             Ok(Step::Waits(truncate_table::run(plan.table.clone(), cx)))
         }
-        PlanKind::Use(keyspace) => {
+        CommandPlan::Use(keyspace) => {
             if !cx.executor.settings.use_statements_enabled {
                 return Err(Failure::invalid(
                     "USE statements prohibited. (see use_statements_enabled in cassandra.yaml)",
@@ -262,9 +278,9 @@ fn undescribed(client: &ClientState) -> Describe {
 }
 
 /// INSERT, UPDATE, DELETE, or a batch as text.
-fn modify_one<S: ResultSink>(
-    compiled: &Rc<Compiled>,
-    values: &[BoundValue<'_>],
+fn modify_always<S: ResultSink>(
+    statements: Statements<'_>,
+    header: &CompiledHeader,
     parameters: &QueryParameters<'_>,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
@@ -272,37 +288,31 @@ fn modify_one<S: ResultSink>(
     if let Some(watch) = cx.ticket.watch() {
         guardrails::check_write_levels(watch, consistency, parameters.serial_consistency)?;
     }
-    let allowed = check(cx.executor, compiled, consistency, Access::Write)?;
+    let allowed = check(cx.executor, header, consistency, Access::Write)?;
     let options = cx.options(parameters);
-    let statements = &[(compiled, values)];
     let has_timestamp = parameters.timestamp.is_some();
-    let modification =
-        Modification { statements, batch: None, consistency, allowed, options, has_timestamp };
-    modify(&modification, cx)
+    modify(&Modification { statements, consistency, allowed, options, has_timestamp }, cx)
 }
 
 /// The same with IF.
 fn modify_if<S: ResultSink>(
-    compiled: &Rc<Compiled>,
-    values: &[BoundValue<'_>],
+    statements: Statements<'_>,
     parameters: &QueryParameters<'_>,
-    mode: Describe,
+    describe: Describe,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
     let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
     if let Some(watch) = cx.ticket.watch() {
         guardrails::check_write_levels(watch, consistency, serial)?;
     }
-    let statements = &[(compiled, values)];
     let modification = Modification {
         statements,
-        batch: None,
         consistency,
         allowed: Allowed::default(),
         options: cx.options(parameters),
         has_timestamp: false,
     };
-    conditional::run(&modification, serial, mode, cx)
+    conditional::run(&modification, serial, describe, cx)
 }
 
 /// Cassandra's guardrail on losing whole tables.

@@ -4,9 +4,10 @@ use crate::client::{ClientState, Forwarded};
 use crate::conditional;
 use crate::consistency::Allowed;
 use crate::context::{Cx, Step};
+use crate::execute::NOT_IN_BATCH;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::modification::Modification;
+use crate::modification::{Modification, Statements, WithValues};
 use crate::outbound::Kind;
 use crate::outbound::wire::{Message, Statement, Value};
 use crate::prepare::compile;
@@ -60,32 +61,53 @@ pub async fn serve<S: ResultSink>(
     }
 }
 
+/// A statement that is carried out where its client is connected.
+const UNCONDITIONAL: &str = "a statement without conditions was forwarded";
+
 fn begin<S: ResultSink>(message: &Message, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {
     let executor = cx.executor;
     let mut compiled = Vec::with_capacity(message.statements.len());
     for Statement { source, values } in &message.statements {
         let one = compile(executor, source)?;
         // Behind those of markers are the results of functions, which are not evaluated here again.
-        if one.plan.value_count_max() < values.len() {
+        if one.header().inputs.value_count_max() < values.len() {
             return Err(Failure::invalid("Invalid amount of bind variables"));
         }
         compiled.push(one);
     }
     let values: Vec<Vec<BoundValue<'_>>> =
         message.statements.iter().map(|s| s.values.iter().map(Value::borrow).collect()).collect();
-    let statements: Vec<_> = compiled.iter().zip(values.iter().map(Vec::as_slice)).collect();
-    let batch = match message.kind {
-        Kind::Select => return begin_select(&statements, message, cx),
-        Kind::Statement => None,
-        Kind::LoggedBatch => Some(BatchKind::Logged),
-        Kind::UnloggedBatch => Some(BatchKind::Unlogged),
+    let mut parts = Vec::new();
+    let statements = match message.kind {
+        Kind::Select => return begin_select(&compiled, &values, message, cx),
+        Kind::Statement => match (&*compiled, &*values) {
+            ([Compiled::Modify(statement)], [values]) => {
+                Statements::One(WithValues { statement, values })
+            }
+            ([Compiled::Batch(statement)], [values]) => {
+                Statements::TextBatch(WithValues { statement, values })
+            }
+            _ => return Err(Failure::invalid(UNCONDITIONAL)),
+        },
+        Kind::LoggedBatch | Kind::UnloggedBatch => {
+            for (one, values) in compiled.iter().zip(&values) {
+                let Compiled::Modify(statement) = one else {
+                    return Err(Failure::invalid(NOT_IN_BATCH));
+                };
+                parts.push(WithValues { statement, values });
+            }
+            let kind = match message.kind {
+                Kind::UnloggedBatch => BatchKind::Unlogged,
+                _ => BatchKind::Logged,
+            };
+            Statements::Message(kind, &parts)
+        }
     };
-    if !compiled.iter().any(|one| one.is_conditional()) {
-        return Err(Failure::invalid("a statement without conditions was forwarded"));
+    if !statements.has_conditions() {
+        return Err(Failure::invalid(UNCONDITIONAL));
     }
     let modification = Modification {
-        statements: &statements,
-        batch,
+        statements,
         consistency: message.consistency,
         allowed: Allowed::default(),
         has_timestamp: false,
@@ -105,14 +127,15 @@ fn begin<S: ResultSink>(message: &Message, cx: &mut Cx<'_, S>) -> Result<Step<S:
 }
 
 fn begin_select<S: ResultSink>(
-    statements: &[(&Rc<Compiled>, &[BoundValue<'_>])],
+    compiled: &[Compiled],
+    values: &[Vec<BoundValue<'_>>],
     message: &Message,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
-    let &[(compiled, values)] = statements else {
+    let ([compiled], [values]) = (compiled, values) else {
         return Err(Failure::invalid("several reads were forwarded as one"));
     };
-    let Some(select) = &compiled.select else {
+    let Compiled::Select(statement) = compiled else {
         return Err(Failure::invalid("a statement that is no read was forwarded as one"));
     };
     let seconds = |now: WallMicros| i32::try_from(now.0.div_euclid(1_000_000)).ok();
@@ -123,13 +146,13 @@ fn begin_select<S: ResultSink>(
         ..QueryParameters::new(message.consistency)
     };
     // What the client knows of the columns is what the other node told it.
-    let is_same = compiled.result().map(|result| *result.id()) == message.described_as;
+    let is_same = Some(*statement.plan.columns.id()) == message.described_as;
     let describe = match message.describe {
         Describe::Skip if is_same => Describe::Skip,
         Describe::Skip if message.negotiated.has_metadata_id() => Describe::Changed,
         Describe::Skip => Describe::Full,
         describe => describe,
     };
-    let read = ReadRequest { compiled, select, values, parameters: &parameters, describe };
+    let read = ReadRequest { statement, values, parameters: &parameters, describe };
     crate::select::run(&read, Allowed::default(), cx)
 }

@@ -16,7 +16,6 @@ use std::rc::Rc;
 
 use cluster::{PlacementKey, Replication};
 use cql_plan::guardrails::Watch;
-use cql_plan::plan::PlanKind;
 use cql_plan::select::{BoundSelect, SelectPlan};
 use cql_wire::Consistency;
 use schema::TableKind;
@@ -26,7 +25,8 @@ use crate::client::ClientState;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
 use crate::guardrail_limits::TimestampViolation;
-use crate::modification::Modification;
+use crate::modification::{Modification, Statements, WithValues};
+use crate::select::ReadRequest;
 
 /// What a request of this client is held against; `None` for superusers, as in Cassandra
 /// (`ClientState.isOrdinaryUser`). Not to be called where nobody logs in.
@@ -62,10 +62,10 @@ pub(crate) fn check_select(
 pub(crate) fn check_bound_select(
     executor: &Executor,
     watch: &Watch,
-    (plan, bound): (&SelectPlan, &BoundSelect),
-    consistency: Consistency,
-    page_rows: Option<i32>,
+    bound: &BoundSelect,
+    read: &ReadRequest<'_>,
 ) -> Result<()> {
+    let (plan, consistency) = (&*read.statement.plan.select, read.parameters.consistency);
     let table = plan.table();
     // One replica's answer needs nobody else's.
     let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
@@ -80,6 +80,7 @@ pub(crate) fn check_bound_select(
             watch.intersect_filtering_query()?;
         }
     }
+    let page_rows = read.parameters.page_size;
     if let Some(rows) = page_rows.and_then(|rows| u32::try_from(rows).ok()).filter(|n| *n > 0)
         && bound.exceeds(rows)
     {
@@ -111,11 +112,7 @@ pub(crate) fn check_timestamps(
     executor: &Executor,
     request: &Modification<'_>,
 ) -> Result<Vec<String>> {
-    let has_own = request.statements.iter().any(|(compiled, _)| match &compiled.plan.kind {
-        PlanKind::Modify(plan) => plan.has_timestamp(),
-        PlanKind::Batch(plan) => plan.has_timestamp(),
-        _ => false,
-    });
+    let has_own = request.statements.has_timestamp();
     if !has_own && !request.has_timestamp {
         return Ok(Vec::new());
     }
@@ -152,23 +149,19 @@ fn check_given(
     };
     let options = &request.options;
     let of_request = request.has_timestamp.then_some(options.default_timestamp);
-    for (compiled, values) in request.statements {
-        match &compiled.plan.kind {
-            PlanKind::Modify(plan) => {
-                let own = if has_own { plan.timestamp(values, options)? } else { None };
-                if let Some(timestamp) = own.or(of_request) {
-                    check(timestamp, &plan.table().name)?;
-                }
+    if let Statements::TextBatch(WithValues { statement, values }) = request.statements {
+        let of_batch = statement.plan.timestamp(values, options)?.or(of_request);
+        for plan in statement.plan.statements() {
+            if let Some(timestamp) = plan.timestamp(values, options)?.or(of_batch) {
+                check(timestamp, &plan.table().name)?;
             }
-            PlanKind::Batch(batch) => {
-                let of_batch = batch.timestamp(values, options)?.or(of_request);
-                for plan in batch.statements() {
-                    if let Some(timestamp) = plan.timestamp(values, options)?.or(of_batch) {
-                        check(timestamp, &plan.table().name)?;
-                    }
-                }
+        }
+    } else {
+        for (plan, values) in request.statements.modifications() {
+            let own = if has_own { plan.timestamp(values, options)? } else { None };
+            if let Some(timestamp) = own.or(of_request) {
+                check(timestamp, &plan.table().name)?;
             }
-            _ => {}
         }
     }
     Ok(warnings)

@@ -81,7 +81,10 @@ pub use latency::{Ended, Kind as RequestKind, Latencies, TableLatencies, Timing,
 pub use node_queries::{as_store_error, execute_for_node, select_for_node};
 pub use password::without_password;
 pub use prepare::{prepare, prepare_here};
-pub use prepared::{Compiled, Planning, Prepared, PreparedCache, PreparedId, id_of, term_bytes};
+pub use prepared::{
+    Compiled, CompiledHeader, CompiledPlan, Planning, Prepared, PreparedCache, PreparedId,
+    ReadPlan, id_of, term_bytes,
+};
 pub use remote_fold::install as serve_scans;
 pub use replica_disks::ReplicaDisks;
 pub use row_write::{Content, RowWrite, encode_row};

@@ -8,10 +8,8 @@ use crate::consistency::Allowed;
 use crate::context::{Cx, Step, finish_void};
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::modification::{Modification, Statement, WriteOrder};
+use crate::modification::{Checked, Modification, OwnedStatements, WriteOrder};
 use crate::mutations::{bind, carry_out};
-use crate::owned_values::OwnedValues;
-use crate::prepared::Compiled;
 use crate::replicas;
 use crate::settings::Timeout;
 use crate::sink::ResultSink;
@@ -19,9 +17,9 @@ use crate::ticket::Ticket;
 use cluster::ClusterSnapshot;
 use coordinator::ReplicaMutation;
 use coordinator::{ReplicatedRead, SelectLimits};
-use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
-use cql_plan::{FoundLists, ListRead, PlanError};
-use cql_syntax::ast::BatchKind;
+use cql_plan::guardrails::Watch;
+use cql_plan::plan::ExecuteOptions;
+use cql_plan::{FoundLists, ListRead};
 use cql_wire::Consistency;
 use data::RowRef;
 use std::rc::Rc;
@@ -32,8 +30,7 @@ use store::{Flow, RowSink};
 
 /// A write to be bound after its reads: a [`Modification`] that outlives its request.
 pub(crate) struct ListWrite {
-    statements: Vec<(Rc<Compiled>, OwnedValues)>,
-    batch: Option<BatchKind>,
+    statements: OwnedStatements,
     consistency: Consistency,
     allowed: Allowed,
     /// The metadata the request began with, when other nodes may have the data too.
@@ -47,17 +44,14 @@ pub(crate) struct ListWrite {
 }
 
 impl ListWrite {
-    /// `timeout_nanos` is what `USING TIMEOUT` says, `warnings` what the client is told.
     pub(crate) fn new(
         executor: &Executor,
         request: &Modification<'_>,
-        (timeout_nanos, warnings): (Option<u64>, Vec<String>),
+        checked: Checked,
     ) -> ListWrite {
-        let own =
-            |(compiled, values): &Statement<'_>| ((*compiled).clone(), OwnedValues::of(values));
+        let Checked { timeout_nanos, warnings } = checked;
         ListWrite {
-            statements: request.statements.iter().map(own).collect(),
-            batch: request.batch,
+            statements: OwnedStatements::of(&request.statements),
             consistency: request.consistency,
             allowed: request.allowed,
             snapshot: request.allowed.snapshot(executor),
@@ -91,7 +85,11 @@ impl ListWrite {
     }
 
     async fn execute(&self, executor: &Rc<Executor>, ticket: &Ticket) -> Result<Vec<String>> {
-        let ((reads, wrong), options) = (self.reads(executor)?, self.options((executor, ticket)));
+        // What binding is held against the limits for comes later.
+        let unwatched = self.options(executor, None);
+        // Binding reports what is wrong with a key, after what is wrong with the statements before.
+        let (reads, wrong) = self.statements.with(|all| all.list_reads(&unwatched));
+        let options = self.options(executor, ticket.watch());
         let usual = executor.timeouts.get(Timeout::Read);
         let read_timeout = self.timeout_nanos.map_or(usual, Duration::from_nanos);
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
@@ -99,7 +97,7 @@ impl ListWrite {
         let found = match &self.snapshot {
             // The coordinator keeps the deadline, and knows who has answered.
             Some(snapshot) => {
-                Box::pin(self.read_replicas(executor, &reads, (snapshot, deadline))).await?
+                Box::pin(self.read_replicas(executor, &reads, snapshot, deadline)).await?
             }
             None => executor
                 .rt
@@ -115,7 +113,7 @@ impl ListWrite {
         Ok(order.warnings)
     }
 
-    fn options<'s>(&self, (executor, ticket): (&'s Executor, &'s Ticket)) -> ExecuteOptions<'s> {
+    fn options<'s>(&self, executor: &'s Executor, watch: Option<&'s Watch>) -> ExecuteOptions<'s> {
         ExecuteOptions {
             now: self.now,
             clock: executor.rt.wall(),
@@ -124,33 +122,8 @@ impl ListWrite {
             paging_state: None,
             protocol_version: self.protocol_version,
             uuids: &executor.uuids,
-            watch: ticket.watch(),
+            watch,
         }
-    }
-
-    /// What is to be read, up to the first statement whose primary key is wrong, and what is wrong with
-    /// it: binding tells so, behind what is wrong with the statements before.
-    fn reads(&self, executor: &Executor) -> Result<(Vec<ListRead>, Option<PlanError>)> {
-        // What binding is held against the limits for comes later.
-        let nobody = Ticket::default();
-        let options = self.options((executor, &nobody));
-        let mut reads = Vec::new();
-        for (compiled, values) in &self.statements {
-            let values = values.borrow();
-            let (more, wrong) = match &compiled.plan.kind {
-                PlanKind::Modify(plan) => match plan.list_reads(&values, &options) {
-                    Ok(more) => (more, None),
-                    Err(error) => (Vec::new(), Some(error)),
-                },
-                PlanKind::Batch(plan) => plan.list_reads(&values, &options),
-                _ => return Err(executor.internal_failure("a plan of another kind")),
-            };
-            reads.extend(more);
-            if wrong.is_some() {
-                return Ok((reads, wrong));
-            }
-        }
-        Ok((reads, None))
     }
 
     async fn read(&self, executor: &Executor, reads: &[ListRead]) -> Result<FoundLists> {
@@ -170,7 +143,8 @@ impl ListWrite {
         &self,
         executor: &Executor,
         reads: &[ListRead],
-        (snapshot, deadline): (&Arc<ClusterSnapshot>, Instant),
+        snapshot: &Arc<ClusterSnapshot>,
+        deadline: Instant,
     ) -> Result<FoundLists> {
         let mut found = FoundLists::default();
         for read in reads {
@@ -195,13 +169,9 @@ impl ListWrite {
         options: &ExecuteOptions<'_>,
         found: &FoundLists,
     ) -> Result<(Vec<ReplicaMutation>, WriteOrder)> {
-        let values: Vec<Vec<BoundValue<'_>>> =
-            self.statements.iter().map(|(_, values)| values.borrow()).collect();
-        let compiled = self.statements.iter().map(|(compiled, _)| compiled);
-        let statements: Vec<Statement<'_>> =
-            compiled.zip(values.iter().map(Vec::as_slice)).collect();
         let mut encoded = Vec::new();
-        let bound = bind(executor, (&statements, self.batch), options, found, &mut encoded)?;
+        let bound =
+            self.statements.with(|all| bind(executor, all, options, found, &mut encoded))?;
         let own = |m: &cql_plan::BoundMutation| {
             let bytes = encoded.get(m.range.clone()).unwrap_or_default();
             let bytes = bytes.to_vec();

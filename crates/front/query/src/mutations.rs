@@ -5,12 +5,12 @@
 
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::modification::{Statement, WriteOrder};
+use crate::modification::{Statements, WithValues, WriteOrder};
 use crate::replicas::{self, WriteTerms};
 use crate::settings::Timeout;
 use crate::ticket::Ticket;
 use coordinator::{Origin, ReplicaMutation};
-use cql_plan::plan::{BoundValue, ExecuteOptions, PlanKind};
+use cql_plan::plan::{BoundValue, ExecuteOptions};
 use cql_plan::{FoundLists, ModifyPlan, bind_batch_found};
 use cql_syntax::ast;
 use cql_wire::{Consistency, WriteType};
@@ -36,40 +36,31 @@ pub(crate) struct Bound {
 /// A [`Failure`]: a value does not fit.
 pub(crate) fn bind(
     executor: &Executor,
-    (statements, batch): (&[Statement<'_>], Option<ast::BatchKind>),
+    statements: &Statements<'_>,
     options: &ExecuteOptions<'_>,
     found: &FoundLists,
     out: &mut Vec<u8>,
 ) -> Result<Bound> {
     let limits = &executor.plan_limits;
-    let (bound, kind) = match (batch, statements) {
-        (None, [(compiled, values)]) => match &compiled.plan.kind {
-            PlanKind::Modify(plan) => {
-                let mutations = plan.bind_found(values, options, found, out)?;
-                // As `StorageProxy.mutate` calls the partitions of one IN.
-                let write_type = match mutations.len() {
-                    0 | 1 => WriteType::Simple,
-                    _ => WriteType::UnloggedBatch,
-                };
-                return Ok(Bound { mutations, write_type, warnings: Vec::new() });
-            }
-            PlanKind::Batch(plan) => {
-                (plan.bind_found(values, options, limits, found, out)?, plan.kind())
-            }
-            _ => return Err(executor.internal_failure("a plan of another kind")),
-        },
-        (Some(kind), _) => {
-            let mut parts: Vec<(&ModifyPlan, &[BoundValue<'_>])> =
-                Vec::with_capacity(statements.len());
-            for (compiled, values) in statements {
-                let PlanKind::Modify(plan) = &compiled.plan.kind else {
-                    return Err(executor.internal_failure("a plan of another kind"));
-                };
-                parts.push((plan, values));
-            }
-            (bind_batch_found(kind, &parts, options, limits, found, out)?, kind)
+    let (bound, kind) = match statements {
+        Statements::One(one) => {
+            let mutations = one.statement.plan.bind_found(one.values, options, found, out)?;
+            // As `StorageProxy.mutate` calls the partitions of one IN.
+            let write_type = match mutations.len() {
+                0 | 1 => WriteType::Simple,
+                _ => WriteType::UnloggedBatch,
+            };
+            return Ok(Bound { mutations, write_type, warnings: Vec::new() });
         }
-        (None, _) => return Err(executor.internal_failure("several statements, no batch")),
+        Statements::TextBatch(WithValues { statement, values }) => {
+            let plan = &statement.plan;
+            (plan.bind_found(values, options, limits, found, out)?, plan.kind())
+        }
+        Statements::Message(kind, parts) => {
+            let parts: Vec<(&ModifyPlan, &[BoundValue<'_>])> =
+                parts.iter().map(|part| (&part.statement.plan, part.values)).collect();
+            (bind_batch_found(*kind, &parts, options, limits, found, out)?, *kind)
+        }
     };
     executor.counters.batch(kind, bound.mutations.len());
     let write_type = batch_type(kind, bound.mutations.len());

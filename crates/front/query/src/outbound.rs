@@ -17,13 +17,12 @@ pub(crate) use wire::Kind;
 use crate::client::ClientState;
 use crate::executor::Executor;
 use crate::failure::{Failure, Result};
-use crate::prepared::Compiled;
+use crate::prepared::Source;
 use crate::sink::Describe;
 use crate::ticket::Ticket;
 use coordinator::{ForwardTerms, NotForwarded, SerialRoute};
 use cql_plan::plan::BoundValue;
 use cql_wire::Consistency;
-use std::rc::Rc;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use wire::{Message, Statement, Value};
 
@@ -47,6 +46,8 @@ pub(crate) struct Terms<'t> {
     pub(crate) page_size: Option<i32>,
     pub(crate) paging_state: Option<&'t [u8]>,
     pub(crate) describe: Describe,
+    /// The id of the columns of a read's result.
+    pub(crate) described_as: Option<[u8; 16]>,
 }
 
 /// What became of a forwarded statement.
@@ -60,24 +61,19 @@ pub(crate) enum Sent {
 }
 
 impl Outbound {
-    /// `None`: it is carried out here, because this node is the first, or because a statement's text
-    /// is not known.
+    /// `None`: it is carried out here, because a statement's text is not known.
     pub(crate) fn new(
-        route: Option<SerialRoute>,
+        route: SerialRoute,
         token: Token,
-        statements: &[(&Rc<Compiled>, &[BoundValue<'_>])],
+        statements: &[(Option<&Source>, &[BoundValue<'_>])],
         terms: &Terms<'_>,
         client: &ClientState,
     ) -> Option<Box<Outbound>> {
-        let route = route?;
-        let first = statements.first().and_then(|(compiled, _)| compiled.result());
-        let described_as = first.map(|result| *result.id());
         let statements = statements
             .iter()
-            .map(|(compiled, values)| {
-                let source = compiled.source.as_ref()?;
-                let values = values.iter().map(Value::of).collect();
-                Some(Statement { source: source.clone(), values })
+            .map(|(source, values)| {
+                let source = (*source)?.clone();
+                Some(Statement { source, values: values.iter().map(Value::of).collect() })
             })
             .collect::<Option<Vec<_>>>()?;
         let message = Message {
@@ -91,7 +87,7 @@ impl Outbound {
             page_size: terms.page_size,
             paging_state: terms.paging_state.map(<[u8]>::to_vec),
             describe: terms.describe,
-            described_as,
+            described_as: terms.described_as,
             statements,
         };
         Some(Box::new(Outbound { route, token, message }))

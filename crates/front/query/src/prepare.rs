@@ -10,7 +10,6 @@ use crate::prepared::{
     Compiled, Prepared, Source, id_of, is_fully_qualified, parse, plan_bytes, source_of,
 };
 use crate::sink::ResultSink;
-use cql_plan::plan::PlanKind;
 use std::rc::Rc;
 
 /// Plans a statement and puts it into this shard's cache.
@@ -38,7 +37,7 @@ pub fn prepare_here(
         let snapshot = executor.snapshot();
         Compiled::new(&statement, &snapshot, keyspace, &executor.plan_limits, executor.rt.wall())?
     };
-    let markers = compiled.plan.binds.len();
+    let markers = compiled.header().inputs.binds.len();
     if markers > usize::from(u16::MAX) {
         return Err(Failure::invalid(format!(
             "Too many markers(?). {markers} markers exceed the allowed maximum of 65535"
@@ -63,7 +62,7 @@ pub(crate) fn prepared_here(
     executor: &Rc<Executor>,
     text: &str,
     keyspace: Option<&str>,
-) -> Result<Rc<Compiled>> {
+) -> Result<Compiled> {
     if let Some(known) = executor.prepared.get(&id_of(text, keyspace)) {
         return current(executor, &known);
     }
@@ -90,8 +89,8 @@ pub fn prepare<S: ResultSink>(
     let keyspace = keyspace.or(used.as_deref());
     let (prepared, is_new) = prepare_here(cx.executor, text, keyspace)?;
     if let Some(watch) = cx.ticket.watch()
-        && let Some(select) = &prepared.compiled.borrow().select
-        && select.plan.groups()
+        && let Compiled::Select(statement) = &*prepared.compiled.borrow()
+        && statement.plan.select.groups()
     {
         watch.group_by()?;
     }
@@ -132,7 +131,7 @@ pub(crate) async fn spread(
         }
     }
     // Statements about roles may hold a password.
-    let is_kept = !matches!(prepared.compiled.borrow().plan.kind, PlanKind::Auth(_));
+    let is_kept = !prepared.compiled.borrow().is_about_roles();
     if is_new && is_kept {
         let id = &prepared.id;
         let kept = prepared.keyspace.as_deref();
@@ -160,14 +159,14 @@ fn use_warning(prepared: &Prepared, used: Option<&str>) -> String {
 }
 
 /// The plan of a statement of another node: kept like a client's when a client has prepared it there.
-pub(crate) fn compile(executor: &Rc<Executor>, source: &Source) -> Result<Rc<Compiled>> {
+pub(crate) fn compile(executor: &Rc<Executor>, source: &Source) -> Result<Compiled> {
     let keyspace = source.keyspace.as_deref();
     if source.is_prepared {
         return prepared_here(executor, &source.text, keyspace);
     }
     let snapshot = executor.snapshot();
     let (limits, now) = (&executor.plan_limits, executor.rt.wall());
-    Ok(Rc::new(Compiled::new(&parse(&source.text)?, &snapshot, keyspace, limits, now)?))
+    Ok(Compiled::new(&parse(&source.text)?, &snapshot, keyspace, limits, now)?)
 }
 
 /// The keyspace of a request must exist, whatever it is needed for.
@@ -181,7 +180,7 @@ pub(crate) fn check_keyspace(executor: &Executor, keyspace: Option<&str>) -> Res
 }
 
 /// The plan of a prepared statement on the schema in use, made again where the schema moved on.
-pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Result<Rc<Compiled>> {
+pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Result<Compiled> {
     let compiled = prepared.compiled.borrow().clone();
     let snapshot = executor.snapshot();
     if compiled.is_valid_for(&snapshot) {
@@ -196,7 +195,6 @@ pub(crate) fn current(executor: &Rc<Executor>, prepared: &Rc<Prepared>) -> Resul
     match made {
         Ok(mut compiled) => {
             compiled.set_source(source_of(&prepared.text, prepared.keyspace.as_ref()));
-            let compiled = Rc::new(compiled);
             *prepared.compiled.borrow_mut() = compiled.clone();
             Ok(compiled)
         }

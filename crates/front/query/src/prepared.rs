@@ -7,13 +7,14 @@
 use crate::description::{Described, Description};
 use crate::read_strategy::ReadStrategy;
 use cluster::ClusterSnapshot;
-use cql_plan::PlanError;
 use cql_plan::auth::Requirement;
 use cql_plan::functions::user::UserFunctions;
-use cql_plan::plan::{Plan, PlanContext, PlanKind, PlanLimits};
+use cql_plan::plan::{CommandPlan, Plan, PlanContext, PlanInputs, PlanKind, PlanLimits};
 use cql_plan::select::SelectPlan;
+use cql_plan::{BatchPlan, ModifyPlan, PlanError, requirements};
 use cql_syntax::ast::{BatchEntry, QualifiedName, Statement, StatementKind};
 use md5::{Digest, Md5};
+use schema::Schema;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use stdx::{Epoch, FixedMap, WallMicros};
@@ -75,29 +76,12 @@ pub(crate) fn is_fully_qualified(kind: &StatementKind) -> bool {
     }
 }
 
-/// A SELECT, with everything that its reads keep while they wait.
-pub(crate) struct SelectStatement {
-    pub(crate) plan: Rc<SelectPlan>,
-    /// The columns of its result.
-    pub(crate) columns: Description,
-    pub(crate) strategy: ReadStrategy,
-    /// Where it comes from, if other nodes may be asked to make its groups.
-    pub(crate) source: Option<Source>,
-}
-
-/// A plan with everything that executing it needs ready.
-pub struct Compiled {
-    /// The plan.
-    pub plan: Plan,
+/// What every statement has, whatever its plan.
+pub struct CompiledHeader {
+    /// Values, tables and functions that the plan depends on.
+    pub inputs: PlanInputs,
     /// The bind markers.
     pub markers: Description,
-    /// Of a SELECT.
-    pub(crate) select: Option<Rc<SelectStatement>>,
-    /// `SELECT *`: what it means may change, so its description is not left out for clients that
-    /// cannot be told about a change.
-    pub(crate) is_wildcard: bool,
-    /// DROP TABLE.
-    pub(crate) drops_table: bool,
     /// The newest epoch the plan was found valid for.
     pub(crate) valid_at: Cell<Epoch>,
     /// Consistency levels that were found achievable, one bit each, and for which epoch.
@@ -106,8 +90,42 @@ pub struct Compiled {
     pub(crate) needs: OnceCell<Vec<Requirement>>,
     /// Who was found to have that last: the number of an access, 0 for nobody.
     pub(crate) allowed_to: Cell<u64>,
-    /// Where it comes from, if another node may be asked to carry it out.
+    /// Where it comes from, if another node may be asked to carry it out or to make its groups.
     pub(crate) source: Option<Source>,
+}
+
+/// A plan with everything that executing it needs ready. The header has the same offset for all plans, so that finding
+/// it takes no branch.
+#[repr(C)]
+pub struct CompiledPlan<P> {
+    /// What all statements have.
+    pub header: CompiledHeader,
+    /// The plan.
+    pub plan: P,
+}
+
+/// The plan of a SELECT, with how it is carried out.
+pub struct ReadPlan {
+    pub(crate) select: Box<SelectPlan>,
+    /// The columns of its result.
+    pub(crate) columns: Description,
+    pub(crate) strategy: ReadStrategy,
+}
+
+/// A SELECT, which its reads keep while they wait.
+pub(crate) type SelectStatement = CompiledPlan<ReadPlan>;
+
+/// A compiled statement, by what it does. It is matched where a request begins; from there on its plan is typed.
+#[derive(Clone)]
+pub enum Compiled {
+    /// SELECT.
+    Select(Rc<CompiledPlan<ReadPlan>>),
+    /// INSERT, UPDATE, DELETE.
+    Modify(Rc<CompiledPlan<ModifyPlan>>),
+    /// BEGIN BATCH.
+    Batch(Rc<CompiledPlan<BatchPlan>>),
+    /// Everything else.
+    Command(Rc<CompiledPlan<CommandPlan>>),
 }
 
 impl Compiled {
@@ -129,8 +147,8 @@ impl Compiled {
             now,
             functions: Some(&planning.functions),
         };
-        let plan = cql_plan::plan::plan(statement, &cx)?;
-        let markers: Vec<Described> = plan
+        let Plan { kind, inputs } = cql_plan::plan::plan(statement, &cx)?;
+        let markers: Vec<Described> = inputs
             .binds
             .iter()
             .map(|b| Described {
@@ -140,64 +158,97 @@ impl Compiled {
                 ty: b.ty.clone(),
             })
             .collect();
-        let select = match &plan.kind {
-            PlanKind::Select(plan) => Some(Rc::new(SelectStatement {
-                plan: plan.clone(),
-                columns: Description::new(plan.result_columns().clone()),
-                strategy: ReadStrategy::of(plan),
-                source: None,
-            })),
-            _ => None,
-        };
-        Ok(Compiled {
+        let header = CompiledHeader {
+            inputs,
             markers: Description::new(markers),
-            select,
-            is_wildcard: matches!(&plan.kind, PlanKind::Select(select) if select.is_wildcard()),
-            drops_table: matches!(statement.kind, StatementKind::DropTable(_)),
             valid_at: Cell::new(snapshot.epoch),
             achievable: Cell::new((snapshot.epoch, 0)),
             needs: OnceCell::new(),
             allowed_to: Cell::new(0),
             source: None,
-            plan,
+        };
+        Ok(match kind {
+            PlanKind::Select(select) => {
+                let columns = Description::new(select.result_columns().clone());
+                let strategy = ReadStrategy::of(&select);
+                let plan = ReadPlan { select, columns, strategy };
+                Compiled::Select(Rc::new(CompiledPlan { header, plan }))
+            }
+            PlanKind::Modify(plan) => Compiled::Modify(Rc::new(CompiledPlan { header, plan })),
+            PlanKind::Batch(plan) => Compiled::Batch(Rc::new(CompiledPlan { header, plan })),
+            PlanKind::Command(plan) => Compiled::Command(Rc::new(CompiledPlan { header, plan })),
         })
+    }
+
+    /// What all statements have.
+    #[inline]
+    pub fn header(&self) -> &CompiledHeader {
+        match self {
+            Compiled::Select(statement) => &statement.header,
+            Compiled::Modify(statement) => &statement.header,
+            Compiled::Batch(statement) => &statement.header,
+            Compiled::Command(statement) => &statement.header,
+        }
     }
 
     /// The result's columns; `None` for statements that return none.
     #[inline]
     pub fn result(&self) -> Option<&Description> {
-        self.select.as_ref().map(|select| &select.columns)
+        match self {
+            Compiled::Select(statement) => Some(&statement.plan.columns),
+            Compiled::Modify(_) | Compiled::Batch(_) | Compiled::Command(_) => None,
+        }
     }
 
-    /// Says where it comes from, before it is shared.
+    /// Says where it comes from; does nothing once it is shared.
     pub(crate) fn set_source(&mut self, source: Source) {
-        if let Some(select) = self.select.as_mut().and_then(Rc::get_mut)
-            && select.strategy == ReadStrategy::Folded
-        {
-            select.source = Some(source.clone());
+        let header = match self {
+            Compiled::Select(statement) => Rc::get_mut(statement).map(|s| &mut s.header),
+            Compiled::Modify(statement) => Rc::get_mut(statement).map(|s| &mut s.header),
+            Compiled::Batch(statement) => Rc::get_mut(statement).map(|s| &mut s.header),
+            Compiled::Command(statement) => Rc::get_mut(statement).map(|s| &mut s.header),
+        };
+        if let Some(header) = header {
+            header.source = Some(source);
         }
-        self.source = Some(source);
     }
 
     /// Whether it has IF.
     #[inline]
     pub fn is_conditional(&self) -> bool {
-        match &self.plan.kind {
-            PlanKind::Modify(plan) => plan.has_conditions(),
-            PlanKind::Batch(plan) => plan.has_conditions(),
-            _ => false,
+        match self {
+            Compiled::Modify(statement) => statement.plan.has_conditions(),
+            Compiled::Batch(statement) => statement.plan.has_conditions(),
+            Compiled::Select(_) | Compiled::Command(_) => false,
+        }
+    }
+
+    /// Whether it is about roles and permissions.
+    pub(crate) fn is_about_roles(&self) -> bool {
+        matches!(self, Compiled::Command(command) if matches!(command.plan, CommandPlan::Auth(_)))
+    }
+
+    /// What its user needs.
+    pub(crate) fn requirements(&self, schema: &Schema) -> Vec<Requirement> {
+        let inputs = &self.header().inputs;
+        match self {
+            Compiled::Select(statement) => requirements::of_select(&statement.plan.select, inputs),
+            Compiled::Modify(statement) => requirements::of_modify(&statement.plan, inputs),
+            Compiled::Batch(statement) => requirements::of_batch(&statement.plan, inputs),
+            Compiled::Command(statement) => requirements::of_command(&statement.plan, schema),
         }
     }
 
     /// Whether the plan may be executed on this snapshot.
     #[inline]
     pub(crate) fn is_valid_for(&self, snapshot: &ClusterSnapshot) -> bool {
-        if self.valid_at.get() == snapshot.epoch {
+        let header = self.header();
+        if header.valid_at.get() == snapshot.epoch {
             return true;
         }
-        let valid = self.plan.is_valid_for(&snapshot.schema);
+        let valid = header.inputs.is_valid_for(&snapshot.schema);
         if valid {
-            self.valid_at.set(snapshot.epoch);
+            header.valid_at.set(snapshot.epoch);
         }
         valid
     }
@@ -212,7 +263,7 @@ pub struct Prepared {
     /// Its names need no keyspace.
     pub(crate) is_qualified: bool,
     /// Replaced when the schema moved on.
-    pub compiled: RefCell<Rc<Compiled>>,
+    pub compiled: RefCell<Compiled>,
     /// The result metadata id that PREPARE answered last.
     pub(crate) described_as: Cell<Option<[u8; 16]>>,
     used_at: Cell<u64>,
@@ -231,13 +282,14 @@ impl Prepared {
         let (text, keyspace): (Rc<str>, Option<Rc<str>>) = (text.into(), keyspace.map(Into::into));
         compiled.set_source(source_of(&text, keyspace.as_ref()));
         let described_as = compiled.result().map(|r| *r.id());
-        let bytes = plan_bytes(&text).saturating_add(compiled.plan.binds.len() * MARKER_BYTES);
+        let bytes =
+            plan_bytes(&text).saturating_add(compiled.header().inputs.binds.len() * MARKER_BYTES);
         Prepared {
             id,
             text,
             keyspace,
             is_qualified,
-            compiled: RefCell::new(Rc::new(compiled)),
+            compiled: RefCell::new(compiled),
             described_as: Cell::new(described_as),
             used_at: Cell::new(0),
             bytes,

@@ -6,7 +6,7 @@
 
 use crate::executor::Executor;
 use crate::prepare::compile;
-use crate::prepared::Source;
+use crate::prepared::{Compiled, Source};
 use coordinator::ShardWork;
 use cql_exec::{SelectFold, Shipped, ShippedText};
 use cql_plan::select::{BoundSelect, SelectPlan};
@@ -49,11 +49,11 @@ fn plan(executor: &Rc<Executor>, work: &[u8], table: &Arc<Table>) -> Result<Shar
     let source = Source { text: Rc::from(text), keyspace, is_prepared };
     let compiled = compile(executor, &source);
     let compiled = compiled.map_err(|error| format!("it is refused here: {error:?}"))?;
-    let Some(select) = &compiled.select else {
+    let Compiled::Select(statement) = &compiled else {
         return Err("a statement that is no read".to_owned());
     };
     let fold = shipped
-        .fold(&select.plan, table)
+        .fold(&statement.plan.select, table)
         .ok_or_else(|| "it is planned otherwise here".to_owned())?;
     Ok(ShardWork::Fold(fold))
 }

@@ -14,7 +14,7 @@ use crate::failure::{FailedKind, Failure, ReplicasFailed, Result};
 use crate::guardrails;
 use crate::latency::Kind;
 use crate::outbound::{self, Outbound, Sent, Terms};
-use crate::prepared::{Compiled, SelectStatement};
+use crate::prepared::{ReadPlan, SelectStatement};
 use crate::read_deadline::ReadDeadline;
 use crate::read_strategy::ReadStrategy;
 use crate::remote_fold;
@@ -59,9 +59,7 @@ const NO_ROOM: &str = "The answers of reads take too much memory. Executor is cu
 /// A SELECT as a client asks for it.
 #[derive(Clone, Copy)]
 pub(crate) struct ReadRequest<'r> {
-    pub(crate) compiled: &'r Rc<Compiled>,
-    /// Of `compiled`.
-    pub(crate) select: &'r Rc<SelectStatement>,
+    pub(crate) statement: &'r Rc<SelectStatement>,
     pub(crate) values: &'r [BoundValue<'r>],
     pub(crate) parameters: &'r QueryParameters<'r>,
     pub(crate) describe: Describe,
@@ -76,8 +74,8 @@ pub(crate) fn run<S: ResultSink>(
     allowed: Allowed,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
-    let &ReadRequest { select, values, parameters, describe, .. } = request;
-    let plan = &*select.plan;
+    let &ReadRequest { statement, values, parameters, describe } = request;
+    let plan = &*statement.plan.select;
     if cx.sink.client().answers.is_heavy() && cx.executor.account.is_full() {
         cx.executor.counters.overloaded.inc();
         return Err(Failure::overloaded(NO_ROOM));
@@ -89,8 +87,7 @@ pub(crate) fn run<S: ResultSink>(
             false => error.into(),
         })?;
     if let Some(watch) = cx.ticket.watch() {
-        let (consistency, page_rows) = (parameters.consistency, parameters.page_size);
-        guardrails::check_bound_select(cx.executor, watch, (plan, &bound), consistency, page_rows)?;
+        guardrails::check_bound_select(cx.executor, watch, &bound, request)?;
     }
     if access::unmasks(cx.executor, cx.sink.client(), plan.table()) {
         bound.unmask();
@@ -118,7 +115,7 @@ pub(crate) fn run<S: ResultSink>(
         executor,
         sink,
         ticket: cx.ticket.clone(),
-        select: select.clone(),
+        statement: statement.clone(),
         describe,
         consistency: parameters.consistency,
         deadline: cx.sink.client().forwarded_deadline(),
@@ -148,13 +145,13 @@ fn outbound<S: ResultSink>(
     if !S::TAKES_FORWARDED || cx.sink.client().forwarded.is_some() {
         return None;
     }
-    let &ReadRequest { compiled, select, values, parameters, describe } = request;
+    let &ReadRequest { statement, values, parameters, describe } = request;
     let command = bound.reads().first()?;
     let Partitions::Key(key) = &command.partitions else { return None };
     let (token, snapshot) = (codec::token_of(key), cx.executor.snapshot());
-    let route = cx.executor.coordinator.serial_route(&snapshot, command.table, token, scope);
+    let route = cx.executor.coordinator.serial_route(&snapshot, command.table, token, scope)?;
     let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
-    let table = select.plan.table();
+    let table = statement.plan.select.table();
     let terms = Terms {
         kind: outbound::Kind::Select,
         unmasks: !table.masks.is_empty() && access::unmasks(cx.executor, cx.sink.client(), table),
@@ -165,8 +162,10 @@ fn outbound<S: ResultSink>(
         page_size: parameters.page_size,
         paging_state: parameters.paging_state,
         describe,
+        described_as: Some(*statement.plan.columns.id()),
     };
-    Outbound::new(route, token, &[(compiled, values)], &terms, cx.sink.client())
+    let source = statement.header.source.as_ref();
+    Outbound::new(route, token, &[(source, values)], &terms, cx.sink.client())
 }
 
 /// Whether a read must see every conditional write that ended before it: one of a partition at a
@@ -196,7 +195,7 @@ struct Read<S> {
     executor: Rc<Executor>,
     sink: S,
     ticket: Ticket,
-    select: Rc<SelectStatement>,
+    statement: Rc<SelectStatement>,
     describe: Describe,
     consistency: Consistency,
     /// The metadata the request began with, when other nodes may have the data too, or when it is
@@ -271,8 +270,8 @@ impl<S: ResultSink> Read<S> {
 
     /// Appends the whole answer.
     async fn page(&self, bound: &BoundSelect, out: &mut S::Answer) -> Result<()> {
-        let plan = &*self.select.plan;
-        let mut page = self.sink.page(out, &self.ticket, (&self.select.columns, self.describe))?;
+        let ReadPlan { select: plan, columns, .. } = &self.statement.plan;
+        let mut page = self.sink.page(out, &self.ticket, (columns, self.describe))?;
         let expansion = Charge::new(&self.executor.account);
         expansion.set(bound.expanded_bytes());
         let charge = Charge::new(&self.executor.account);
@@ -364,7 +363,7 @@ impl<S: ResultSink> Read<S> {
     ) -> Result<(SelectDone, ReadStats, u64)> {
         let mut bytes = 0;
         let mut stats = ReadStats::default();
-        let strategy = self.select.strategy;
+        let strategy = self.statement.plan.strategy;
         if strategy.computes() {
             let read = self.read_computed((plan, bound), (table, patience, charge), body);
             return Box::pin(read).await;
@@ -459,7 +458,7 @@ impl<S: ResultSink> Read<S> {
         (table, patience, charge): (&Arc<Table>, Option<&ReadDeadline>, &Charge),
         body: &mut Vec<u8>,
     ) -> Result<(SelectDone, ReadStats, u64)> {
-        let computed = match self.select.strategy {
+        let computed = match self.statement.plan.strategy {
             ReadStrategy::Roles => virtual_tables::auth_rows(&self.executor, table),
             _ => virtual_tables::rows(&self.executor, table).await,
         };
@@ -497,7 +496,7 @@ impl<S: ResultSink> Read<S> {
         let mut attempt = Attempt::of(body);
         let mut exec = SelectExec::new(plan, bound, &mut attempt.body);
         let mut sink = FoldedSink { exec: &mut exec, patience, results: 0, charge };
-        let source = order.and(self.select.source.as_ref());
+        let source = order.and(self.statement.header.source.as_ref());
         let shipped = source.and_then(|source| remote_fold::ship(bound, plan, Some(source)));
         let fold = FoldOrder { fold, results_wanted, shipped };
         let read = coordinator.fold(command, &fold, (order, trace.map(|t| &**t)), &mut sink);

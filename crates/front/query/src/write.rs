@@ -9,13 +9,11 @@ use crate::disk_usage;
 use crate::failure::{Failure, Result};
 use crate::guardrails::check_timestamps;
 use crate::list_write::ListWrite;
-use crate::modification::{Modification, WriteOrder, with_calls_evaluated};
+use crate::modification::{Checked, Modification, WriteOrder, with_calls_evaluated};
 use crate::mutations::{bind, carry_out};
-use crate::prepared::Compiled;
 use crate::sink::ResultSink;
 use coordinator::{Origin, ReplicaMutation};
 use cql_plan::FoundLists;
-use cql_plan::plan::PlanKind;
 use cql_wire::WriteType;
 use smallvec::SmallVec;
 use store::StoreError;
@@ -37,42 +35,22 @@ fn modify_evaluated<S: ResultSink>(
     request: &Modification<'_>,
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
-    for (compiled, _) in request.statements {
-        match &compiled.plan.kind {
-            PlanKind::Modify(plan) => cx.executor.latencies.note_table(plan.table().id),
-            PlanKind::Batch(plan) => {
-                let tables = plan.statements().iter().map(|plan| plan.table().id);
-                tables.for_each(|id| cx.executor.latencies.note_table(id));
-            }
-            _ => {}
-        }
-    }
-    let timeout_nanos = match (request.batch, request.statements) {
-        (None, [(compiled, values)]) => match &compiled.plan.kind {
-            PlanKind::Modify(plan) => plan.timeout_nanos(values, &request.options)?,
-            PlanKind::Batch(plan) => plan.timeout_nanos(values, &request.options)?,
-            _ => None,
-        },
-        _ => None,
-    };
+    request.statements.note_tables(&cx.executor.latencies);
+    let timeout_nanos = request.statements.timeout_nanos(&request.options)?;
     disk_usage::check(cx.executor, request, cx.ticket.watch())?;
     let mut warnings = check_timestamps(cx.executor, request)?;
-    if request.statements.iter().any(|(compiled, _)| takes_detour(compiled)) {
-        if request.statements.iter().any(|(compiled, _)| is_counter(compiled)) {
-            return counter_write::run(request, (timeout_nanos, warnings), cx);
+    if request.statements.takes_detour() {
+        let checked = Checked { timeout_nanos, warnings };
+        if request.statements.is_counter() {
+            return counter_write::run(request, checked, cx);
         }
-        return ListWrite::new(cx.executor, request, (timeout_nanos, warnings)).run(cx);
+        return ListWrite::new(cx.executor, request, checked).run(cx);
     }
     let mut encoded = cx.executor.scratch.borrow_mut();
     encoded.clear();
     let found = FoundLists::default();
-    let bound = bind(
-        cx.executor,
-        (request.statements, request.batch),
-        &request.options,
-        &found,
-        &mut encoded,
-    )?;
+    let (statements, options) = (&request.statements, &request.options);
+    let bound = bind(cx.executor, statements, options, &found, &mut encoded)?;
     let writes: Writes<'_> = bound
         .mutations
         .iter()
@@ -91,22 +69,6 @@ fn modify_evaluated<S: ResultSink>(
         snapshot: request.allowed.snapshot(cx.executor),
     };
     write(&writes, order, cx)
-}
-
-fn takes_detour(compiled: &Compiled) -> bool {
-    match &compiled.plan.kind {
-        PlanKind::Modify(plan) => plan.takes_detour(),
-        PlanKind::Batch(plan) => plan.takes_detour(),
-        _ => false,
-    }
-}
-
-fn is_counter(compiled: &Compiled) -> bool {
-    match &compiled.plan.kind {
-        PlanKind::Modify(plan) => plan.is_counter(),
-        PlanKind::Batch(plan) => plan.is_counter(),
-        _ => false,
-    }
 }
 
 /// Applies mutations: at once when this shard owns them all, else as a future.

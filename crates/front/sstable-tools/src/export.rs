@@ -301,7 +301,7 @@ impl<'t> Rows<'t> {
             let statement = cql_syntax::parse(&text).map_err(|e| e.to_string())?;
             let plan = cql_plan::plan::plan(&statement, &context).map_err(|e| e.to_string())?;
             match plan.kind {
-                PlanKind::Select(plan) => Ok(std::rc::Rc::unwrap_or_clone(plan)),
+                PlanKind::Select(plan) => Ok(*plan),
                 _ => Err("not a query".to_owned()),
             }
         };

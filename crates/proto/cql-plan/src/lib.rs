@@ -26,7 +26,7 @@ pub mod paging;
 pub mod plan;
 pub mod raw_type;
 mod replication;
-mod requirements;
+pub mod requirements;
 pub mod select;
 mod slices;
 pub mod system;
@@ -44,7 +44,8 @@ pub use ddl::{DdlOutcome, DdlPlan, SchemaEvent, SchemaEventKind, SchemaEventTarg
 pub use error::{PlanError, PlanErrorCode};
 pub use modify::{BoundMutation, FoundLists, ListRead, ModifyPlan};
 pub use plan::{
-    BindSpec, BoundValue, ExecuteOptions, Plan, PlanContext, PlanKind, PlanLimits, UuidSource, plan,
+    BindSpec, BoundValue, CommandPlan, ExecuteOptions, Plan, PlanContext, PlanInputs, PlanKind,
+    PlanLimits, UuidSource, plan,
 };
 pub use requirements::{created, requirements};
 pub use select::{BoundSelect, ResultColumn, SelectPlan};

@@ -4,7 +4,6 @@
 //! [`crate::values`], the bind markers in [`crate::term`]. Never: IO, clocks, randomness of its own; a plan is
 //! immutable and shared.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use cql_syntax::ast::{Describe, Statement, StatementKind};
@@ -31,13 +30,20 @@ pub use crate::values::{BindEnv, Bound, BoundValue, ExecuteOptions, with_results
 pub struct Plan {
     /// What to do.
     pub kind: PlanKind,
+    /// What it depends on.
+    pub inputs: PlanInputs,
+}
+
+/// What a plan depends on, whatever its kind: values, tables, functions.
+#[derive(Clone, Debug, Default)]
+pub struct PlanInputs {
     /// The bind markers in order.
     pub binds: Vec<BindSpec>,
     /// Tables and their versions that must be unchanged for the plan to stay valid.
     pub tables: Vec<(TableId, u64)>,
-    /// See [`Plan::pk_bind_indices`].
+    /// See [`PlanInputs::pk_bind_indices`].
     pub partition_key_binds: Option<Vec<u16>>,
-    /// Calls of functions such as `uuid()`, whose results differ; see [`Plan::evaluate_calls`].
+    /// Calls of functions such as `uuid()`, whose results differ; see [`PlanInputs::evaluate_calls`].
     pub calls: Vec<PlannedCall>,
     /// Users' functions and aggregates that it calls.
     pub functions: Vec<Routine>,
@@ -47,16 +53,8 @@ pub struct Plan {
 
 impl Plan {
     /// A plan that touches no table and has no markers.
-    pub fn simple(kind: PlanKind) -> Plan {
-        Plan {
-            kind,
-            binds: Vec::new(),
-            tables: Vec::new(),
-            partition_key_binds: None,
-            calls: Vec::new(),
-            functions: Vec::new(),
-            masks: Vec::new(),
-        }
+    fn of_command(plan: CommandPlan) -> Plan {
+        Plan { kind: PlanKind::Command(plan), inputs: PlanInputs::default() }
     }
 
     /// A plan of one table.
@@ -64,15 +62,15 @@ impl Plan {
     /// # Errors
     /// A marker without receiver.
     pub fn of_table(kind: PlanKind, mut binds: Binds, table: &Table) -> Result<Plan, PlanError> {
-        Ok(Plan {
-            kind,
+        let inputs = PlanInputs {
             calls: binds.take_calls(),
             partition_key_binds: binds.partition_key_indices(table),
             binds: binds.finish()?,
             tables: vec![(table.id, table.version)],
             functions: Vec::new(),
             masks: Vec::new(),
-        })
+        };
+        Ok(Plan { kind, inputs })
     }
 
     fn of_modification(plan: ModifyPlan, binds: Binds) -> Result<Plan, PlanError> {
@@ -91,17 +89,19 @@ impl Plan {
             ([_], Some(first)) => binds.partition_key_indices(first.table()),
             _ => None,
         };
-        Ok(Plan {
+        let inputs = PlanInputs {
             calls: binds.take_calls(),
             binds: binds.finish()?,
             tables,
             partition_key_binds,
             functions: Vec::new(),
             masks: Vec::new(),
-            kind: PlanKind::Batch(plan),
-        })
+        };
+        Ok(Plan { kind: PlanKind::Batch(plan), inputs })
     }
+}
 
+impl PlanInputs {
     /// For the PREPARED response: per partition-key column the index of its bind marker.
     pub fn pk_bind_indices(&self) -> Option<&[u16]> {
         self.partition_key_binds.as_deref()
@@ -170,10 +170,17 @@ impl Plan {
 pub enum PlanKind {
     /// INSERT, UPDATE, DELETE.
     Modify(ModifyPlan),
-    /// SELECT; a read that waits keeps its plan.
-    Select(Rc<SelectPlan>),
+    /// SELECT; boxed, as it is large.
+    Select(Box<SelectPlan>),
     /// BEGIN BATCH.
     Batch(BatchPlan),
+    /// Everything else.
+    Command(CommandPlan),
+}
+
+/// A statement that neither reads nor writes rows.
+#[derive(Clone, Debug)]
+pub enum CommandPlan {
     /// CREATE, ALTER, DROP.
     Ddl(DdlPlan),
     /// USE, with the keyspace, which exists.
@@ -202,17 +209,17 @@ pub fn plan(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanErr
     let Some(functions) = cx.functions else { return plan_kind(statement, cx) };
     functions.begin();
     let mut plan = plan_kind(statement, cx)?;
-    plan.functions = functions.take_used();
-    plan.masks = functions.take_masks();
+    plan.inputs.functions = functions.take_used();
+    plan.inputs.masks = functions.take_masks();
     Ok(plan)
 }
 
 fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanError> {
     if let Some(ddl) = DdlPlan::new(&statement.kind, cx.keyspace) {
-        return Ok(Plan::simple(PlanKind::Ddl(ddl?)));
+        return Ok(Plan::of_command(CommandPlan::Ddl(ddl?)));
     }
     if let Some(auth) = AuthPlan::new(&statement.kind, cx.keyspace) {
-        return Ok(Plan::simple(PlanKind::Auth(auth?)));
+        return Ok(Plan::of_command(CommandPlan::Auth(auth?)));
     }
     let mut binds = Binds::new(&statement.bind_markers);
     match &statement.kind {
@@ -229,16 +236,16 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
         StatementKind::Select(s) => {
             let table = cx.table(&s.table)?;
             let plan = select::plan_select(s, statement, table, cx, &mut binds)?;
-            Plan::of_table(PlanKind::Select(Rc::new(plan)), binds, table)
+            Plan::of_table(PlanKind::Select(Box::new(plan)), binds, table)
         }
         StatementKind::Use(s) => {
             let name = &s.keyspace.text;
             if cx.schema.keyspace(name).is_none() {
                 return Err(PlanError::invalid(format!("Keyspace '{name}' does not exist")));
             }
-            Ok(Plan::simple(PlanKind::Use(name.clone())))
+            Ok(Plan::of_command(CommandPlan::Use(name.clone())))
         }
-        StatementKind::Describe(s) => Ok(Plan::simple(PlanKind::Describe(
+        StatementKind::Describe(s) => Ok(Plan::of_command(CommandPlan::Describe(
             Box::new(s.clone()),
             cx.keyspace.map(str::to_owned),
         ))),
@@ -250,9 +257,12 @@ fn plan_kind(statement: &Statement, cx: &PlanContext<'_>) -> Result<Plan, PlanEr
                     "Truncation is not supported by table ".to_owned() + &full_name(table),
                 ));
             }
+            let tables = vec![(table.id, table.version)];
             Ok(Plan {
-                tables: vec![(table.id, table.version)],
-                ..Plan::simple(PlanKind::Truncate(TruncatePlan { table: table.clone() }))
+                kind: PlanKind::Command(CommandPlan::Truncate(TruncatePlan {
+                    table: table.clone(),
+                })),
+                inputs: PlanInputs { tables, ..PlanInputs::default() },
             })
         }
         other => Err(PlanError::unsupported(other.name())),

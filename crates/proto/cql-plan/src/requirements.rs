@@ -1,6 +1,6 @@
 //! Which permissions a plan needs, and what its creator gets permissions on.
 //!
-//! Owns: [`requirements`], [`created`]. Whether a user has them is [`crate::auth::Access`]'s. Source: `authorize` of
+//! Owns: [`requirements`] and those of each kind of plan, [`created`]. Whether a user has them is [`crate::auth::Access`]'s. Source: `authorize` of
 //! Cassandra 5.0's statements.
 
 use std::sync::Arc;
@@ -11,17 +11,28 @@ use schema::{Keyspace, Schema, Table};
 use types::CqlType;
 
 use crate::auth::{Requirement, Resource};
+use crate::batch::BatchPlan;
 use crate::ddl::DdlPlan;
 use crate::functions::user::Routine;
 use crate::modify::ModifyPlan;
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{CommandPlan, Plan, PlanInputs, PlanKind};
 use crate::raw_type;
+use crate::select::SelectPlan;
 
 /// What a plan needs; statements about roles have rules of their own. What schema changes need depends
 /// on what there is already.
 pub fn requirements(plan: &Plan, schema: &Schema) -> Vec<Requirement> {
-    let mut needed = of_kind(plan, schema);
-    for routine in &plan.functions {
+    match &plan.kind {
+        PlanKind::Select(select) => of_select(select, &plan.inputs),
+        PlanKind::Modify(modify) => of_modify(modify, &plan.inputs),
+        PlanKind::Batch(batch) => of_batch(batch, &plan.inputs),
+        PlanKind::Command(command) => of_command(command, schema),
+    }
+}
+
+/// `needed` with EXECUTE on the functions that a plan calls.
+fn with_functions(mut needed: Vec<Requirement>, inputs: &PlanInputs) -> Vec<Requirement> {
+    for routine in &inputs.functions {
         let execute = |name: &str, args: &[CqlType]| {
             let resource = Resource::function(routine.keyspace(), name, args);
             Requirement::Permission(Permission::Execute, resource)
@@ -37,29 +48,41 @@ pub fn requirements(plan: &Plan, schema: &Schema) -> Vec<Requirement> {
     needed
 }
 
-fn of_kind(plan: &Plan, schema: &Schema) -> Vec<Requirement> {
-    match &plan.kind {
-        PlanKind::Select(select) => {
-            let table = select.table();
-            if is_readable_by_all(table) {
-                return Vec::new();
-            }
-            let mut needed = vec![on_table(Permission::Select, table)];
-            let columns = select.restricted_masked_columns();
-            if !columns.is_empty() {
-                needed.push(Requirement::Masked {
-                    resource: Resource::table(&table.keyspace, &table.name),
-                    table: format!("{}.{}", table.keyspace, table.name),
-                    columns: columns.into_iter().map(str::to_owned).collect(),
-                });
-            }
-            needed
-        }
-        PlanKind::Modify(modify) => of_modification(modify),
-        PlanKind::Batch(batch) => batch.statements().iter().flat_map(of_modification).collect(),
-        PlanKind::Truncate(truncate) => vec![on_table(Permission::Modify, &truncate.table)],
-        PlanKind::Ddl(ddl) => of_schema_change(ddl, schema),
-        PlanKind::Use(_) | PlanKind::Describe(..) | PlanKind::Auth(_) => Vec::new(),
+/// What a SELECT needs.
+pub fn of_select(plan: &SelectPlan, inputs: &PlanInputs) -> Vec<Requirement> {
+    let table = plan.table();
+    if is_readable_by_all(table) {
+        return with_functions(Vec::new(), inputs);
+    }
+    let mut needed = vec![on_table(Permission::Select, table)];
+    let columns = plan.restricted_masked_columns();
+    if !columns.is_empty() {
+        needed.push(Requirement::Masked {
+            resource: Resource::table(&table.keyspace, &table.name),
+            table: format!("{}.{}", table.keyspace, table.name),
+            columns: columns.into_iter().map(str::to_owned).collect(),
+        });
+    }
+    with_functions(needed, inputs)
+}
+
+/// What INSERT, UPDATE and DELETE need.
+pub fn of_modify(plan: &ModifyPlan, inputs: &PlanInputs) -> Vec<Requirement> {
+    with_functions(of_modification(plan), inputs)
+}
+
+/// What BEGIN BATCH needs.
+pub fn of_batch(plan: &BatchPlan, inputs: &PlanInputs) -> Vec<Requirement> {
+    let needed = plan.statements().iter().flat_map(of_modification).collect();
+    with_functions(needed, inputs)
+}
+
+/// What other statements need; of a schema change it depends on what the schema has already.
+pub fn of_command(plan: &CommandPlan, schema: &Schema) -> Vec<Requirement> {
+    match plan {
+        CommandPlan::Truncate(truncate) => vec![on_table(Permission::Modify, &truncate.table)],
+        CommandPlan::Ddl(ddl) => of_schema_change(ddl, schema),
+        CommandPlan::Use(_) | CommandPlan::Describe(..) | CommandPlan::Auth(_) => Vec::new(),
     }
 }
 

@@ -18,7 +18,7 @@ pub enum BoundValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The values of markers, and behind them the results of [`crate::plan::Plan::evaluate_calls`].
+/// The values of markers, and behind them the results of [`crate::plan::PlanInputs::evaluate_calls`].
 pub fn with_results<'v>(
     values: &[BoundValue<'v>],
     results: &'v [Option<Vec<u8>>],

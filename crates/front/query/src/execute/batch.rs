@@ -6,16 +6,19 @@ use crate::consistency::{Access, Allowed, check};
 use crate::context::{Cx, Step, Values};
 use crate::failure::{Failure, Result};
 use crate::guardrails;
-use crate::modification::{Modification, Statement};
+use crate::modification::{Modification, Statements, WithValues};
 use crate::prepare::{check_keyspace, current};
 use crate::prepared::{Compiled, parse};
 use crate::sink::{Describe, ResultSink};
 use crate::write::modify;
-use cql_plan::plan::PlanKind;
+use cql_plan::ModifyPlan;
 use cql_syntax::ast;
 use cql_wire::{Batch, BatchKind, BatchQuery};
 use smallvec::SmallVec;
-use std::rc::Rc;
+
+/// What refuses other statements in a batch.
+pub(crate) const NOT_IN_BATCH: &str =
+    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
 
 /// Executes a BATCH message.
 ///
@@ -30,7 +33,7 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
     let used = cx.sink.client().keyspace.borrow().clone();
     check_keyspace(cx.executor, parameters.keyspace)?;
     let keyspace = parameters.keyspace.or(used.as_deref());
-    let mut compiled: SmallVec<[Rc<Compiled>; 8]> = SmallVec::new();
+    let mut compiled: SmallVec<[Compiled; 8]> = SmallVec::new();
     let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
     // Most batches are one statement with many values: what was found for it goes for the next.
     let mut last: Option<&[u8]> = None;
@@ -52,11 +55,11 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
             (None, BatchQuery::Text(text)) => {
                 let snapshot = cx.executor.snapshot();
                 let (limits, now) = (&cx.executor.plan_limits, cx.executor.rt.wall());
-                Rc::new(Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?)
+                Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?
             }
         };
         let given: Values<'_> = statement.values.values().map(plan_value).collect();
-        let markers = one.plan.binds.len();
+        let markers = one.header().inputs.binds.len();
         if given.len() != markers {
             return Err(Failure::invalid(format!(
                 "There were {markers} markers(?) in CQL but {} bound variables",
@@ -66,10 +69,10 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
         compiled.push(one);
         values.push(given);
     }
-    let has_conditions = compiled.iter().any(|one| one.is_conditional());
+    let has_conditions = compiled.iter().any(Compiled::is_conditional);
     if has_conditions {
         for (one, statement) in compiled.iter_mut().zip(request.statements.iter()) {
-            if let (BatchQuery::Text(text), Some(one)) = (statement.query, Rc::get_mut(one)) {
+            if let BatchQuery::Text(text) = statement.query {
                 one.set_source(text_source(text, keyspace));
             }
         }
@@ -79,18 +82,17 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
         let (consistency, serial) = (parameters.consistency, parameters.serial_consistency);
         guardrails::check_write_levels(watch, consistency, serial)?;
     }
-    for one in &compiled {
-        if !matches!(one.plan.kind, PlanKind::Modify(_)) {
-            return Err(Failure::invalid(
-                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
-                 allowed.",
-            ));
-        }
+    let mut statements: Vec<WithValues<'_, ModifyPlan>> = Vec::with_capacity(compiled.len());
+    for (one, values) in compiled.iter().zip(&values) {
+        let Compiled::Modify(statement) = one else {
+            return Err(Failure::invalid(NOT_IN_BATCH));
+        };
+        statements.push(WithValues { statement, values });
         crate::access::authorize(cx.executor, cx.sink.client(), one)?;
         if has_conditions {
             continue;
         }
-        let of_one = check(cx.executor, one, parameters.consistency, Access::Write)?;
+        let of_one = check(cx.executor, &statement.header, parameters.consistency, Access::Write)?;
         allowed = allowed.and(of_one);
     }
     let kind = match request.kind {
@@ -98,13 +100,8 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
         BatchKind::Unlogged => ast::BatchKind::Unlogged,
         BatchKind::Counter => ast::BatchKind::Counter,
     };
-    let mut statements: Vec<Statement<'_>> = Vec::with_capacity(compiled.len());
-    for (one, given) in compiled.iter().zip(&values) {
-        statements.push((one, given.as_slice()));
-    }
     let modification = Modification {
-        statements: &statements,
-        batch: Some(kind),
+        statements: Statements::Message(kind, &statements),
         consistency: parameters.consistency,
         allowed,
         options: cx.options(parameters),

@@ -86,7 +86,7 @@ pub fn fuzz_modify(data: &[u8]) {
     };
     let Ok(plan) = plan(&statement, &cx) else { return };
     let mut values = Vec::new();
-    for _ in 0..plan.binds.len() {
+    for _ in 0..plan.inputs.binds.len() {
         let (len, after) = rest.split_first().map_or((0, rest), |(len, after)| (*len, after));
         values.push(match len {
             254 => BoundValue::Null,

@@ -83,10 +83,13 @@ fn functions_that_differ_are_evaluated_once_in_an_execution() {
         (format!("BEGIN BATCH {insert} IF NOT EXISTS APPLY BATCH"), true),
     ] {
         let plan = plan_of(&schema, &cql).unwrap();
-        assert_eq!((plan.binds.len(), plan.calls.len(), plan.value_count_max()), (0, 4, 4));
-        let given = plan.evaluate_calls(&[], &options(&uuids)).unwrap().unwrap();
+        assert_eq!(
+            (plan.inputs.binds.len(), plan.inputs.calls.len(), plan.inputs.value_count_max()),
+            (0, 4, 4)
+        );
+        let given = plan.inputs.evaluate_calls(&[], &options(&uuids)).unwrap().unwrap();
         let values = with_results(&[], &given);
-        assert_eq!(plan.evaluate_calls(&values, &options(&uuids)), Ok(None), "once");
+        assert_eq!(plan.inputs.evaluate_calls(&values, &options(&uuids)), Ok(None), "once");
         let modify = match &plan.kind {
             PlanKind::Modify(modify) => modify,
             PlanKind::Batch(batch) => &batch.statements()[0],
@@ -117,9 +120,9 @@ fn results_of_calls_stand_behind_the_values_of_markers() {
     let plan = plan_of(&schema, cql).unwrap();
     let markers = [7_i32.to_be_bytes(), 8_i32.to_be_bytes()];
     let markers: Vec<BoundValue<'_>> = markers.iter().map(|v| BoundValue::Bytes(v)).collect();
-    let results = plan.evaluate_calls(&markers, &options(&uuids)).unwrap().unwrap();
+    let results = plan.inputs.evaluate_calls(&markers, &options(&uuids)).unwrap().unwrap();
     let values = with_results(&markers, &results);
-    assert_eq!((values.len(), plan.value_count_max()), (4, 4));
+    assert_eq!((values.len(), plan.inputs.value_count_max()), (4, 4));
     let PlanKind::Modify(modify) = &plan.kind else { panic!("{plan:?}") };
     let bind = || {
         let mut out = Vec::new();
@@ -129,8 +132,8 @@ fn results_of_calls_stand_behind_the_values_of_markers() {
     assert_eq!(bind(), bind());
     // A statement without such functions has nothing to evaluate, and one whose values are not complete is told so.
     let plain = plan_of(&schema, "INSERT INTO e (k, c) VALUES (?, ?)").unwrap();
-    assert_eq!(plain.evaluate_calls(&markers, &options(&uuids)), Ok(None));
-    assert_eq!(plan.evaluate_calls(&markers[..1], &options(&uuids)), Ok(None));
+    assert_eq!(plain.inputs.evaluate_calls(&markers, &options(&uuids)), Ok(None));
+    assert_eq!(plan.inputs.evaluate_calls(&markers[..1], &options(&uuids)), Ok(None));
     // What a peer sends instead of a result is checked.
     let wrong = [values[0], values[1], BoundValue::Bytes(b"short"), values[3]];
     assert!(modify.bind(&wrong, &options(&uuids), &mut Vec::new()).is_err());

@@ -211,6 +211,11 @@ impl DdlPlan {
         }
     }
 
+    /// DROP TABLE.
+    pub fn drops_table(&self) -> bool {
+        matches!(self.statement, StatementKind::DropTable(_))
+    }
+
     /// The refusal of who is no superuser, of statements that only those may use. Its spelling is
     /// Cassandra's.
     pub fn refusal_of_others(&self) -> Option<PlanError> {

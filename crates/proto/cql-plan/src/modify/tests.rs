@@ -683,7 +683,7 @@ fn markers_are_typed_and_named_by_their_receivers() {
     let schema = schema_of(TABLES);
     let names = |cql: &str| -> Vec<String> {
         let plan = plan_of(&schema, cql).unwrap_or_else(|e| panic!("{cql}: {e}"));
-        plan.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect()
+        plan.inputs.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect()
     };
     assert_eq!(
         names("UPDATE m USING TIMESTAMP ? AND TTL :t SET m[?] = ?, u.zip = ? WHERE k IN ?"),
@@ -702,9 +702,9 @@ fn markers_are_typed_and_named_by_their_receivers() {
     );
     let plan = plan_of(&schema, "INSERT INTO c (v, b, c1, a, c2) VALUES (?, ?, ?, :x, ?)");
     let plan = plan.expect("plans");
-    assert_eq!(plan.pk_bind_indices(), Some([3u16, 1].as_slice()));
+    assert_eq!(plan.inputs.pk_bind_indices(), Some([3u16, 1].as_slice()));
     let plan = plan_of(&schema, "INSERT INTO c (v, b, c1, a, c2) VALUES (?, ?, ?, 1, ?)");
-    assert_eq!(plan.expect("plans").pk_bind_indices(), None);
+    assert_eq!(plan.expect("plans").inputs.pk_bind_indices(), None);
 }
 
 #[test]

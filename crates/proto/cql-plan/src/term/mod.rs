@@ -132,7 +132,7 @@ pub struct PlannedCall {
     /// As many as it takes.
     pub args: Vec<PlannedTerm>,
     /// Where its result stands among the values of an execution that has evaluated it, see
-    /// [`crate::plan::Plan::evaluate_calls`]; `None` for functions that give the same for the same arguments.
+    /// [`crate::plan::PlanInputs::evaluate_calls`]; `None` for functions that give the same for the same arguments.
     pub slot: Option<u16>,
 }
 

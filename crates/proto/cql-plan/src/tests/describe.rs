@@ -30,12 +30,13 @@ pub(super) fn error(when: &str, error: &PlanError) -> String {
 /// The bind markers and what drivers route by.
 pub(super) fn markers(plan: &Plan) -> String {
     let mut out = String::new();
-    if plan.binds.is_empty() {
+    if plan.inputs.binds.is_empty() {
         return out;
     }
-    let binds: Vec<String> = plan.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect();
+    let binds: Vec<String> =
+        plan.inputs.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect();
     let _ = writeln!(out, "markers: {}", binds.join(", "));
-    if let Some(key) = plan.pk_bind_indices() {
+    if let Some(key) = plan.inputs.pk_bind_indices() {
         let _ = writeln!(out, "partition key markers: {key:?}");
     }
     out

@@ -86,12 +86,12 @@ fn planned(schema: &Arc<Schema>, input: &str) -> String {
     if let PlanKind::Select(select) = &plan.kind {
         describe::select(select, &mut out);
     }
-    if values.is_none() && !plan.binds.is_empty() {
+    if values.is_none() && !plan.inputs.binds.is_empty() {
         return out;
     }
     let values: Vec<Value> = match values {
         None => Vec::new(),
-        Some(line) => line.split('|').zip(&plan.binds).map(value).collect(),
+        Some(line) => line.split('|').zip(&plan.inputs.binds).map(value).collect(),
     };
     out + &bound(schema, &plan, &values, page)
 }

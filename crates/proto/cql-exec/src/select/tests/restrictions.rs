@@ -408,7 +408,8 @@ fn bind_markers_are_named_like_cassandras() {
     let text = "SELECT * FROM t WHERE k IN ? AND (c1, c2) > ? AND s CONTAINS ? AND m[?] = ? \
                 LIMIT ? ALLOW FILTERING";
     let planned = plan(&cql_syntax::parse(text).unwrap(), &world.context(&limits)).unwrap();
-    let names: Vec<String> = planned.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect();
+    let names: Vec<String> =
+        planned.inputs.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect();
     assert_eq!(
         names,
         [
@@ -420,10 +421,10 @@ fn bind_markers_are_named_like_cassandras() {
             "[limit] int",
         ]
     );
-    assert_eq!(planned.pk_bind_indices(), None);
+    assert_eq!(planned.inputs.pk_bind_indices(), None);
     let text = "SELECT * FROM p WHERE b = ? AND a = ?";
     let planned = plan(&cql_syntax::parse(text).unwrap(), &world.context(&limits)).unwrap();
-    assert_eq!(planned.pk_bind_indices(), Some([1u16, 0].as_slice()));
+    assert_eq!(planned.inputs.pk_bind_indices(), Some([1u16, 0].as_slice()));
 }
 
 #[test]
