@@ -7,7 +7,7 @@
 //!
 //! It stands above `query` and `admin`, because rows are made of the reports of `admin` and read by statements.
 //!
-//! INV-system-tables-1: see [`stored::writer`]. How a virtual table is added: `docs/dev/virtual-table.md`.
+//! How a virtual table is added: `docs/dev/virtual-table.md`.
 
 pub mod stored;
 pub mod virtual_tables;
