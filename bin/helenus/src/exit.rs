@@ -2,7 +2,7 @@
 
 use membership::SubmitError;
 use membership::log::OpenError;
-use node::{StartError, TakeoverError};
+use node::{StartError, TakeoverError, TopologyError};
 use stdx::{IoError, IoErrorKind};
 use store::StoreError;
 
@@ -19,7 +19,6 @@ pub fn of_start(error: &StartError) -> u8 {
     match error {
         StartError::InUse(_) => IN_USE,
         StartError::ClusterName { .. }
-        | StartError::Address(_)
         | StartError::Setting(_)
         | StartError::Snitch { .. }
         | StartError::Archiving { .. }
@@ -27,13 +26,24 @@ pub fn of_start(error: &StartError) -> u8 {
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))
         | StartError::Store { error: StoreError::Corrupt { .. }, .. }
-        | StartError::DataDirectory(_)
-        | StartError::Identity { .. } => DAMAGED,
+        | StartError::DataDirectory(_) => DAMAGED,
+        StartError::Topology(error) => of_topology(error),
         StartError::Listen { .. } => LISTEN,
         StartError::Io(error) | StartError::Import(TakeoverError::Io(error)) => of_io(error),
         // Files of Cassandra that cannot be taken over as they are.
         StartError::Import(_) => DAMAGED,
         // Whatever else stops a node is a failure of the moment: disk full, IO error, panic.
+        _ => FAILED,
+    }
+}
+
+fn of_topology(error: &TopologyError) -> u8 {
+    match error {
+        TopologyError::Address(_) | TopologyError::Setting(_) => USAGE,
+        TopologyError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
+        | TopologyError::Submit(SubmitError::Rejected(_))
+        | TopologyError::Identity { .. } => DAMAGED,
+        TopologyError::Io(error) => of_io(error),
         _ => FAILED,
     }
 }
@@ -53,7 +63,7 @@ mod tests {
     #[test]
     fn every_kind_of_refusal_has_its_code() {
         assert_eq!(of_start(&StartError::InUse("d".into())), IN_USE);
-        assert_eq!(of_start(&StartError::Address("x".into())), USAGE);
+        assert_eq!(of_start(&TopologyError::Address("x".into()).into()), USAGE);
         let error = StoreError::Corrupt { file: "f".into(), what: "w".into() };
         assert_eq!(of_start(&StartError::Store { shard: 0, error }), DAMAGED);
         let error = StoreError::Stopping;
@@ -62,7 +72,7 @@ mod tests {
         let (path, what) = ("p".to_owned(), "w".to_owned());
         let snitch = StartError::Snitch { path: path.clone(), what: what.clone() };
         assert_eq!(of_start(&snitch), USAGE);
-        assert_eq!(of_start(&StartError::Identity { path, what }), DAMAGED);
+        assert_eq!(of_start(&TopologyError::Identity { path, what }.into()), DAMAGED);
         let damaged = rt::damaged("metadata/run", "checksum mismatch");
         assert_eq!(of_start(&StartError::Io(damaged)), DAMAGED);
     }

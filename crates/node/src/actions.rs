@@ -540,7 +540,7 @@ impl ShardActions for Actions {
                         // It is no member any more: its clients find the others.
                         cluster.liveness.set_gossiping(false);
                         this.tell_all(Serving::Stop).await;
-                        if let Some(lost) = cluster.orders.lost_hints.take() {
+                        if let Some(lost) = cluster.topology.orders().take_lost_hints() {
                             // It has left all the same; whoever forced it sees what that cost.
                             return Err(ActionError::Failed(lost));
                         }

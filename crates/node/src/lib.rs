@@ -25,7 +25,6 @@ mod disks;
 mod dropped;
 mod expiry;
 mod first_role;
-pub mod fuzz;
 mod live_settings;
 mod loading;
 mod log_lines;
@@ -54,6 +53,7 @@ pub use request::WindowSettings;
 pub use shard::Meshes;
 pub use system_tables::{LogRecord, NodeLog};
 pub use takeover::TakeoverError;
+pub use topology::TopologyError;
 
 /// Why a node did not start, or stopped by itself.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -70,6 +70,9 @@ pub enum StartError {
     /// The metadata log cannot be used.
     #[error("cannot open the metadata log: {0}")]
     Metadata(#[from] membership::log::OpenError),
+    /// It is not, or is no more, a member of the cluster.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
     /// The data directory is one of Cassandra's that cannot be taken over.
     #[error("cannot take over the data directory: {0}")]
     Import(#[from] TakeoverError),
@@ -102,9 +105,6 @@ pub enum StartError {
         /// The operating system's words.
         detail: String,
     },
-    /// An address of the configuration is a name; names are resolved before the node starts.
-    #[error("address \"{0}\" is not an IP address")]
-    Address(String),
     /// A setting does not fit the machine.
     #[error("{0}")]
     Setting(String),
@@ -120,17 +120,6 @@ pub enum StartError {
         /// Which setting.
         setting: &'static str,
         /// What failed.
-        what: String,
-    },
-    /// The file that says who this node is cannot be used.
-    #[error(
-        "cannot use {path}: {what}; restore the file from a backup, or start with an empty data \
-         directory to join as a new node"
-    )]
-    Identity {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
         what: String,
     },
     /// The file that the snitch needs.
@@ -162,52 +151,9 @@ pub enum StartError {
         /// By the snitch.
         configured: String,
     },
-    /// No member was found to join through.
-    #[error(
-        "no seed is a member of a cluster, asked for 60 s: {detail}; start a seed first, or put \
-         this node's own address first in seeds to found a cluster"
-    )]
-    Seeds {
-        /// Each seed and what became of it.
-        detail: String,
-    },
-    /// Another node does not take this one for what it is.
-    #[error("refused by the node at {address}: {message}")]
-    Refused {
-        /// Of the other node.
-        address: std::net::SocketAddr,
-        /// Why and what to do, in its words.
-        message: String,
-    },
-    /// The cluster does not let this node in.
-    #[error("cannot join the cluster through {through}: {detail}")]
-    Join {
-        /// The member or members asked.
-        through: String,
-        /// Why.
-        detail: String,
-    },
-    /// This node was a member and is none any more.
-    #[error(
-        "this node ({host}) is no member of the cluster any more: it was decommissioned or \
-         removed; start with an empty data directory to join as a new node"
-    )]
-    Removed {
-        /// Its host id.
-        host: stdx::HostId,
-    },
-    /// The data of this node's ranges cannot be kept.
-    #[error("cannot take over data: {detail}")]
-    Streaming {
-        /// What is wrong.
-        detail: String,
-    },
     /// The directory of hints cannot be used.
     #[error("cannot use the hints directory: {0}")]
     Hints(String),
-    /// It was asked to stop while it joined.
-    #[error("stopped before the node had joined; start it again to go on")]
-    Stopped,
     /// Another part failed first.
     #[error("start was given up because another shard failed")]
     Abandoned,

@@ -8,9 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cluster::{
-    ADDRESS_UNKNOWN, Address, ClusterSnapshot, LocalNode, Members, Transformation, metalog,
-};
+use cluster::{ClusterSnapshot, LocalNode, Members, Transformation, metalog};
 use codec::SmallForm;
 use conf::snitch::Place;
 use conf::{Archiving, Options, Snitch};
@@ -19,10 +17,13 @@ use messaging::{Messaging, MessagingMesh};
 use rt::{FileLock, IoErrorKind, Rt, SmallContent, damaged};
 use stdx::{HostId, TableId, TimestampMicros, Token};
 use takeover::ForeignDirectory;
+use topology::TopologyError;
+use topology::description::describe;
+use topology::identity::{self, Identity};
+use topology::introduction::{self, Membership};
+use topology::joining::{self, Newcomer, Outcome};
 
-use crate::cluster::identity::{self, Identity};
-use crate::cluster::joining::{self, Newcomer, Outcome};
-use crate::cluster::{network, place, seeds};
+use crate::cluster::{network, place};
 use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
 
@@ -134,7 +135,7 @@ fn check_promises(
     let path = format!("{work_dir}/{}", small_files::PROMISES);
     if folded.is_some_and(|snapshot| snapshot.voters.len() > 1) {
         let what = "it was deleted, and the cluster has other voters to which this node may have made promises";
-        return Err(StartError::Identity { path, what: what.to_owned() });
+        return Err(TopologyError::Identity { path, what: what.to_owned() }.into());
     }
     tracing::warn!(
         path,
@@ -204,7 +205,7 @@ impl Start<'_> {
         takeover::check_commit_log(&rt.fs(), &options.commitlog_directory()).await?;
         let identity = self.identity_in(&folded)?;
         let Some(snapshot) = folded.with_local(identity.host_id) else {
-            return Err(StartError::Removed { host: identity.host_id });
+            return Err(TopologyError::Removed { host: identity.host_id }.into());
         };
         self.check_place(&snapshot)?;
         // Larger than every earlier run's even when the clock went back: runs are counted in a file.
@@ -223,9 +224,14 @@ impl Start<'_> {
             return Ok((snapshot, run, None));
         }
         let shards = rt.shard_count();
-        let introduction = network::introduction(options, &identity, run, shards, false);
-        let messaging = network::open(rt, options, introduction, self.mesh).await?;
-        network::introduce(&messaging, None, &snapshot);
+        let introduced = introduction::introduction(
+            options,
+            &identity,
+            numbered(run, shards),
+            Membership::Member,
+        );
+        let messaging = network::open(rt, options, introduced, self.mesh).await?;
+        introduction::introduce(&messaging, None, &snapshot);
         joining::check_welcome(rt, options, &messaging, &snapshot).await?;
         Ok((snapshot, run, Some(messaging)))
     }
@@ -258,7 +264,7 @@ impl Start<'_> {
                      nodes were mixed",
                     folded.cluster_id
                 );
-                Err(StartError::Identity { path: path(), what })
+                Err(TopologyError::Identity { path: path(), what }.into())
             }
             // A directory of a release that had no such file, or a first start that was cut off.
             None if folded.members.len() <= 1 => {
@@ -272,7 +278,7 @@ impl Start<'_> {
             }
             None => {
                 let what = "it is missing, and the metadata log has several members".to_owned();
-                Err(StartError::Identity { path: path(), what })
+                Err(TopologyError::Identity { path: path(), what }.into())
             }
         }
     }
@@ -321,8 +327,13 @@ impl Start<'_> {
         let mut messaging = None;
         if options.wants_peers() {
             let shards = rt.shard_count();
-            let introduction = network::introduction(options, &identity, run, shards, true);
-            let opened = network::open(rt, options, introduction, self.mesh).await?;
+            let introduced = introduction::introduction(
+                options,
+                &identity,
+                numbered(run, shards),
+                Membership::Joining,
+            );
+            let opened = network::open(rt, options, introduced, self.mesh).await?;
             let newcomer = Newcomer {
                 rt,
                 options,
@@ -347,8 +358,13 @@ impl Start<'_> {
         self.begin_truncations(&snapshot, begun).await?;
         if let Some(messaging) = &messaging {
             let shards = rt.shard_count();
-            let introduction = network::introduction(options, &identity, run, shards, false);
-            messaging.set_identity(introduction);
+            let introduced = introduction::introduction(
+                options,
+                &identity,
+                numbered(run, shards),
+                Membership::Member,
+            );
+            messaging.set_identity(introduced);
             tracing::info!(cluster_id = %snapshot.cluster_id, %host_id, "founded a cluster");
         }
         Ok((snapshot, run, log, messaging))
@@ -362,7 +378,7 @@ impl Start<'_> {
             "it is missing or empty, although this node is a member of the cluster {cluster} \
              (metadata/identity)"
         );
-        Err(StartError::Identity { path, what })
+        Err(TopologyError::Identity { path, what }.into())
     }
 
     /// Writes the first entries of a new cluster's log.
@@ -447,42 +463,8 @@ fn new_host_id(rt: &Rt) -> HostId {
     HostId(uuid::Builder::from_random_bytes(random).into_uuid())
 }
 
-/// What a node tells the others of itself: addresses, shards, release. A member that stood where this
-/// node stands now has not told its new address yet (the two may have swapped theirs): it is not known
-/// until it does.
-///
-/// # Errors
-/// `Address`.
-pub(crate) fn describe(
-    options: &Options,
-    host: HostId,
-    shards: u16,
-    members: &Members,
-) -> Result<Transformation, StartError> {
-    let storage = seeds::own_address(options)?;
-    let rpc = parts::socket(options.announced_rpc_address(), options.native_transport_port)?;
-    let release = cql_plan::system_rows::RELEASE_VERSION.to_owned();
-    let mut changes = vec![Address { host, storage, rpc }];
-    // An address that is only announced may be a mistake; on one that is listened on nobody else is.
-    let listens = options.broadcast_address.is_none();
-    let serves = options.broadcast_rpc_address.is_none();
-    for other in members.values().filter(|other| other.host_id != host) {
-        let has_left = |is_own: bool, held, own| is_own && held == own;
-        let of_nodes = has_left(listens, other.storage, storage);
-        // Who is not where it listened is not where it announced to serve either.
-        let of_clients = has_left(serves || of_nodes, other.rpc, rpc);
-        if of_nodes || of_clients {
-            changes.push(Address {
-                host: other.host_id,
-                storage: if of_nodes { ADDRESS_UNKNOWN } else { other.storage },
-                rpc: if of_clients { ADDRESS_UNKNOWN } else { other.rpc },
-            });
-        }
-    }
-    Ok(Transformation::Group(vec![
-        Transformation::Readdress { changes },
-        Transformation::Describe { host, shards, features: cluster::features::SUPPORTED, release },
-    ]))
+fn numbered(number: u64, shards: u16) -> introduction::Run {
+    introduction::Run { number, shards }
 }
 
 /// Kind and version of `metadata/run`; the body is the number and a line feed.

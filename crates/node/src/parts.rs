@@ -160,7 +160,7 @@ pub fn request_bytes(options: &Options, shards: u16) -> usize {
 /// # Errors
 /// `Address` when it is a host name: the program's entry resolves those.
 pub fn ip(address: &Address) -> Result<IpAddr, StartError> {
-    address.ip().ok_or_else(|| StartError::Address(address.to_string()))
+    Ok(topology::seeds::ip(address)?)
 }
 
 /// An IP address and a port.
@@ -168,7 +168,7 @@ pub fn ip(address: &Address) -> Result<IpAddr, StartError> {
 /// # Errors
 /// As [`ip`].
 pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
-    Ok(SocketAddr::new(ip(address)?, port))
+    Ok(topology::seeds::socket(address, port)?)
 }
 
 /// Settings of the CQL servers of all shards.

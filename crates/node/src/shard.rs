@@ -23,11 +23,14 @@ use streaming::StreamMesh;
 use system_tables::stored::own_rows::{OwnRows, RowWriter};
 use system_tables::stored::writer::{LocalAddresses, SystemTables};
 use system_tables::{NodeTables, Sources};
+use topology::TopologyError;
+use topology::hint_handover::HintsMesh;
+use topology::identity::Identity;
+use topology::introduction::{self, Run};
 
 use crate::actions::Actions;
 use crate::boot::{self, Beginning, BootMesh, Point};
-use crate::cluster::identity::Identity;
-use crate::cluster::member::{ClusterMeshes, ClusterShard, HintsMesh};
+use crate::cluster::member::{ClusterMeshes, ClusterShard};
 use crate::cluster::network;
 use crate::disk_usage::{self, DiskMesh, DiskMonitor};
 use crate::dropped::CarriedOut;
@@ -293,8 +296,10 @@ fn join_messaging(
 ) -> Messaging {
     let (host_id, cluster_id) = (snapshot.local.host_id, Some(snapshot.cluster_id));
     let identity = Identity { host_id, cluster_id };
-    let introduction = network::introduction(options, &identity, run, rt.shard_count(), false);
-    network::messaging(rt, options, introduction, &meshes.messaging)
+    let run = Run { number: run, shards: rt.shard_count() };
+    let member = introduction::Membership::Member;
+    let introduced = introduction::introduction(options, &identity, run, member);
+    network::messaging(rt, options, introduced, &meshes.messaging)
 }
 
 /// The parts of a shard that is open.
@@ -394,16 +399,22 @@ impl Parts {
     ) -> Result<Option<AdminHandle>, StartError> {
         let (rt, options) = (&self.rt, &self.options);
         if let Some(cluster) = &self.cluster {
-            cluster.seek_members(&self.outcome);
+            let (rt, outcome) = (rt.clone(), self.outcome.clone());
+            cluster.topology.address_discovery().seek_members(move |host| {
+                let removed = TopologyError::Removed { host };
+                tracing::error!("{removed}");
+                outcome.fail(removed.into());
+                rt.request_stop();
+            });
             cluster.meet_others().await?;
-            cluster.describe_itself().await?;
+            cluster.topology.bootstrap().describe_itself().await?;
         }
         let (membership, coordinator) = (&self.membership, &self.coordinator);
         self.write_system_tables(server).await?;
         // Before the node joins, which may take hours: who waits for it wants to look.
         let handle = self.administer()?;
         if let Some(cluster) = &self.cluster {
-            cluster.come_to_normal().await?;
+            cluster.topology.bootstrap().come_to_normal().await?;
         }
         let (mesh, liveness) = (&self.meshes.disks, self.cluster.as_ref().map(|c| &c.liveness));
         DiskMonitor::new(rt, limits, mesh.clone(), liveness.cloned()).start(&self.own_rows);
@@ -415,13 +426,13 @@ impl Parts {
             let liveness = cluster.liveness.clone();
             server.truncations().set_applied_epochs(move |host| liveness.applied_epoch(host));
             cluster.tell_of_truncations(server);
-            cluster.settle().await;
+            cluster.topology.bootstrap().settle().await;
         }
         self.listen(server).await?;
         if let Some(cluster) = &self.cluster {
             cluster.tell_load(self.meshes.admin.clone());
-            cluster.hand_over_keyspaces();
-            cluster.go_on_leaving();
+            cluster.topology.replication_change().hand_over_keyspaces();
+            cluster.topology.departure().go_on_leaving();
             cluster.liveness.set_ready(options.start_native_transport);
         }
         Ok(handle)

@@ -7,7 +7,7 @@
 //! A missing file is refused by name where nothing can replace what it said; where a rebuilt one is safe, the start
 //! logs a WARN and goes on.
 //!
-//! INV-small-files-1: a path is on the list only when its file is durable, and no listed file is ever removed by
+//! A path is on the list only when its file is durable, and no listed file is ever removed by
 //! the node.
 
 use std::collections::BTreeSet;

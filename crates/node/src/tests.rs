@@ -16,7 +16,7 @@ use schema::Table;
 use stdx::{IoError, IoErrorKind, Token};
 use store::{Flow, RowSink, Store, StoreError};
 
-use crate::{Node, Outcome, ReadyHook, StartError};
+use crate::{Node, Outcome, ReadyHook, StartError, TopologyError};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -294,7 +294,7 @@ fn why_a_start_failed_is_told_also_when_another_shard_gives_up_first() {
     outcome.fail(StartError::Abandoned);
     assert!(matches!(outcome.failure(), Some(StartError::Abandoned)));
     outcome.fail(StartError::Io(rt::damaged("metadata/paxos-horizon/1", "checksum mismatch")));
-    outcome.fail(StartError::Stopped);
+    outcome.fail(StartError::Topology(TopologyError::Stopped));
     let error = outcome.failure().unwrap().to_string();
     assert!(error.contains("metadata/paxos-horizon/1"), "{error}");
 }

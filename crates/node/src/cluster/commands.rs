@@ -1,12 +1,14 @@
 //! What an administrator can have a node do in its cluster.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use admin::{ActionError, ClusterAction};
 use stdx::HostId;
 use streaming::Rebuild;
+use topology::orders::Force;
 
-use super::leaving::Force;
 use super::member::ClusterShard;
 use super::network;
 
@@ -16,29 +18,11 @@ impl ClusterShard {
     /// # Errors
     /// `Failed`; `Unsupported` for what cannot be done.
     pub(crate) async fn command(&self, action: ClusterAction) -> Result<(), ActionError> {
-        let failed = |text: String| ActionError::Failed(text);
         match action {
-            ClusterAction::Decommission { force } => {
-                let force = if force { Force::LoseHints } else { Force::Nothing };
-                self.decommission(force).await.map_err(failed)
+            ClusterAction::Cleanup { tables } => {
+                let cleaned = self.topology.cleanup().clean(&tables).await;
+                cleaned.map_err(|error| ActionError::Failed(error.to_string()))
             }
-            ClusterAction::RemoveNode { host } => self.remove_node(host).await.map_err(failed),
-            ClusterAction::ForceRemoval => self.force_removal().map_err(failed),
-            ClusterAction::AbortMovement => self.abort_movement().await.map_err(failed),
-            ClusterAction::AbortRemoval { host } => self.abort_removal(host).await.map_err(failed),
-            ClusterAction::AbortRebuild => self.abort_rebuild().map_err(failed),
-            ClusterAction::AbortBootstrap { host } => {
-                self.abort_bootstrap(host).await.map_err(failed)
-            }
-            ClusterAction::Move { token } => self.move_to(token).await.map_err(failed),
-            ClusterAction::Rebuild { datacenter, keyspace, ranges, sources, exclude_local_dc } => {
-                let exclude_local_datacenter = exclude_local_dc;
-                let rebuild =
-                    Rebuild { datacenter, keyspace, ranges, sources, exclude_local_datacenter };
-                self.rebuild(rebuild).await.map_err(failed)
-            }
-            ClusterAction::Assassinate { host } => self.assassinate(host).await.map_err(failed),
-            ClusterAction::Cleanup { tables } => self.clean(&tables).await,
             ClusterAction::SetGossip { enabled } => {
                 self.liveness.set_gossiping(enabled);
                 Ok(())
@@ -76,19 +60,48 @@ impl ClusterShard {
                 self.streaming.set_inter_dc_throughput(bytes_per_second);
                 Ok(())
             }
-            ClusterAction::CutLinks { addresses } => {
-                if !network::may_cut(&self.options) {
-                    return Err(ActionError::Argument(
-                        "this node was started without --developer-link-faults, which \"helenus \
-                         cluster start\" sets: links are cut in tests only"
-                            .to_owned(),
-                    ));
-                }
-                self.messaging.cut_links(addresses);
-                Ok(())
-            }
-            other => Err(ActionError::Unsupported(other.name())),
+            ClusterAction::CutLinks { addresses } => self.cut_links(addresses),
+            other => self.change_topology(other).await,
         }
+    }
+
+    /// Carries out a command about the ring.
+    async fn change_topology(&self, action: ClusterAction) -> Result<(), ActionError> {
+        let (departure, aborts) = (self.topology.departure(), self.topology.aborts());
+        let done = match action {
+            ClusterAction::Decommission { force } => {
+                let force = if force { Force::LoseHints } else { Force::Nothing };
+                departure.decommission(force).await
+            }
+            ClusterAction::RemoveNode { host } => departure.remove_node(host).await,
+            ClusterAction::ForceRemoval => departure.force_removal(),
+            ClusterAction::Assassinate { host } => departure.assassinate(host).await,
+            ClusterAction::AbortMovement => aborts.abort_movement().await,
+            ClusterAction::AbortRemoval { host } => aborts.abort_removal(host).await,
+            ClusterAction::AbortRebuild => aborts.abort_rebuild(),
+            ClusterAction::AbortBootstrap { host } => departure.abort_bootstrap(host).await,
+            ClusterAction::Move { token } => self.topology.relocation().move_to(token).await,
+            ClusterAction::Rebuild { datacenter, keyspace, ranges, sources, exclude_local_dc } => {
+                let exclude_local_datacenter = exclude_local_dc;
+                let rebuild =
+                    Rebuild { datacenter, keyspace, ranges, sources, exclude_local_datacenter };
+                self.topology.relocation().rebuild(rebuild).await
+            }
+            other => return Err(ActionError::Unsupported(other.name())),
+        };
+        done.map_err(ActionError::Failed)
+    }
+
+    fn cut_links(&self, addresses: BTreeSet<IpAddr>) -> Result<(), ActionError> {
+        if !network::may_cut(&self.options) {
+            return Err(ActionError::Argument(
+                "this node was started without --developer-link-faults, which \"helenus \
+                 cluster start\" sets: links are cut in tests only"
+                    .to_owned(),
+            ));
+        }
+        self.messaging.cut_links(addresses);
+        Ok(())
     }
 
     async fn truncate_hints(&self, host: Option<HostId>) -> Result<(), ActionError> {

@@ -1,6 +1,6 @@
 //! One shard of a node that is part of a cluster: its parts bound to the other nodes.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,23 +11,24 @@ use cluster::{ClusterSnapshot, Consistency};
 use conf::{InternodeCompression, Options};
 use coordinator::{ClusterParts, Coordinator, HintSink, ReplicatedWrite, ReplicationSettings};
 use gossip::AppState;
-use hints::{Hints, HintsParts, HintsSettings, PendingHints};
+use hints::{Hints, HintsParts, HintsSettings};
 use internode::{ErrorReply, Verb};
 use liveness::{Liveness, LivenessMesh, Start};
 use membership::Membership;
 use messaging::{Handler, Messaging, Request, Responder};
 use repair::{AutoSettings, Repair, RepairMesh, RepairParts, RepairSettings};
 use request::WriteType;
-use rt::{Gate, Group, Mesh, Rt};
-use stdx::{HostId, Instant, ShardId, TtlSeconds, Uuid, WallMicros};
+use rt::{Gate, Group, Rt};
+use stdx::{HostId, ShardId, TtlSeconds, Uuid, WallMicros};
 use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 use system_tables::stored::own_rows::RowWriter;
 use system_tables::stored::repair_history::RepairRows;
 
+use topology::hint_handover::HintsMesh;
+use topology::{Topology, TopologyError, TopologyParts, introduction, seeds};
+
 use crate::StartError;
-use crate::cluster::leaving::Orders;
 use crate::cluster::truncation::OwnTruncations;
-use crate::cluster::{network, seeds};
 use coordinator::{Origin, ReplicaMutation};
 
 /// Between two rounds of gossip, as in Cassandra.
@@ -54,12 +55,8 @@ pub(crate) struct ClusterShard {
     pub(crate) repair: Repair,
     /// How truncations went here; empty until clients can be served.
     pub(crate) truncations: Rc<OwnTruncations>,
-    /// Copies for members that go.
-    pub(crate) orders: Rc<Orders>,
-    /// The way to the hints of all shards.
-    pub(crate) hints_mesh: Arc<HintsMesh>,
-    /// When gossip began.
-    pub(crate) gossips_since: Rc<Cell<Instant>>,
+    /// Coming into the cluster, moving and going.
+    pub(crate) topology: Topology,
     /// Owner of what goes on beside requests.
     pub(crate) gate: Gate,
     /// Owner of the removal of data; it ends with the store.
@@ -88,9 +85,6 @@ impl HintSink for Sink {
     }
 }
 
-/// Has a shard deliver its hints or hand them to a node; what is left.
-pub(crate) type HintsMesh = Mesh<HostId, Vec<PendingHints>>;
-
 /// The ways between shards that this needs.
 pub(crate) struct ClusterMeshes<'a> {
     pub(crate) liveness: &'a Arc<LivenessMesh>,
@@ -111,7 +105,9 @@ impl Handler for Dispatch {
             GOSSIP => node.liveness.serve_peer(&request),
             METADATA => node.membership.serve_peer(request.verb, request.payload, responder),
             _ if request.verb == Verb::Truncate => node.serve_truncation(&request, responder),
-            _ if request.verb == Verb::TakeOver => node.serve_take_over(&request, responder),
+            _ if request.verb == Verb::TakeOver => {
+                node.topology.copies().serve_take_over(&request, responder)
+            }
             _ => {
                 let rest = node.coordinator.serve_peer(request, responder);
                 let rest = rest.and_then(|rest| node.streaming.serve_peer(request, rest));
@@ -151,12 +147,7 @@ impl ClusterShard {
             messaging: messaging.clone(),
             mesh: meshes.streaming.clone(),
             snapshot: snapshot(),
-            settings: StreamSettings {
-                outbound_bytes_per_second: options.stream_throughput_outbound.0,
-                inter_dc_bytes_per_second: options.inter_dc_stream_throughput_outbound.0,
-                whole_files: options.stream_entire_sstables,
-                ..StreamSettings::default()
-            },
+            settings: stream_settings(options),
         });
         let liveness = Liveness::new(rt.clone(), meshes.liveness.clone(), host);
         let alive = liveness.clone();
@@ -183,10 +174,25 @@ impl ClusterShard {
                 ..RepairSettings::default()
             },
         });
+        let (seeds, cleaning) = (Rc::new(RefCell::new(options.seeds.clone())), rt.gate("cleanup"));
+        let topology = Topology::new(TopologyParts {
+            rt: rt.clone(),
+            options: options.clone(),
+            seeds: seeds.clone(),
+            messaging: messaging.clone(),
+            liveness: liveness.clone(),
+            membership: membership.clone(),
+            coordinator: coordinator.clone(),
+            hints: hints.clone(),
+            streaming: streaming.clone(),
+            hints_mesh: meshes.hints.clone(),
+            gate: gate.clone(),
+            cleaning: cleaning.clone(),
+        });
         let this = ClusterShard {
             rt: rt.clone(),
             options: options.clone(),
-            seeds: Rc::new(RefCell::new(options.seeds.clone())),
+            seeds,
             messaging,
             liveness,
             membership: membership.clone(),
@@ -195,11 +201,9 @@ impl ClusterShard {
             streaming,
             repair,
             truncations: Rc::default(),
-            orders: Rc::default(),
-            hints_mesh: meshes.hints.clone(),
-            gossips_since: Rc::new(Cell::new(Instant(u64::MAX))),
+            topology,
             gate,
-            cleaning: rt.gate("cleanup"),
+            cleaning,
         };
         this.repair.begin().await.map_err(StartError::from)?;
         this.coordinator.keep_floor(&this.options.workdir).await?;
@@ -208,8 +212,8 @@ impl ClusterShard {
         this.follow_clocks();
         this.attach_coordinator();
         this.hand_on_hints();
-        this.serve_hints_mesh();
-        this.clean_by_itself();
+        this.topology.hint_handover().serve_hints_mesh();
+        this.topology.cleanup().clean_by_itself();
         if rt.shard() == ShardId(0) {
             let liveness = this.liveness.clone();
             membership.attach(this.messaging.clone(), move |host| liveness.is_alive(host));
@@ -244,7 +248,7 @@ impl ClusterShard {
     fn follow_metadata(&self) {
         // On shard 0 they are known since the start, some of them elsewhere than the log says.
         let snapshot = self.membership.snapshot();
-        network::introduce(&self.messaging, Some(&snapshot), &snapshot);
+        introduction::introduce(&self.messaging, Some(&snapshot), &snapshot);
         if self.options.internode_compression == InternodeCompression::Dc {
             let membership = self.membership.clone();
             self.messaging.compress_only(Rc::new(move |host| {
@@ -260,14 +264,12 @@ impl ClusterShard {
         let repair = self.repair.clone();
         self.membership.on_change(move |before, after| {
             repair.metadata_changed();
-            network::follow(&this.messaging, before, after);
+            introduction::follow(&this.messaging, before, after);
             for host in before.members.keys().filter(|host| !after.members.contains_key(*host)) {
                 this.hints.forget(*host);
             }
             if is_first {
-                this.forget_received(before, after);
-                this.orders.note(before, after);
-                this.end_copies(before, after);
+                this.topology.metadata_changed(before, after);
             }
             if is_first && before.members != after.members {
                 this.liveness.set_members(this.gossip_members(after));
@@ -332,17 +334,6 @@ impl ClusterShard {
         }));
     }
 
-    /// Hands this shard's hints over when shard 0 says so.
-    fn serve_hints_mesh(&self) {
-        let (rt, hints, gate) = (self.rt.clone(), self.hints.clone(), self.gate.clone());
-        self.hints_mesh.serve(&self.rt, move |host, reply| {
-            let hints = hints.clone();
-            let task = async move { reply.send(hints.transfer(host).await) };
-            // A closed gate: the node stops, and the dropped reply says so.
-            let _ = gate.spawn(&rt, Group::Gossip, "transfer-hints", task);
-        });
-    }
-
     /// Takes other seeds from now on. Shard 0 only.
     ///
     /// # Errors
@@ -391,7 +382,7 @@ impl ClusterShard {
             on_epoch: Box::new(move |host, epoch| noticing.notice(host, epoch)),
         });
         self.liveness.set_members(self.gossip_members(&snapshot));
-        self.gossips_since.set(self.rt.now());
+        self.topology.gossip_began(self.rt.now());
         if snapshot.members.len() > 1 {
             let deadline = self.rt.now() + CATCH_UP;
             if !self.membership.catch_up_at_start(deadline).await {
@@ -403,7 +394,7 @@ impl ClusterShard {
         }
         let snapshot = self.membership.snapshot();
         if snapshot.local_member().is_none() {
-            return Err(StartError::Removed { host: snapshot.local.host_id });
+            return Err(TopologyError::Removed { host: snapshot.local.host_id }.into());
         }
         Ok(())
     }
@@ -459,6 +450,15 @@ fn auto_settings(options: &Options) -> AutoSettings {
         bytes_per_second: options.auto_repair_throughput.0,
         initial_delay: options.auto_repair_initial_delay,
         turn: options.auto_repair_turn,
+    }
+}
+
+fn stream_settings(options: &Options) -> StreamSettings {
+    StreamSettings {
+        outbound_bytes_per_second: options.stream_throughput_outbound.0,
+        inter_dc_bytes_per_second: options.inter_dc_stream_throughput_outbound.0,
+        whole_files: options.stream_entire_sstables,
+        ..StreamSettings::default()
     }
 }
 

@@ -1,44 +1,13 @@
-//! The way to other nodes: messaging with the settings of the options, who this node says it is,
-//! whom it knows.
+//! The way to other nodes: messaging with the settings of the options.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
 use conf::{InternodeCompression, Options};
-use internode::{Features, HelloAck, VersionRange};
-use messaging::{Messaging, MessagingMesh, OpenError, Peer, Settings};
+use messaging::{Messaging, MessagingMesh, Settings};
 use rt::Rt;
-use stdx::{HostId, IoErrorKind};
+use stdx::IoErrorKind;
 
-use super::identity::Identity;
 use crate::{StartError, parts};
-
-/// What was answered at an address.
-pub(crate) type Answer = (SocketAddr, Result<HelloAck, OpenError>);
-
-/// What messaging says of this node. `joining`: it is no member yet.
-pub(crate) fn introduction(
-    options: &Options,
-    identity: &Identity,
-    run: u64,
-    shards: u16,
-    joining: bool,
-) -> internode::Identity {
-    internode::Identity {
-        cluster_id: identity.cluster_id,
-        cluster_name: options.cluster_name.clone(),
-        host_id: identity.host_id,
-        incarnation: run,
-        shard_count: shards,
-        joining,
-        versions: VersionRange::THIS,
-        features: match options.internode_compression {
-            InternodeCompression::None => Features::NONE,
-            InternodeCompression::All | InternodeCompression::Dc => Features::LZ4,
-        },
-    }
-}
 
 fn settings(options: &Options) -> Settings {
     let defaults = Settings::default();
@@ -92,38 +61,4 @@ pub(crate) async fn open(
     })?;
     tracing::info!(%at, "listening for other nodes");
     Ok(messaging)
-}
-
-/// Makes the members of a snapshot known to messaging, and its epoch. One whose address is not known is
-/// a member all the same: it must be let in when it comes to say where it is now. What `before` said
-/// already changes nothing: somebody may have been found elsewhere since (`seeking`).
-pub(crate) fn introduce(
-    messaging: &Messaging,
-    before: Option<&ClusterSnapshot>,
-    snapshot: &ClusterSnapshot,
-) {
-    for member in snapshot.members.values() {
-        let shard_count = member.shards.max(1);
-        let said = before.and_then(|before| before.members.get(&member.host_id));
-        let known = messaging.peer(member.host_id);
-        let is_news = said.is_none_or(|said| said.storage != member.storage);
-        let address = match known {
-            Some(known) if !is_news || member.storage == ADDRESS_UNKNOWN => known.address,
-            _ => member.storage,
-        };
-        let peer = Peer { address, shard_count };
-        if known != Some(peer) {
-            messaging.set_peer(member.host_id, peer);
-        }
-    }
-    messaging.set_epoch(snapshot.epoch);
-}
-
-/// Lets messaging follow a change of the metadata.
-pub(crate) fn follow(messaging: &Messaging, before: &ClusterSnapshot, after: &ClusterSnapshot) {
-    introduce(messaging, Some(before), after);
-    let gone = before.members.keys().filter(|host| !after.members.contains_key(*host));
-    for host in gone.copied().collect::<Vec<HostId>>() {
-        messaging.remove_peer(host);
-    }
 }

@@ -30,18 +30,19 @@ impl ClusterShard {
             report.operation_mode = self.mode().to_owned();
             report.gossip = Some(self.gossip_report());
             report.timeouts = self.timeouts();
-            report.decommission_failed = self.orders.decommission_failed.get();
-            report.removal = self.orders.removal().map(|(host, waiting)| RemovalReport {
-                host_id: host.to_string(),
-                waiting_for: waiting.iter().map(ToString::to_string).collect(),
-                copies: self.copies_report(),
-            });
+            report.decommission_failed = self.topology.orders().has_decommission_failed();
+            report.removal =
+                self.topology.orders().removal().map(|(host, waiting)| RemovalReport {
+                    host_id: host.to_string(),
+                    waiting_for: waiting.iter().map(ToString::to_string).collect(),
+                    copies: self.copies_report(),
+                });
         }
         report
     }
 
     fn copies_report(&self) -> Vec<CopyReport> {
-        let all = self.orders.copies.others().into_iter();
+        let all = self.topology.orders().copies_of_others().into_iter();
         all.map(|(host, progress)| CopyReport {
             host_id: host.to_string(),
             ranges: progress.ranges,
@@ -64,7 +65,7 @@ impl ClusterShard {
     fn mode(&self) -> &'static str {
         let snapshot = self.membership.snapshot();
         match snapshot.local_member().map(|member| member.state) {
-            _ if self.orders.put_out.get() => "DECOMMISSIONED",
+            _ if self.topology.orders().is_put_out() => "DECOMMISSIONED",
             None => "DECOMMISSIONED",
             Some(MemberState::Joining | MemberState::JoinHandover) => "JOINING",
             Some(MemberState::Normal) => "NORMAL",

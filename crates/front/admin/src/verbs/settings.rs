@@ -17,7 +17,7 @@ use crate::operation::Method;
 
 /// Components of Cassandra's `setlogginglevel` and the modules that do here what is meant.
 const COMPONENTS: [(&str, &[&str]); 6] = [
-    ("bootstrap", &["node::cluster", "membership", "hints"]),
+    ("bootstrap", &["topology", "node::cluster", "membership", "hints"]),
     ("compaction", &["store"]),
     ("repair", &["repair"]),
     ("streaming", &["streaming"]),

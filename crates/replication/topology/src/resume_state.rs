@@ -5,20 +5,19 @@
 //! damaged file is logged and ignored, as is one of another movement: the ranges are fetched again. It goes when
 //! the movement is over.
 //!
-//! INV-received-1: a range is in it only when its files are durable.
+//! `streaming` hands a range over to be remembered only when its files are durable.
+//!
 //! INV-received-2: a range of it is left out only where a source that will do now had given it. What
 //! came meanwhile came as writes: this node was a pending replica all the time.
 
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use cluster::{ClusterSnapshot, MemberState, TokenRange};
+use cluster::TokenRange;
 use codec::SmallForm;
 use rt::{Fs, Rt, SmallContent};
 use stdx::{HostId, IoErrorKind, TableId, Token, Uuid};
 use streaming::FetchRange;
-
-use super::member::ClusterShard;
 
 const FORM: SmallForm = SmallForm { kind: "received", version: 2 };
 /// Largest file that is read.
@@ -67,14 +66,7 @@ impl Received {
         if done.is_empty() {
             return plan;
         }
-        let is_here = |wanted: &FetchRange| {
-            done.iter().any(|d| {
-                d.table == wanted.table
-                    && d.range == wanted.range
-                    && d.sources.iter().all(|s| wanted.sources.contains(s))
-            })
-        };
-        plan.into_iter().filter(|wanted| !is_here(wanted)).collect()
+        plan.into_iter().filter(|wanted| !is_covered(&done, wanted)).collect()
     }
 
     /// Remembers ranges. A disk that refuses costs no more than fetching them again.
@@ -93,32 +85,25 @@ impl Received {
     }
 }
 
-impl ClusterShard {
-    /// Removes what was remembered of copies for members that are through with their movement.
-    pub(super) fn forget_received(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
-        let is_over = |host: &HostId| {
-            after.members.get(host).is_none_or(|member| member.state == MemberState::Normal)
-        };
-        let moved = before.members.values().filter(|m| m.is_in_transition());
-        for host in moved.map(|m| m.host_id).filter(is_over) {
-            let (fs, work_dir) = (self.rt.fs(), self.options.workdir.clone());
-            let task = async move { forget(&fs, &path_of(&work_dir, &name_for(host))).await };
-            // A closed gate: the node stops. The file is of an epoch that does not come again.
-            let _ = self.gate.spawn(&self.rt, rt::Group::Gossip, "forget-received", task);
-        }
-    }
+/// Whether a range came already, from sources that are all among those that will do now (INV-received-2).
+fn is_covered(done: &[FetchRange], wanted: &FetchRange) -> bool {
+    done.iter().any(|d| {
+        d.table == wanted.table
+            && d.range == wanted.range
+            && d.sources.iter().all(|s| wanted.sources.contains(s))
+    })
 }
 
 /// The name of what is received because another member moves.
-pub(super) fn name_for(mover: HostId) -> String {
+pub(crate) fn name_for(mover: HostId) -> String {
     format!("for-{mover}")
 }
 
-fn path_of(work_dir: &str, name: &str) -> String {
+pub(crate) fn path_of(work_dir: &str, name: &str) -> String {
     format!("{}/metadata/received-{name}", work_dir.trim_end_matches('/'))
 }
 
-async fn forget(fs: &Fs, path: &str) {
+pub(crate) async fn forget(fs: &Fs, path: &str) {
     match fs.remove_file(path).await {
         Err(error) if error.kind != IoErrorKind::NotFound => {
             // It is of a movement that does not come again.
@@ -179,5 +164,16 @@ mod tests {
         let bytes = encode("join", &all);
         assert_eq!(decode(&bytes, "join"), Some(all));
         assert_eq!(decode(&bytes, "leave"), None, "of another movement");
+    }
+
+    #[test]
+    fn a_range_that_other_sources_gave_is_fetched_again() {
+        let done = [range(7, 0, &[1, 2]), range(8, 0, &[])];
+        // INV-received-2
+        assert!(is_covered(&done, &range(7, 0, &[1, 2, 3])));
+        assert!(!is_covered(&done, &range(7, 0, &[1, 3])), "2 will not do now");
+        assert!(!is_covered(&done, &range(7, 1, &[1, 2])), "of another range");
+        assert!(!is_covered(&done, &range(9, 0, &[1, 2])), "of another table");
+        assert!(is_covered(&done, &range(8, 0, &[1])));
     }
 }

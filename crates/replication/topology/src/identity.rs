@@ -14,7 +14,7 @@ use codec::SmallForm;
 use rt::{Fs, IoErrorKind, SmallContent};
 use stdx::{HostId, Uuid};
 
-use crate::StartError;
+use crate::error::{Result as TopologyResult, TopologyError};
 
 const HEAD: &str = "helenus identity 1\n";
 const FORM: SmallForm = SmallForm { kind: "identity", version: 2 };
@@ -22,11 +22,11 @@ const BYTES_MAX: usize = 4096;
 
 /// What the file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// This node.
-    pub(crate) host_id: HostId,
+    pub host_id: HostId,
     /// Its cluster, once it is in one.
-    pub(crate) cluster_id: Option<Uuid>,
+    pub cluster_id: Option<Uuid>,
 }
 
 fn path(work_dir: &str) -> String {
@@ -62,7 +62,7 @@ impl Identity {
     }
 
     /// A file of an earlier release.
-    pub(crate) fn decode_old(text: &str) -> Result<Identity, String> {
+    pub fn decode_old(text: &str) -> Result<Identity, String> {
         let (body, check) = text.split_at(text.find("check ").ok_or("it has no check line")?);
         if check != format!("check {:08x}\n", codec::crc32(body.as_bytes())) {
             return Err("its check line does not fit the lines before".to_owned());
@@ -71,7 +71,7 @@ impl Identity {
     }
 
     /// Any bytes of a file.
-    pub(crate) fn decode_file(bytes: &[u8]) -> Result<Identity, String> {
+    pub fn decode_file(bytes: &[u8]) -> Result<Identity, String> {
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "it is no text".to_owned());
         match codec::is_small_file(bytes) {
             true => Identity::decode(text(FORM.decode(bytes).map_err(|e| e.to_string())?)?),
@@ -80,7 +80,7 @@ impl Identity {
     }
 
     /// The whole file.
-    pub(crate) fn encode_file(self) -> Vec<u8> {
+    pub fn encode_file(self) -> Vec<u8> {
         FORM.encode(self.encode().as_bytes())
     }
 }
@@ -89,9 +89,9 @@ impl Identity {
 ///
 /// # Errors
 /// `Identity` when it cannot be understood: a guess could make two nodes of one.
-pub(crate) async fn read(fs: &Fs, work_dir: &str) -> Result<Option<Identity>, StartError> {
+pub async fn read(fs: &Fs, work_dir: &str) -> TopologyResult<Option<Identity>> {
     let path = path(work_dir);
-    let damaged = |what| StartError::Identity { path: path.clone(), what };
+    let damaged = |what| TopologyError::Identity { path: path.clone(), what };
     let identity = match fs.read_small(FORM, &path, BYTES_MAX).await {
         Ok(SmallContent::Missing) => return Ok(None),
         Ok(SmallContent::Body(body)) => {
@@ -108,7 +108,7 @@ pub(crate) async fn read(fs: &Fs, work_dir: &str) -> Result<Option<Identity>, St
 ///
 /// # Errors
 /// `Io`.
-pub(crate) async fn write(fs: &Fs, work_dir: &str, identity: Identity) -> Result<(), StartError> {
+pub async fn write(fs: &Fs, work_dir: &str, identity: Identity) -> TopologyResult<()> {
     Ok(fs.write_small(FORM, &path(work_dir), identity.encode().as_bytes()).await?)
 }
 

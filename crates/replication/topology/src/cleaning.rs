@@ -10,14 +10,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use admin::ActionError;
 use cluster::ranges::merge;
 use cluster::{ClusterSnapshot, MemberState, PlacementKey, Replication};
 use rt::{Fs, Group, OpenOptions, Rt};
 use stdx::{TableId, Token};
 use store::{OwnedRanges, StoreError};
 
-use super::member::ClusterShard;
+use crate::env::Env;
 
 /// How long nobody has moved, at least, before data goes by itself; also how often it is looked.
 const QUIET: Duration = Duration::from_secs(60);
@@ -146,33 +145,52 @@ impl Due {
     }
 }
 
-impl ClusterShard {
+/// Why a cleanup that was ordered was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CleanupError {
+    /// A node moves; in Cassandra's words.
+    #[error("Node is involved in cluster membership changes. Not safe to run cleanup.")]
+    Moving,
+    /// The store failed.
+    #[error("{0}")]
+    Store(StoreError),
+}
+
+/// Removal of data that this node does not own. Clones share.
+#[derive(Clone)]
+pub struct Cleanup {
+    env: Rc<Env>,
+}
+
+impl Cleanup {
+    pub(crate) fn new(env: &Rc<Env>) -> Cleanup {
+        Cleanup { env: env.clone() }
+    }
+
     /// Removes from this shard's files of the tables what this node does not own.
     ///
     /// # Errors
-    /// `Failed`: a node moves, in Cassandra's words, or the store could not.
-    pub(crate) async fn clean(&self, tables: &[TableId]) -> Result<(), ActionError> {
+    /// A node moves, or the store could not.
+    pub async fn clean(&self, tables: &[TableId]) -> Result<(), CleanupError> {
         for table in tables {
-            if !is_settled(&self.membership.snapshot()) {
-                let text =
-                    "Node is involved in cluster membership changes. Not safe to run cleanup.";
-                return Err(ActionError::Failed(text.to_owned()));
+            if !is_settled(&self.env.membership.snapshot()) {
+                return Err(CleanupError::Moving);
             }
             match self.clean_one(*table).await {
                 Ok(()) | Err(StoreError::UnknownTable(_)) => {}
-                Err(error) => return Err(ActionError::Failed(error.to_string())),
+                Err(error) => return Err(CleanupError::Store(error)),
             }
         }
         Ok(())
     }
 
     async fn clean_one(&self, table: TableId) -> Result<(), StoreError> {
-        let membership = self.membership.clone();
-        let store = self.coordinator.store().clone();
+        let membership = self.env.membership.clone();
+        let store = self.env.coordinator.store().clone();
         let owned = move || owned(&membership.snapshot(), table);
         let cleaned = store.compactor().cleanup(table, owned).await?;
         if cleaned.rewritten + cleaned.removed > 0 {
-            tracing::info!(table = %table.0, shard = self.rt.shard().0, ?cleaned,
+            tracing::info!(table = %table.0, shard = self.env.rt.shard().0, ?cleaned,
                 "removed data that this node does not own");
         }
         Ok(())
@@ -181,14 +199,15 @@ impl ClusterShard {
     /// Cleans by itself whenever another node has taken ranges over or a keyspace has other replicas,
     /// all members are alive, and nobody has moved for a while. That it is due is remembered over
     /// restarts.
-    pub(crate) fn clean_by_itself(&self) {
+    pub fn clean_by_itself(&self) {
         let due = Rc::new(Cell::new(false));
         let set = due.clone();
-        let remembered = Rc::new(Due::new(&self.rt, &self.options.workdir));
-        let (rt, gate, of_change) = (self.rt.clone(), self.cleaning.clone(), remembered.clone());
-        let quiet_since = Rc::new(Cell::new(self.rt.now()));
+        let remembered = Rc::new(Due::new(&self.env.rt, &self.env.options.workdir));
+        let (rt, gate, of_change) =
+            (self.env.rt.clone(), self.env.cleaning.clone(), remembered.clone());
+        let quiet_since = Rc::new(Cell::new(self.env.rt.now()));
         let changed_at = quiet_since.clone();
-        self.membership.on_change(move |before, after| {
+        self.env.membership.on_change(move |before, after| {
             if took_ranges(before, after) {
                 changed_at.set(rt.now());
                 if !set.replace(true) {
@@ -204,22 +223,22 @@ impl ClusterShard {
             if remembered.is_set().await {
                 due.set(true);
             }
-            let mut members = this.membership.snapshot().members.clone();
+            let mut members = this.env.membership.snapshot().members.clone();
             loop {
-                let next = this.rt.now() + QUIET;
-                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                let next = this.env.rt.now() + QUIET;
+                if this.env.rt.timeout(next, this.env.rt.stop_requested()).await.is_ok() {
                     return;
                 }
-                let snapshot = this.membership.snapshot();
+                let snapshot = this.env.membership.snapshot();
                 // Somebody has moved since the last look.
                 if snapshot.members != members {
                     members = snapshot.members.clone();
                     continue;
                 }
                 let me = snapshot.local.host_id;
-                let is_alive = |host| host == me || this.liveness.is_alive(host);
+                let is_alive = |host| host == me || this.env.liveness.is_alive(host);
                 let all_alive = members.keys().all(|host| is_alive(*host));
-                let is_quiet = this.rt.now().since(quiet_since.get()) >= QUIET;
+                let is_quiet = this.env.rt.now().since(quiet_since.get()) >= QUIET;
                 if !due.get() || !all_alive || !is_quiet || !is_settled(&snapshot) {
                     continue;
                 }
@@ -238,7 +257,7 @@ impl ClusterShard {
                 }
                 // Something that came meanwhile keeps its mark.
                 if is_clean && !due.get() {
-                    remembered.clear(this.rt.shard().0 == 0).await;
+                    remembered.clear(this.env.rt.shard().0 == 0).await;
                     if due.get() {
                         remembered.set().await;
                     }
@@ -246,6 +265,6 @@ impl ClusterShard {
             }
         };
         // A closed gate: the node stops.
-        let _ = self.cleaning.spawn(&self.rt, Group::Compaction, "cleanup", task);
+        let _ = self.env.cleaning.spawn(&self.env.rt, Group::Compaction, "cleanup", task);
     }
 }

@@ -10,7 +10,7 @@
 //! has left.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 
 use cluster::{ADDRESS_UNKNOWN, ClusterSnapshot};
@@ -19,9 +19,8 @@ use messaging::{Messaging, OpenError, Peer};
 use rt::Group;
 use stdx::HostId;
 
-use super::member::ClusterShard;
-use super::{network, seeds};
-use crate::{Outcome, StartError};
+use crate::env::Env;
+use crate::seeds::{self, Answer};
 
 /// Between two looks: at first, and at most. The pause doubles as long as nobody new is found.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
@@ -31,14 +30,24 @@ const ASKED_MAX: usize = 32;
 /// known to everybody at once.
 const STRANGER_ROUNDS: u32 = 3;
 
-impl ClusterShard {
+/// Looks for members that answer elsewhere than the metadata says. Clones share.
+#[derive(Clone)]
+pub struct AddressDiscovery {
+    env: Rc<Env>,
+}
+
+impl AddressDiscovery {
+    pub(crate) fn new(env: &Rc<Env>) -> AddressDiscovery {
+        AddressDiscovery { env: env.clone() }
+    }
+
     /// Looks for the others, beside everything else, whenever no majority of the voters is alive.
     /// Shard 0 only, whose connections carry gossip and the metadata; the other shards learn the
-    /// addresses from the log, which can be written again then. The node ends as `Removed` when it is
+    /// addresses from the log, which can be written again then. `on_removed` ends the node when it is
     /// no member any more.
-    pub(crate) fn seek_members(&self, outcome: &Arc<Outcome>) {
-        let (this, outcome) = (self.clone(), outcome.clone());
-        let found_total = self.rt.telemetry().counter(
+    pub fn seek_members(&self, on_removed: impl FnOnce(HostId) + 'static) {
+        let this = self.clone();
+        let found_total = self.env.rt.telemetry().counter(
             "internode_members_found_total",
             "members that answered elsewhere than the metadata says while no majority was alive",
             &[],
@@ -48,11 +57,11 @@ impl ClusterShard {
             let mut round = 0_usize;
             let mut strange = 0;
             loop {
-                let next = this.rt.now() + pause;
-                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                let next = this.env.rt.now() + pause;
+                if this.env.rt.timeout(next, this.env.rt.stop_requested()).await.is_ok() {
                     return;
                 }
-                let snapshot = this.membership.snapshot();
+                let snapshot = this.env.membership.snapshot();
                 // Who has left knows it, and looks for nobody.
                 if snapshot.local_member().is_none() || this.reaches_majority(&snapshot) {
                     this.trust_log(&snapshot);
@@ -61,33 +70,30 @@ impl ClusterShard {
                 }
                 let addresses = this.addresses_to_ask(&snapshot, round);
                 round = round.wrapping_add(1);
-                let answers = seeds::ask_all(&this.rt, &this.messaging, &addresses).await;
+                let answers = seeds::ask_all(&this.env.rt, &this.env.messaging, &addresses).await;
                 // The log may have changed meanwhile.
-                let snapshot = this.membership.snapshot();
-                let found = sighted(&this.messaging, &snapshot, &answers, |host| {
-                    !this.liveness.is_alive(host)
+                let snapshot = this.env.membership.snapshot();
+                let found = sighted(&this.env.messaging, &snapshot, &answers, |host| {
+                    !this.env.liveness.is_alive(host)
                 });
                 found_total.add(found);
                 strange = if is_stranger(&snapshot, &answers) { strange + 1 } else { 0 };
                 if strange >= STRANGER_ROUNDS && is_leaving(&snapshot) {
                     tracing::info!("the others know this node as one that has left");
-                    return this.orders.put_out.set(true);
+                    return this.env.orders.put_out.set(true);
                 }
                 if strange >= STRANGER_ROUNDS {
-                    let removed = StartError::Removed { host: snapshot.local.host_id };
-                    tracing::error!("{removed}");
-                    outcome.fail(removed);
-                    return this.rt.request_stop();
+                    return on_removed(snapshot.local.host_id);
                 }
                 pause = if found > 0 { PAUSE.0 } else { (pause * 2).min(PAUSE.1) };
             }
         };
         // A closed gate: the node stops.
-        let _ = self.gate.spawn(&self.rt, Group::Gossip, "seek-members", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Gossip, "seek-members", task);
     }
 
     fn reaches_majority(&self, snapshot: &ClusterSnapshot) -> bool {
-        let alive = snapshot.voters.iter().filter(|host| self.liveness.is_alive(**host));
+        let alive = snapshot.voters.iter().filter(|host| self.env.liveness.is_alive(**host));
         alive.count() > snapshot.voters.len() / 2
     }
 
@@ -96,10 +102,11 @@ impl ClusterShard {
     fn trust_log(&self, snapshot: &ClusterSnapshot) {
         for member in snapshot.members.values() {
             let host = member.host_id;
-            let is_here = self.liveness.is_alive(host);
-            let known = self.messaging.peer(host).filter(|known| known.address != member.storage);
+            let is_here = self.env.liveness.is_alive(host);
+            let known =
+                self.env.messaging.peer(host).filter(|known| known.address != member.storage);
             if let Some(known) = known.filter(|_| !is_here && member.storage != ADDRESS_UNKNOWN) {
-                self.messaging.set_peer(host, Peer { address: member.storage, ..known });
+                self.env.messaging.set_peer(host, Peer { address: member.storage, ..known });
             }
         }
     }
@@ -107,12 +114,12 @@ impl ClusterShard {
     /// Every address that a member may stand at, but those where one is known to be.
     fn addresses_to_ask(&self, snapshot: &ClusterSnapshot, round: usize) -> Vec<SocketAddr> {
         // A configuration that cannot be understood has stopped the start.
-        let own = seeds::own_address(&self.options).ok();
-        let mut addresses = self.seed_addresses();
+        let own = seeds::own_address(&self.env.options).ok();
+        let mut addresses = self.env.seed_addresses();
         addresses.extend(snapshot.members.values().map(|member| member.storage));
-        let known = |host: &HostId| self.messaging.peer(*host).map(|peer| peer.address);
+        let known = |host: &HostId| self.env.messaging.peer(*host).map(|peer| peer.address);
         addresses.extend(snapshot.members.keys().filter_map(known));
-        let is_alive = |host: &&HostId| self.liveness.is_alive(**host);
+        let is_alive = |host: &&HostId| self.env.liveness.is_alive(**host);
         let taken: Vec<SocketAddr> =
             snapshot.members.keys().filter(is_alive).filter_map(known).collect();
         addresses.retain(|address| {
@@ -137,7 +144,7 @@ fn is_leaving(snapshot: &ClusterSnapshot) -> bool {
 
 /// Whether a majority, as many as the voters', says that it knows no such member, and nobody else
 /// anything.
-fn is_stranger(snapshot: &ClusterSnapshot, answers: &[network::Answer]) -> bool {
+fn is_stranger(snapshot: &ClusterSnapshot, answers: &[Answer]) -> bool {
     let refused = answers.iter().filter(|(_, answer)| {
         matches!(answer, Err(OpenError::Refused { code: RefusalCode::UnknownHost, .. }))
     });
@@ -150,7 +157,7 @@ fn is_stranger(snapshot: &ClusterSnapshot, answers: &[network::Answer]) -> bool 
 pub(crate) fn sighted(
     messaging: &Messaging,
     snapshot: &ClusterSnapshot,
-    answers: &[network::Answer],
+    answers: &[Answer],
     may_move: impl Fn(HostId) -> bool,
 ) -> u64 {
     let mut found = 0;

@@ -14,11 +14,12 @@ use messaging::{Messaging, OpenError, Peer};
 use rt::Rt;
 use stdx::HostId;
 
-use super::identity::{self, Identity};
-use super::network::Answer;
-use super::unreachable_seeds::{SeedRefusals, is_out_of_reach, nobody_listens, out_of_reach};
-use super::{network, seeds, seeking};
-use crate::{StartError, parts};
+use crate::address_discovery;
+use crate::error::{Result as TopologyResult, TopologyError};
+use crate::identity::{self, Identity};
+use crate::introduction::{self, Membership, Run};
+use crate::seeds::{self, Answer};
+use crate::unreachable_seeds::{SeedRefusals, is_out_of_reach, nobody_listens, out_of_reach};
 
 /// How long a newcomer looks for a member among its seeds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +35,7 @@ const GHOST: Duration = Duration::from_secs(15);
 const ASKED_MAX: usize = 16;
 
 /// What a first start came to.
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// No member was found, and this node is the one to found the cluster.
     Found,
     /// The log of the cluster, in which this node is `Joining`.
@@ -42,17 +43,17 @@ pub(crate) enum Outcome {
 }
 
 /// A node without a log that may reach others.
-pub(crate) struct Newcomer<'a> {
-    pub(crate) rt: &'a Rt,
-    pub(crate) options: &'a Options,
-    pub(crate) messaging: &'a Messaging,
-    pub(crate) work_dir: &'a str,
-    pub(crate) place: &'a Place,
-    pub(crate) identity: Identity,
+pub struct Newcomer<'a> {
+    pub rt: &'a Rt,
+    pub options: &'a Options,
+    pub messaging: &'a Messaging,
+    pub work_dir: &'a str,
+    pub place: &'a Place,
+    pub identity: Identity,
     /// Number of this run.
-    pub(crate) run: u64,
+    pub run: u64,
     /// False: its directory has data of Cassandra's, which only a founder can take over.
-    pub(crate) may_join: bool,
+    pub may_join: bool,
 }
 
 impl Newcomer<'_> {
@@ -60,7 +61,7 @@ impl Newcomer<'_> {
     ///
     /// # Errors
     /// `Seeds`, `Refused`, `Join`, `Metadata`, `Io`.
-    pub(crate) async fn found_or_join(&self, base: &schema::Schema) -> Result<Outcome, StartError> {
+    pub async fn found_or_join(&self, base: &schema::Schema) -> TopologyResult<Outcome> {
         let own = seeds::own_address(self.options)?;
         let all = seeds::addresses(self.options)?;
         let replaces = self.replaces()?;
@@ -73,7 +74,7 @@ impl Newcomer<'_> {
                     "replace_address_first_boot is {address}, and seeds names no other node that \
                      could say what stood there"
                 );
-                return Err(StartError::Join { through: own.to_string(), detail });
+                return Err(TopologyError::Join { through: own.to_string(), detail });
             }
             return Ok(Outcome::Found);
         }
@@ -84,15 +85,15 @@ impl Newcomer<'_> {
     }
 
     /// The address of the member whose place it takes.
-    fn replaces(&self) -> Result<Option<IpAddr>, StartError> {
-        self.options.replace_address_first_boot.as_ref().map(parts::ip).transpose()
+    fn replaces(&self) -> TopologyResult<Option<IpAddr>> {
+        self.options.replace_address_first_boot.as_ref().map(seeds::ip).transpose()
     }
 
     /// That nobody answers where the dead member stood. The member that is asked to let this node in
     /// may have been started a moment ago, and have heard of nobody yet.
-    async fn check_dead(&self, address: SocketAddr) -> Result<(), StartError> {
+    async fn check_dead(&self, address: SocketAddr) -> TopologyResult<()> {
         match self.messaging.discover(address).await {
-            Ok(ack) => Err(StartError::Join {
+            Ok(ack) => Err(TopologyError::Join {
                 through: address.to_string(),
                 detail: format!(
                     "Cannot replace a live node: node {} answers at {address}; stop it first",
@@ -108,9 +109,8 @@ impl Newcomer<'_> {
         base: &schema::Schema,
         others: &[SocketAddr],
         is_first: bool,
-    ) -> Result<Outcome, StartError> {
+    ) -> TopologyResult<Outcome> {
         let (rt, begun) = (self.rt, self.rt.now());
-        let own_ip = seeds::own_address(self.options)?.ip();
         let mut heard_at = begun;
         let mut remind_at = begun;
         let mut pause = PAUSE.0;
@@ -125,48 +125,23 @@ impl Newcomer<'_> {
             if let Some(refusal) = refusal {
                 return Err(refusal);
             }
-            let is_member = |answer: &Result<HelloAck, OpenError>| {
-                answer.as_ref().is_ok_and(|ack| ack.cluster_id.is_some())
-            };
-            let members: Vec<&(SocketAddr, Result<HelloAck, OpenError>)> =
-                answers.iter().filter(|(_, answer)| is_member(answer)).collect();
-            // Its own address may look otherwise to itself than in the configuration.
-            let is_itself = answers.first().is_some_and(|(_, first)| match first {
-                Err(OpenError::Refused { code, .. }) => *code == RefusalCode::Yourself,
-                _ => false,
-            });
-            let may_found = self.options.replace_address_first_boot.is_none();
-            if members.is_empty() && may_found && (is_first || is_itself) {
+            let members = members_among(&answers);
+            if members.is_empty() && self.founds(&answers, is_first) {
                 return Ok(Outcome::Found);
             }
-            if !members.is_empty() && !self.may_join {
-                return Err(StartError::Join {
-                    through: others.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
-                    detail: "the data directory is one of Cassandra's, which can only be taken \
-                             over by a node that founds a cluster; remove the seeds, or choose an \
-                             empty --workdir"
-                        .to_owned(),
-                });
-            }
-            if members.is_empty() && is_out_of_reach(own_ip, others) {
-                return Err(StartError::Setting(out_of_reach(own_ip, others)));
-            }
-            if refusals.are_final(&answers, rt.now()) {
-                let own = seeds::own_address(self.options)?;
-                return Err(StartError::Setting(nobody_listens(own, others)));
-            }
+            self.check_may_join(others, &members)?;
+            self.check_reach(others, &answers, &mut refusals)?;
             let mut waits_for = describe(&answers);
-            for (address, answer) in members {
-                let Ok(ack) = answer else { continue };
+            for (address, ack) in members {
                 heard_at = rt.now();
-                match self.join_through(base, *address, ack).await? {
+                match self.join_through(base, address, ack).await? {
                     Ok(joined) => return Ok(Outcome::Joined(Box::new(joined))),
                     Err(text) => waits_for = format!("{address}: {text}"),
                 }
             }
             let now = rt.now();
             if now.since(heard_at) >= PATIENCE {
-                return Err(StartError::Seeds { detail: waits_for });
+                return Err(TopologyError::Seeds { detail: waits_for });
             }
             if now >= remind_at {
                 tracing::info!(%waits_for, "waiting to join the cluster");
@@ -175,9 +150,59 @@ impl Newcomer<'_> {
             let next = now + pause;
             pause = (pause * 2).min(PAUSE.1);
             if rt.timeout(next, rt.stop_requested()).await.is_ok() {
-                return Err(StartError::Stopped);
+                return Err(TopologyError::Stopped);
             }
         }
+    }
+
+    /// Whether this node is the one to found the cluster, when no seed is a member of one.
+    fn founds(&self, answers: &[Answer], is_first: bool) -> bool {
+        // Its own address may look otherwise to itself than in the configuration.
+        let first = answers.first();
+        let is_itself =
+            first.is_some_and(|(_, answer)| refusal_code(answer) == Some(RefusalCode::Yourself));
+        self.options.replace_address_first_boot.is_none() && (is_first || is_itself)
+    }
+
+    /// That the data of this node may come into a cluster that has members.
+    ///
+    /// # Errors
+    /// `Join`.
+    fn check_may_join(
+        &self,
+        others: &[SocketAddr],
+        members: &[(SocketAddr, &HelloAck)],
+    ) -> TopologyResult<()> {
+        if members.is_empty() || self.may_join {
+            return Ok(());
+        }
+        Err(TopologyError::Join {
+            through: others.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            detail:
+                "the data directory is one of Cassandra's, which can only be taken over by a node \
+                     that founds a cluster; remove the seeds, or choose an empty --workdir"
+                    .to_owned(),
+        })
+    }
+
+    /// That waiting for the seeds is not useless.
+    ///
+    /// # Errors
+    /// `Setting`: nobody will ever answer where they are.
+    fn check_reach(
+        &self,
+        others: &[SocketAddr],
+        answers: &[Answer],
+        refusals: &mut SeedRefusals,
+    ) -> TopologyResult<()> {
+        let own = seeds::own_address(self.options)?;
+        if members_among(answers).is_empty() && is_out_of_reach(own.ip(), others) {
+            return Err(TopologyError::Setting(out_of_reach(own.ip(), others)));
+        }
+        if refusals.are_final(answers, self.rt.now()) {
+            return Err(TopologyError::Setting(nobody_listens(own, others)));
+        }
+        Ok(())
     }
 
     /// Asks one member; `Ok(Err(..))` says why it has to be tried again.
@@ -186,7 +211,7 @@ impl Newcomer<'_> {
         base: &schema::Schema,
         address: SocketAddr,
         ack: &HelloAck,
-    ) -> Result<Result<(LogFile, ClusterSnapshot), String>, StartError> {
+    ) -> TopologyResult<Result<(LogFile, ClusterSnapshot), String>> {
         let (rt, through) = (self.rt, ack.host_id);
         self.messaging.set_peer(through, Peer { address, shard_count: ack.shard_count });
         let request = JoinRequest {
@@ -206,7 +231,7 @@ impl Newcomer<'_> {
             Ok(epoch) => epoch,
             Err(JoinError::Again(text)) => return Ok(Err(text)),
             Err(JoinError::Refused(detail)) => {
-                return Err(StartError::Join { through: address.to_string(), detail });
+                return Err(TopologyError::Join { through: address.to_string(), detail });
             }
         };
         let fetched = membership::fetch_log(self.messaging, through, rt.now() + ANSWER).await;
@@ -220,19 +245,20 @@ impl Newcomer<'_> {
         let created = membership::log::create(rt, self.work_dir, base, &framed, epoch).await?;
         let host = self.identity.host_id;
         let snapshot = created.snapshot.as_ref().and_then(|folded| folded.with_local(host));
-        let Some(snapshot) = snapshot else { return Err(StartError::Removed { host }) };
+        let Some(snapshot) = snapshot else { return Err(TopologyError::Removed { host }) };
         let identity = Identity { cluster_id: Some(snapshot.cluster_id), ..self.identity };
         identity::write(&rt.fs(), self.work_dir, identity).await?;
-        let shards = rt.shard_count();
-        let introduction = network::introduction(self.options, &identity, self.run, shards, false);
-        self.messaging.set_identity(introduction);
-        network::introduce(self.messaging, None, &snapshot);
+        let run = Run { number: self.run, shards: rt.shard_count() };
+        let introduced =
+            introduction::introduction(self.options, &identity, run, Membership::Member);
+        self.messaging.set_identity(introduced);
+        introduction::introduce(self.messaging, None, &snapshot);
         tracing::info!(cluster_id = %snapshot.cluster_id, host_id = %host, %address,
             members = snapshot.members.len(), "let into the cluster");
         Ok(Ok((created.log, snapshot)))
     }
 
-    fn member(&self) -> Result<Member, StartError> {
+    fn member(&self) -> TopologyResult<Member> {
         let options = self.options;
         let mut tokens = options.initial_token.clone();
         if options.replace_address_first_boot.is_some() && !tokens.is_empty() {
@@ -242,7 +268,7 @@ impl Newcomer<'_> {
         Ok(Member {
             host_id: self.identity.host_id,
             storage: seeds::own_address(options)?,
-            rpc: parts::socket(options.announced_rpc_address(), options.native_transport_port)?,
+            rpc: seeds::socket(options.announced_rpc_address(), options.native_transport_port)?,
             datacenter: self.place.datacenter.clone(),
             rack: self.place.rack.clone(),
             tokens,
@@ -254,6 +280,12 @@ impl Newcomer<'_> {
             release: cql_plan::system_rows::RELEASE_VERSION.to_owned(),
         })
     }
+}
+
+/// Those who are members of a cluster.
+fn members_among(answers: &[Answer]) -> Vec<(SocketAddr, &HelloAck)> {
+    let answered = answers.iter().filter_map(|(at, answer)| Some((*at, answer.as_ref().ok()?)));
+    answered.filter(|(_, ack)| ack.cluster_id.is_some()).collect()
 }
 
 fn refusal_code(answer: &Result<HelloAck, OpenError>) -> Option<RefusalCode> {
@@ -268,10 +300,10 @@ fn seems_to_run(answers: &[Answer]) -> bool {
     answers.iter().any(|(_, answer)| refusal_code(answer) == Some(RefusalCode::DuplicateHostId))
 }
 
-async fn ask_again(rt: &Rt) -> Result<(), StartError> {
+async fn ask_again(rt: &Rt) -> TopologyResult<()> {
     tracing::info!("another process with this node's host id seems to run; asking again");
     match rt.timeout(rt.now() + Duration::from_secs(1), rt.stop_requested()).await {
-        Ok(()) => Err(StartError::Stopped),
+        Ok(()) => Err(TopologyError::Stopped),
         Err(_) => Ok(()),
     }
 }
@@ -289,12 +321,12 @@ fn describe(answers: &[Answer]) -> String {
 ///
 /// # Errors
 /// `Refused`: another cluster, a host id in use, or no member any more.
-pub(crate) async fn check_welcome(
+pub async fn check_welcome(
     rt: &Rt,
     options: &Options,
     messaging: &Messaging,
     snapshot: &ClusterSnapshot,
-) -> Result<(), StartError> {
+) -> TopologyResult<()> {
     let own = seeds::own_address(options)?;
     let me = snapshot.local.host_id;
     let mut addresses = seeds::addresses(options)?;
@@ -319,9 +351,9 @@ pub(crate) async fn check_welcome(
         }
         let is_welcome = answers.iter().any(|(_, answer)| answer.is_ok());
         if is(RefusalCode::UnknownHost) && !is_welcome {
-            return Err(StartError::Removed { host: me });
+            return Err(TopologyError::Removed { host: me });
         }
-        seeking::sighted(messaging, snapshot, &answers, |_| true);
+        address_discovery::sighted(messaging, snapshot, &answers, |_| true);
         break;
     }
     Ok(())

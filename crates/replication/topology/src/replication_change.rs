@@ -10,17 +10,17 @@
 //! good is taken out (`nodetool assassinate`), which needs no handover to be over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::time::Duration;
 
-use cluster::{ClusterSnapshot, HandoverStep, MemberState, Stage, Transformation};
+use cluster::{ClusterSnapshot, HandoverStep, MemberState, Transformation};
 use rt::Group;
 use stdx::{Epoch, HostId, Instant};
-use streaming::FetchProgress;
 
-use super::leaving::{Job, Order, What};
-use super::member::ClusterShard;
-use super::movement::REGISTERS;
-use super::received::Received;
+use crate::copies::{Mover, RangeCopies};
+use crate::env::Env;
+use crate::orders::{Job, Order, What};
+use crate::steps::Steps;
 
 /// How long a stage waits for what is down.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,18 +39,34 @@ struct Waiting {
     done: BTreeSet<HostId>,
 }
 
-impl ClusterShard {
+/// Keyspaces that get other replicas. Clones share.
+#[derive(Clone)]
+pub struct ReplicationChange {
+    env: Rc<Env>,
+    steps: Steps,
+    copies: RangeCopies,
+}
+
+impl ReplicationChange {
+    pub(crate) fn new(env: &Rc<Env>) -> ReplicationChange {
+        ReplicationChange {
+            env: env.clone(),
+            steps: Steps::new(env),
+            copies: RangeCopies::new(env),
+        }
+    }
+
     /// Carries handovers out, as long as this is the first live member. Shard 0 only.
-    pub(crate) fn hand_over_keyspaces(&self) {
+    pub fn hand_over_keyspaces(&self) {
         let this = self.clone();
         let task = async move {
             let mut waiting: BTreeMap<String, Waiting> = BTreeMap::new();
             loop {
-                let next = this.rt.now() + PAUSE;
-                if this.rt.timeout(next, this.rt.stop_requested()).await.is_ok() {
+                let next = this.env.rt.now() + PAUSE;
+                if this.env.rt.timeout(next, this.env.rt.stop_requested()).await.is_ok() {
                     return;
                 }
-                let snapshot = this.membership.snapshot();
+                let snapshot = this.env.membership.snapshot();
                 waiting.retain(|name, w| {
                     snapshot.handovers.get(name.as_str()).is_some_and(|h| h.since == w.epoch)
                 });
@@ -59,7 +75,7 @@ impl ClusterShard {
                     continue;
                 }
                 for (name, handover) in &snapshot.handovers {
-                    let now = this.rt.now();
+                    let now = this.env.rt.now();
                     let stage = waiting.entry(name.to_string()).or_insert(Waiting {
                         epoch: handover.since,
                         since: now,
@@ -82,25 +98,13 @@ impl ClusterShard {
             }
         };
         // A closed gate: the node stops.
-        let _ = self.gate.spawn(&self.rt, Group::Gossip, "handovers", task);
-    }
-
-    /// Waits a while for handovers to end before a node begins to go or move, which the log refuses till
-    /// then.
-    pub(super) async fn wait_for_handovers(&self) {
-        let give_up = self.rt.now() + PATIENCE;
-        while !self.membership.snapshot().handovers.is_empty() && self.rt.now() < give_up {
-            let next = self.rt.now() + PAUSE / 5;
-            if self.rt.timeout(next, self.rt.stop_requested()).await.is_ok() {
-                return;
-            }
-        }
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Gossip, "handovers", task);
     }
 
     /// Whether there is something to hand over, and this node is the one that does it.
     fn hands_over(&self, snapshot: &ClusterSnapshot) -> bool {
         let me = snapshot.local.host_id;
-        let is_there = |host: HostId| host == me || self.liveness.is_alive(host);
+        let is_there = |host: HostId| host == me || self.env.liveness.is_alive(host);
         let members = snapshot.members.values().filter(|m| m.state == MemberState::Normal);
         let first = members.map(|m| m.host_id).find(|host| is_there(*host));
         !snapshot.handovers.is_empty() && first == Some(me)
@@ -114,8 +118,8 @@ impl ClusterShard {
         stage: &mut Waiting,
     ) -> Result<()> {
         let epoch = stage.epoch;
-        self.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
-        let is_over = self.rt.now().since(stage.since) >= PATIENCE;
+        self.steps.wait_until_applied(epoch).await.map_err(|e| e.to_string())?;
+        let is_over = self.env.rt.now().since(stage.since) >= PATIENCE;
         let order = Order { what: What::Keyspace(keyspace.to_owned()), epoch };
         let mut down: BTreeSet<HostId> = BTreeSet::new();
         let mut waits_for: Option<String> = None;
@@ -124,18 +128,18 @@ impl ClusterShard {
                 continue;
             }
             let is_me = host == snapshot.local.host_id;
-            if !is_me && !self.liveness.is_alive(host) {
+            if !is_me && !self.env.liveness.is_alive(host) {
                 down.insert(host);
                 continue;
             }
             let answer = match is_me {
-                true => match self.order(&order, false) {
+                true => match self.copies.order(&order, Mover::Dead) {
                     Job::Running => Ok(false),
                     Job::Done => Ok(true),
                     Job::Failed(text) => Err(text),
                 },
                 false => {
-                    let taken = self.ask_to_take_over(host, &order).await;
+                    let taken = self.copies.ask_to_take_over(host, &order).await;
                     taken.map(|taken| taken.is_done).map_err(|e| e.to_string())
                 }
             };
@@ -168,43 +172,12 @@ impl ClusterShard {
             );
         }
         let step = HandoverStep { keyspace: keyspace.to_owned(), done: Some(epoch) };
-        let submitted = self.submit_until_done(Some(self.rt.now()), |snapshot| {
+        let submitted = self.steps.submit_until_done(Some(self.env.rt.now()), |snapshot| {
             let known = snapshot.handovers.get(keyspace).is_some_and(|h| h.since == epoch);
             known.then(|| Transformation::HandOver(step.clone()))
         });
         submitted.await.map_err(|e| e.to_string())?;
         tracing::info!(keyspace, "the new replicas know what lightweight transactions decided");
         Ok(())
-    }
-
-    /// Takes over what this node inherits in a stage.
-    pub(super) async fn inherit(&self, keyspace: &str, epoch: Epoch) -> Result<()> {
-        let snapshot = self.membership.snapshot();
-        let me = snapshot.local.host_id;
-        let present = snapshot.handovers.get(keyspace).filter(|h| h.since == epoch);
-        let Some(handover) = present else {
-            return Err("the keyspace is not handed over any more".to_owned());
-        };
-        if handover.stage == Stage::Gaining {
-            let liveness = self.liveness.clone();
-            let is_alive = move |host| host == me || liveness.is_alive(host);
-            let plan = streaming::plan_inheritance(&snapshot, keyspace, me, is_alive);
-            let plan = plan.map_err(|error| error.to_string())?;
-            let (name, key) =
-                (format!("keyspace-{keyspace}"), format!("{keyspace} since {}", epoch.0));
-            let received = Received::load(&self.rt, &self.options.workdir, &name, key).await;
-            let rest = received.rest(plan);
-            if !rest.is_empty() {
-                let operation = ("Replication change", self.streaming.new_plan());
-                let copies = &self.orders.copies;
-                let key = What::Keyspace(keyspace.to_owned()).key();
-                let told = |p: &FetchProgress| copies.note_own(&key, p.into());
-                let fetched = self.fetch_keeping(operation, rest, (&received, &told)).await;
-                fetched.map_err(|error| error.to_string())?;
-            }
-            received.forget().await;
-        }
-        let taken = self.coordinator.inherit_registers(keyspace, REGISTERS).await;
-        taken.map(|_| ()).map_err(|error| error.to_string())
     }
 }

@@ -4,32 +4,50 @@ use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
-use conf::Options;
+use conf::{Address, Options};
 use internode::{HelloAck, RefusalCode};
 use messaging::{Messaging, OpenError};
 use rt::{Group, Rt};
 
-use super::network::Answer;
-use crate::{StartError, parts};
+use crate::error::{Result as TopologyResult, TopologyError};
+
+/// What was answered at an address.
+pub(crate) type Answer = (SocketAddr, Result<HelloAck, OpenError>);
+
+/// An address of the options as an IP address.
+///
+/// # Errors
+/// `Address` when it is a host name: the program's entry resolves those.
+pub fn ip(address: &Address) -> TopologyResult<IpAddr> {
+    address.ip().ok_or_else(|| TopologyError::Address(address.to_string()))
+}
+
+/// An IP address and a port.
+///
+/// # Errors
+/// As [`ip`].
+pub fn socket(address: &Address, port: u16) -> TopologyResult<SocketAddr> {
+    Ok(SocketAddr::new(ip(address)?, port))
+}
 
 /// What this node is told to be reached at by other nodes.
 ///
 /// # Errors
 /// `Address`.
-pub(crate) fn own_address(options: &Options) -> Result<SocketAddr, StartError> {
-    parts::socket(options.announced_address(), options.storage_port)
+pub fn own_address(options: &Options) -> TopologyResult<SocketAddr> {
+    socket(options.announced_address(), options.storage_port)
 }
 
 /// The seeds in the order of the configuration; without a port they have `storage_port`.
 ///
 /// # Errors
 /// `Address` when one is a name: the program's entry resolves those.
-pub(crate) fn addresses(options: &Options) -> Result<Vec<SocketAddr>, StartError> {
+pub(crate) fn addresses(options: &Options) -> TopologyResult<Vec<SocketAddr>> {
     read(&options.seeds, options.storage_port)
 }
 
 /// As [`addresses`], of any list.
-pub(crate) fn read(seeds: &[String], storage_port: u16) -> Result<Vec<SocketAddr>, StartError> {
+pub fn read(seeds: &[String], storage_port: u16) -> TopologyResult<Vec<SocketAddr>> {
     let read = |seed: &String| {
         let text = seed.trim();
         if let Ok(address) = text.parse::<SocketAddr>() {
@@ -38,7 +56,7 @@ pub(crate) fn read(seeds: &[String], storage_port: u16) -> Result<Vec<SocketAddr
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !host.contains(':') => match port.parse() {
                 Ok(port) => (host, port),
-                Err(_) => return Err(StartError::Address(text.to_owned())),
+                Err(_) => return Err(TopologyError::Address(text.to_owned())),
             },
             _ => (text, storage_port),
         };
@@ -46,7 +64,7 @@ pub(crate) fn read(seeds: &[String], storage_port: u16) -> Result<Vec<SocketAddr
             "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             _ => host.trim_matches(['[', ']']).parse(),
         };
-        let ip = ip.map_err(|_| StartError::Address(text.to_owned()))?;
+        let ip = ip.map_err(|_| TopologyError::Address(text.to_owned()))?;
         Ok(SocketAddr::new(ip, port))
     };
     seeds.iter().filter(|seed| !seed.trim().is_empty()).map(read).collect()
@@ -80,11 +98,11 @@ pub(crate) async fn ask_all(
 pub(crate) fn final_refusal(
     address: SocketAddr,
     answer: &Result<HelloAck, OpenError>,
-) -> Option<StartError> {
+) -> Option<TopologyError> {
     let Err(OpenError::Refused { code, message }) = answer else { return None };
     match code {
         RefusalCode::WrongCluster | RefusalCode::NoCommonVersion | RefusalCode::DuplicateHostId => {
-            Some(StartError::Refused { address, message: message.to_string() })
+            Some(TopologyError::Refused { address, message: message.to_string() })
         }
         _ => None,
     }
@@ -107,7 +125,7 @@ mod tests {
             texts(&["10.0.0.1", " 10.0.0.2:7000", "", "localhost:7", "::1", "[::1]:9"]),
             ["10.0.0.1:7001", "10.0.0.2:7000", "127.0.0.1:7", "[::1]:7001", "[::1]:9"]
         );
-        assert!(matches!(of(&["db.example.org"]), Err(StartError::Address(_))));
-        assert!(matches!(of(&["10.0.0.1:x"]), Err(StartError::Address(_))));
+        assert!(matches!(of(&["db.example.org"]), Err(TopologyError::Address(_))));
+        assert!(matches!(of(&["10.0.0.1:x"]), Err(TopologyError::Address(_))));
     }
 }

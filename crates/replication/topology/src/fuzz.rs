@@ -1,7 +1,7 @@
 //! Decoders of this crate as plain functions over any bytes; they must never panic.
 
-use crate::cluster::identity::Identity;
-use crate::cluster::leaving::{put_order, read_order};
+use crate::identity::Identity;
+use crate::orders::{put_order, read_order};
 
 /// `metadata/identity`. What is read is written the same way.
 pub fn fuzz_identity(data: &[u8]) {
@@ -22,7 +22,7 @@ pub fn fuzz_take_over(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::leaving::{Order, What};
+    use crate::orders::{Order, What};
     use stdx::{Epoch, HostId, Uuid};
     use testkit::Mutations;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use messaging::OpenError;
 use stdx::{Instant, IoErrorKind};
 
-use super::network::Answer;
+use crate::seeds::Answer;
 
 /// How long seeds on loopback addresses may refuse connections. Nodes of one machine that are started together listen
 /// within it; another machine may boot, so that its refusals prove nothing.

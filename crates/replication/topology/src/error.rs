@@ -1,0 +1,82 @@
+//! The crate's error: why a node does not come into its cluster.
+
+use std::net::SocketAddr;
+
+use stdx::{HostId, IoError};
+
+/// Why a node is not, or is no more, a member of the cluster.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// An address of the configuration is a name; names are resolved before the node starts.
+    #[error("address \"{0}\" is not an IP address")]
+    Address(String),
+    /// A setting does not fit the machine.
+    #[error("{0}")]
+    Setting(String),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// The metadata log cannot be used.
+    #[error("cannot open the metadata log: {0}")]
+    Metadata(#[from] membership::log::OpenError),
+    /// A change to the metadata failed.
+    #[error("cannot write metadata: {0}")]
+    Submit(#[from] membership::SubmitError),
+    /// The file that says who this node is cannot be used.
+    #[error(
+        "cannot use {path}: {what}; restore the file from a backup, or start with an empty data \
+         directory to join as a new node"
+    )]
+    Identity {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// No member was found to join through.
+    #[error(
+        "no seed is a member of a cluster, asked for 60 s: {detail}; start a seed first, or put \
+         this node's own address first in seeds to found a cluster"
+    )]
+    Seeds {
+        /// Each seed and what became of it.
+        detail: String,
+    },
+    /// Another node does not take this one for what it is.
+    #[error("refused by the node at {address}: {message}")]
+    Refused {
+        /// Of the other node.
+        address: SocketAddr,
+        /// Why and what to do, in its words.
+        message: String,
+    },
+    /// The cluster does not let this node in.
+    #[error("cannot join the cluster through {through}: {detail}")]
+    Join {
+        /// The member or members asked.
+        through: String,
+        /// Why.
+        detail: String,
+    },
+    /// This node was a member and is none any more.
+    #[error(
+        "this node ({host}) is no member of the cluster any more: it was decommissioned or \
+         removed; start with an empty data directory to join as a new node"
+    )]
+    Removed {
+        /// Its host id.
+        host: HostId,
+    },
+    /// The data of this node's ranges cannot be kept.
+    #[error("cannot take over data: {detail}")]
+    Streaming {
+        /// What is wrong.
+        detail: String,
+    },
+    /// It was asked to stop while it joined.
+    #[error("stopped before the node had joined; start it again to go on")]
+    Stopped,
+}
+
+/// What the crate's operations return.
+pub type Result<T> = std::result::Result<T, TopologyError>;

@@ -1,0 +1,250 @@
+//! Orders to copy: their form on the wire, and what a node has in progress.
+//!
+//! Payload of the verb `TakeOver`: the host that goes (16 bytes), the epoch at which it began to (u64); or, of a keyspace
+//! that gets other replicas (`replication_change`), a host of zeros, the epoch, and its name. The answer:
+//! [`copy_progress`](crate::copy_progress).
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use cluster::ClusterSnapshot;
+use codec::{DecodeError, Reader, Writer};
+use stdx::{Epoch, HostId, Uuid};
+
+use crate::copy_progress::{Copies, CopyProgress, Rebuilding};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// What a decommission may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Force {
+    /// Nothing.
+    Nothing,
+    /// Hints that nobody takes.
+    LoseHints,
+}
+
+/// Why a copy is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A member goes, or moves.
+    Member(HostId),
+    /// A keyspace gets other replicas.
+    Keyspace(String),
+}
+
+impl What {
+    pub(crate) fn key(&self) -> String {
+        match self {
+            What::Member(host) => host.to_string(),
+            What::Keyspace(name) => format!("keyspace {name}"),
+        }
+    }
+}
+
+/// An order to copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Why.
+    pub what: What,
+    /// Since when that is so.
+    pub epoch: Epoch,
+}
+
+/// What a copy has come to.
+#[derive(Clone)]
+pub(crate) enum Job {
+    Running,
+    Done,
+    Failed(String),
+}
+
+/// Copies for others, and the removal that this node carries out.
+#[derive(Default)]
+pub struct Orders {
+    /// By who goes, or which keyspace, and since which epoch; the newest of each.
+    pub(crate) jobs: RefCell<BTreeMap<String, (Epoch, Job)>>,
+    /// The node that goes and who has not copied yet.
+    pub(crate) removal: RefCell<Option<(HostId, BTreeSet<HostId>)>>,
+    /// The copies are not waited for.
+    pub(crate) forced: Cell<bool>,
+    /// The movement is to be given up.
+    pub(crate) aborted: Cell<bool>,
+    /// All is copied, and the movement cannot be given up any more.
+    decided: Cell<bool>,
+    /// At which epoch the state of the node that goes has changed last.
+    pub(crate) changed_at: Cell<Epoch>,
+    /// This node copies what it owns.
+    pub(crate) rebuilding: Rebuilding,
+    /// How far copies are.
+    pub(crate) copies: Copies,
+    /// This node was leaving, and the others have decided that it is out.
+    pub(crate) put_out: Cell<bool>,
+    /// The decommission goes on when hints cannot be handed over.
+    pub(crate) loses_hints: Cell<bool>,
+    /// What was lost by that, in words for the operator.
+    pub(crate) lost_hints: RefCell<Option<String>>,
+    /// The last decommission of this node in this run has failed.
+    pub(crate) decommission_failed: Cell<bool>,
+}
+
+impl Orders {
+    /// The removal in progress: who goes, and who still copies.
+    pub fn removal(&self) -> Option<(HostId, Vec<HostId>)> {
+        let removal = self.removal.borrow();
+        removal.as_ref().map(|(host, waiting)| (*host, waiting.iter().copied().collect()))
+    }
+
+    /// How far those are that copy on this node's order.
+    pub fn copies_of_others(&self) -> Vec<(HostId, CopyProgress)> {
+        self.copies.others()
+    }
+
+    /// Whether this node was leaving, and the others have decided that it is out.
+    pub fn is_put_out(&self) -> bool {
+        self.put_out.get()
+    }
+
+    /// Whether the last decommission of this node in this run has failed.
+    pub fn has_decommission_failed(&self) -> bool {
+        self.decommission_failed.get()
+    }
+
+    /// What the decommission lost, in words for the operator; once.
+    pub fn take_lost_hints(&self) -> Option<String> {
+        self.lost_hints.take()
+    }
+
+    /// The member whose removal this node carries out.
+    pub(crate) fn removes(&self, me: HostId) -> Option<HostId> {
+        self.removal().map(|(host, _)| host).filter(|host| *host != me)
+    }
+}
+
+/// The right to move `host`, one at a time; given back when it is dropped.
+pub(crate) struct Turn(Rc<Orders>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl Orders {
+    /// Begins a movement of `host`, before anything is asked of the others: a second order of the same
+    /// would take back what the first has begun.
+    ///
+    /// # Errors
+    /// One is in progress.
+    pub(crate) fn begin(self: &Rc<Self>, host: HostId) -> Result<Turn> {
+        let mut removal = self.removal.borrow_mut();
+        if removal.is_some() {
+            return Err("a node is leaving or moving already; wait until that is done".to_owned());
+        }
+        *removal = Some((host, BTreeSet::new()));
+        Ok(Turn(self.clone()))
+    }
+
+    /// Notes what becomes of the node that goes.
+    pub(crate) fn note(&self, before: &ClusterSnapshot, after: &ClusterSnapshot) {
+        let Some((host, _)) = &*self.removal.borrow() else { return };
+        let state = |of: &ClusterSnapshot| of.members.get(host).map(|member| member.state);
+        if state(before) != state(after) {
+            self.changed_at.set(after.epoch);
+        }
+    }
+
+    /// The movement that this node carries out is over.
+    fn end(&self) {
+        *self.removal.borrow_mut() = None;
+        self.changed_at.set(Epoch(0));
+        self.forced.set(false);
+        self.aborted.set(false);
+        self.decided.set(false);
+        self.loses_hints.set(false);
+        self.copies.forget_others();
+    }
+
+    /// All is copied: from here on the movement is not given up.
+    ///
+    /// # Errors
+    /// It is to be given up.
+    pub(crate) fn decide(&self) -> Result<()> {
+        if self.aborted.get() {
+            return Err("it was given up by an operator".to_owned());
+        }
+        self.decided.set(true);
+        Ok(())
+    }
+
+    /// Has a movement of `host` that this node carries out be given up, while its copies are made.
+    ///
+    /// # Errors
+    /// There is none, or all is copied.
+    pub(crate) fn abort(&self, host: HostId) -> Result<()> {
+        match &*self.removal.borrow() {
+            Some((mover, _)) if *mover == host && self.decided.get() => {
+                Err("all data is copied and the change is being decided: too late".to_owned())
+            }
+            Some((mover, _)) if *mover == host => {
+                self.aborted.set(true);
+                Ok(())
+            }
+            _ => Err("there is nothing in progress that could be given up".to_owned()),
+        }
+    }
+}
+
+/// Payload of an order.
+pub fn put_order(order: &Order, out: &mut Vec<u8>) {
+    let host = match &order.what {
+        What::Member(host) => host.0,
+        What::Keyspace(_) => Uuid::nil(),
+    };
+    out.put_bytes(host.as_bytes());
+    out.put_u64(order.epoch.0);
+    if let What::Keyspace(name) = &order.what {
+        out.put_bytes_vint(name.as_bytes());
+    }
+}
+
+/// Reads what [`put_order`] wrote.
+pub fn read_order(payload: &[u8]) -> std::result::Result<Order, DecodeError> {
+    let r = &mut Reader::new(payload, "order to take over");
+    let host = Uuid::from_bytes(r.array::<16>()?);
+    let epoch = Epoch(r.u64()?);
+    let what = if host.is_nil() {
+        let name = String::from_utf8(r.bytes_vint()?.to_vec());
+        let name = name.map_err(|_| r.error(codec::DecodeErrorKind::Utf8))?;
+        What::Keyspace(name)
+    } else {
+        What::Member(HostId(host))
+    };
+    r.finish()?;
+    Ok(Order { what, epoch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_movement_at_a_time_from_the_moment_it_is_ordered() {
+        let orders: Rc<Orders> = Rc::default();
+        let host = HostId(Uuid::from_u128(1));
+        let turn = orders.begin(host).map_err(|_| "refused");
+        assert!(turn.is_ok());
+        assert_eq!(orders.removal(), Some((host, Vec::new())));
+        for other in [host, HostId(Uuid::from_u128(2))] {
+            assert!(orders.begin(other).is_err_and(|text| text.contains("leaving or moving")));
+        }
+        orders.aborted.set(true);
+        orders.changed_at.set(Epoch(3));
+        drop(turn);
+        assert_eq!(orders.removal(), None);
+        assert!(!orders.aborted.get());
+        assert_eq!(orders.changed_at.get(), Epoch(0));
+        assert!(orders.begin(host).is_ok());
+    }
+}
