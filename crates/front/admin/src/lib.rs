@@ -1,7 +1,7 @@
 //! Administration: what a node reports about itself and what it can be told to do.
 //!
-//! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server on its own small
-//! runtime ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
+//! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server, a service beside
+//! the shards ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
 //! texts that nodetool prints ([`nodetool`]). Never: touches a shard other than through the mesh;
 //! never decides about data; never asks who is there (the address it listens on is the protection,
 //! 127.0.0.1 by default).
@@ -26,7 +26,7 @@ pub mod verbs;
 
 pub use commander::Commander;
 pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
-pub use server::{AdminError, AdminHandle, AdminServer, LogControl, cidr_filtering, stages};
+pub use server::{AdminError, AdminParts, AdminServer, LogControl, cidr_filtering, stages};
 pub use shard::{
     ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
     ShardActions, ShardParts, Work, serve_shard,

@@ -27,7 +27,7 @@ use crate::model::{
 
 /// The way of administration into the shards.
 pub type AdminMesh = Mesh<AdminRequest, AdminReply>;
-/// The caller that [`crate::AdminServer::start`] is given.
+/// The caller that [`crate::AdminParts`] hands to the server.
 pub type AdminCaller = ForeignCaller<AdminRequest, AdminReply>;
 
 /// Which tables a command is for.

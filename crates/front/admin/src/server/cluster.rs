@@ -72,7 +72,7 @@ impl Api {
         let EndpointsQuery { keyspace, table, key } = of;
         let request = AdminRequest::Endpoints { keyspace, table, key };
         let asked = self.caller.call(ShardId(0), request);
-        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let reply = self.caller.within(ANSWER_MAX, asked).await;
         match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
             AdminReply::Endpoints(report) => Ok(report),
             AdminReply::Failed(error) => Err(error.into()),
