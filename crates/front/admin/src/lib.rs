@@ -9,9 +9,11 @@
 //! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
 //! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.
 //!
-//! Reading order: [`model`], [`histogram`], [`shard`], [`commands`], [`server`], [`prometheus`], [`nodetool`].
+//! Reading order: [`model`], `cluster_command`, [`request`], [`shard_actions`], [`shard`], [`commands`], [`server`],
+//! [`histogram`], [`prometheus`], [`nodetool`].
 
 pub mod catalog;
+mod cluster_command;
 mod commander;
 pub mod commands;
 pub mod histogram;
@@ -20,14 +22,16 @@ pub mod model;
 pub mod nodetool;
 pub mod operation;
 pub mod prometheus;
+pub mod request;
 pub mod server;
 pub mod shard;
+pub mod shard_actions;
 pub mod verbs;
 
+pub use cluster_command::ClusterAction;
 pub use commander::Commander;
-pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
+pub use commands::{UpkeepAction, UpkeepReply, UpkeepRequest};
+pub use request::{ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, Selection};
 pub use server::{AdminError, AdminParts, AdminServer, LogControl, cidr_filtering, stages};
-pub use shard::{
-    ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
-    ShardActions, ShardParts, Work, serve_shard,
-};
+pub use shard::{ShardParts, serve_shard};
+pub use shard_actions::{NodeFacts, ShardActions, Work};

@@ -37,7 +37,7 @@ use rt::service::{Scope, Service, ServiceCaller, ServiceFailure, ServiceSpec, St
 use tokio::net::TcpListener;
 
 use crate::model::LOAD_BYTES_MAX;
-use crate::shard::{AdminCaller, AdminReply, AdminRequest};
+use crate::request::{AdminCaller, AdminReply, AdminRequest};
 use api::{Api, BODY_BYTES_MAX};
 pub use cidr::report as cidr_filtering;
 pub use cluster::stages;

@@ -19,7 +19,7 @@ use crate::model::{
     CompactionReport, CoordinatorReport, DrainRequest, ErrorReport, NodeReport, SnapshotReport,
     TableReport,
 };
-use crate::shard::{ActionError, AdminReply, AdminRequest, shard_ids};
+use crate::request::{ActionError, AdminReply, AdminRequest, shard_ids};
 
 /// Longest request body. The largest is a list of keyspaces.
 pub(super) const BODY_BYTES_MAX: usize = 256 << 10;

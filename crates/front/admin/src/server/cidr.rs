@@ -12,7 +12,7 @@ use telemetry::{Snapshot, Value};
 
 use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::model::{CidrFilteringReport, ForgetCredentials};
-use crate::shard::{ActionError, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminReply, AdminRequest};
 use rt::MeshError;
 
 /// Of `GET /api/v1/cidr_groups`.

@@ -14,7 +14,7 @@ use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterCommand, ClusterReport, CompactionReport, DrainRequest, EndpointsReport, StageReport,
 };
-use crate::shard::{AdminReply, AdminRequest};
+use crate::request::{AdminReply, AdminRequest};
 
 impl Api {
     /// All shards' shares together, with what the metrics say of stages and dropped messages.

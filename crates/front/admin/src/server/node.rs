@@ -14,7 +14,7 @@ use crate::model::{
     SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
 };
 use crate::prometheus;
-use crate::shard::{ActionError, AdminReply, AdminRequest, Selection};
+use crate::request::{ActionError, AdminReply, AdminRequest, Selection};
 
 pub(super) async fn health(State(api): State<Api>) -> Answer<&'static str> {
     let asked = api.caller.call(ShardId(0), AdminRequest::Node);

@@ -16,7 +16,7 @@ use crate::model::{
     AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport, RepairSummary,
     RepairSummaryQuery,
 };
-use crate::shard::{ActionError, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminReply, AdminRequest};
 
 impl Api {
     /// Repairs are shard 0's.

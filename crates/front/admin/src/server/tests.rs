@@ -11,7 +11,7 @@ use rt::{Machine, NativeOptions, NodeSpec, Reply};
 
 use super::*;
 use crate::model::*;
-use crate::shard::{ActionError, AdminMesh, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminMesh, AdminReply, AdminRequest};
 
 const SHARDS: u16 = 2;
 
