@@ -45,7 +45,8 @@ const RANDOM: Ban = (
 );
 const THREADS: Ban =
     (&["std::thread", "thread::spawn", "thread::sleep", "thread_local!"], "tasks come from rt");
-const TOKIO: Ban = (&["tokio::"], "tokio is known to rt-native and the admin runtime only");
+const TOKIO: Ban =
+    (&["tokio::"], "tokio is known to rt-native and to admin, which runs as a service, only");
 const SHARED: Ban = (
     &[
         "Mutex",
@@ -75,8 +76,9 @@ const PURE: &[Ban] =
 const SHARD: &[Ban] = PURE;
 const TELEMETRY: &[Ban] =
     &[FILES, SOCKETS, CLOCK, RANDOM, THREADS, TOKIO, UNSAFE, HASHING, PROCESS];
-/// The HTTP server has its own runtime: a thread, sockets and the clock of its timeouts.
-const ADMIN: &[Ban] = &[FILES, RANDOM, UNSAFE, HASHING, PROCESS];
+const RUNTIME: Ban = (&["tokio::runtime"], "a runtime of its own is a service: rt::service");
+/// The HTTP server runs as a service, with sockets and the clock of its timeouts.
+const ADMIN: &[Ban] = &[FILES, RANDOM, THREADS, RUNTIME, UNSAFE, HASHING, PROCESS];
 const BOUNDARY: &[Ban] = &[UNSAFE, HASHING, PROCESS];
 const NATIVE: &[Ban] = &[HASHING, PROCESS];
 const TOOL: &[Ban] = &[UNSAFE];

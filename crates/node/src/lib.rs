@@ -160,6 +160,9 @@ pub enum StartError {
     /// A shard's thread ended by itself.
     #[error("a shard ended unexpectedly: {0}")]
     Thread(String),
+    /// A service of the node ended by itself.
+    #[error(transparent)]
+    Service(#[from] rt::service::ServiceFailure),
 }
 
 #[expect(

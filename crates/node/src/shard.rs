@@ -1,11 +1,12 @@
 //! The life of one shard: start, serve, stop. Order is the module documentation of the crate.
 
 use std::cell::{Cell, RefCell};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use admin::{AdminHandle, AdminMesh, AdminServer, LogControl, ShardParts};
+use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::Options;
 use coordinator::{BatchReplay, Coordinator, ShardMesh};
@@ -15,8 +16,9 @@ use membership::log::LogFile;
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
 use repair::{RepairHistory, RepairMesh};
+use rt::service::ServiceFailure;
 use rt::sync::Notify;
-use rt::{Gate, Rt};
+use rt::{Gate, Group, Rt};
 use stdx::ShardId;
 use store::Store;
 use streaming::StreamMesh;
@@ -256,8 +258,7 @@ pub(crate) async fn run(
 
     let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
     if let Some(served) = served {
-        served.actions.serving.set(false);
-        served.server.stop().await;
+        served.stop().await;
     }
     boot::arrive(&rt, &meshes.boot, Point::Closed, true).await;
     if let Some(cluster) = &cluster {
@@ -330,8 +331,18 @@ type LiveLimits = (Rc<RefCell<Options>>, Rc<Notify>);
 struct Served {
     server: CqlServer,
     actions: Rc<Actions>,
-    /// Shard 0 of a real machine: the HTTP server, ended when this is dropped.
-    _admin: Option<AdminHandle>,
+    /// Shard 0 of a real machine: the HTTP server.
+    admin: Option<AdminServer>,
+}
+
+impl Served {
+    async fn stop(self) {
+        self.actions.serving.set(false);
+        self.server.stop().await;
+        if let Some(admin) = self.admin {
+            admin.stop().await;
+        }
+    }
 }
 
 impl Parts {
@@ -367,7 +378,7 @@ impl Parts {
         }
         if self.rt.shard() == ShardId(0) {
             let limits = (served.actions.live.clone(), served.actions.limits_changed.clone());
-            served._admin = self.begin(&served.server, (own_rows, limits)).await?;
+            served.admin = self.begin(&served.server, (own_rows, limits)).await?;
             served.actions.opened();
         }
         Ok(served)
@@ -396,7 +407,7 @@ impl Parts {
         &self,
         server: &CqlServer,
         (own_rows, limits): (OwnRows, LiveLimits),
-    ) -> Result<Option<AdminHandle>, StartError> {
+    ) -> Result<Option<AdminServer>, StartError> {
         let (rt, options) = (&self.rt, &self.options);
         if let Some(cluster) = &self.cluster {
             let (rt, outcome) = (rt.clone(), self.outcome.clone());
@@ -541,7 +552,7 @@ impl Parts {
         }));
         let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
         self.coordinator.start_batch_replay(timeout, move || membership.snapshot(), report);
-        Ok((Served { server, actions, _admin: None }, own_rows))
+        Ok((Served { server, actions, admin: None }, own_rows))
     }
 
     /// Opens the ports for clients; shard 0 only.
@@ -561,22 +572,37 @@ impl Parts {
     }
 
     /// Opens the port for administrators; shard 0 only.
-    fn administer(&self) -> Result<Option<AdminHandle>, StartError> {
+    fn administer(&self) -> Result<Option<AdminServer>, StartError> {
         let options = &self.options;
         if !rt::service::have_threads(&self.rt) {
             return Ok(None);
         }
-        let address = parts::ip(&options.api_address)?;
+        let address = SocketAddr::new(parts::ip(&options.api_address)?, options.api_port);
         let caller = self.meshes.admin.foreign();
-        let shards = (caller, self.rt.shard_count());
         let log = self.program.log.clone().map(|log| log as Arc<dyn LogControl>);
-        let started = AdminServer::start(address, options.api_port, shards, log);
-        let at = SocketAddr::new(address, options.api_port);
-        started.map(Some).map_err(|e| StartError::Listen {
-            address: at.to_string(),
+        let started = AdminServer::start(&self.rt, AdminParts { address, caller, log });
+        let server = started.map_err(|e| StartError::Listen {
+            address: address.to_string(),
             purpose: "the API",
             detail: e.to_string(),
-        })
+        })?;
+        self.end_with(server.failure());
+        Ok(Some(server))
+    }
+
+    /// Stops the node when a service of it ends by itself: a node that cannot be administered, or whose helpers are
+    /// gone, is restarted as a whole.
+    fn end_with(&self, failure: impl Future<Output = Option<ServiceFailure>> + 'static) {
+        let (rt, outcome) = (self.rt.clone(), self.outcome.clone());
+        let watch = async move {
+            if let Some(error) = failure.await {
+                tracing::error!(%error, "stopping this node: one of its services ended");
+                outcome.fail(StartError::Service(error));
+                rt.request_stop();
+            }
+        };
+        // A closed gate: the node stops anyway.
+        let _ = self.own_rows.spawn(&self.rt, Group::Admin, "service-watch", watch);
     }
 }
 

@@ -6,7 +6,7 @@ use rt::MeshError;
 use stdx::ShardId;
 
 use crate::model::{ClusterCommand, GuardrailRequest};
-use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, shard_ids};
+use crate::request::{ActionError, AdminCaller, AdminReply, AdminRequest, shard_ids};
 
 /// Sends commands to the shards, as the HTTP API does for nodetool. Usable on any executor.
 #[derive(Clone)]

@@ -7,204 +7,15 @@ use std::sync::Arc;
 
 use cluster::cidr::{self, IpNet};
 use cluster::replication::replication_of;
-use cluster::{ClusterSnapshot, Member, MemberState, Replication, TokenRange};
+use cluster::{ClusterSnapshot, Member, MemberState, Replication};
 use codec::murmur::token_of;
 use schema::Table;
-use stdx::{HostId, TableId, Token, Uuid};
+use stdx::{HostId, TableId, Uuid};
 
-use crate::model::{ClusterCommand, GossipReport};
+use crate::cluster_command::{ClusterAction, ClusterCommand, Unresolved};
+use crate::model::{EndpointsReport, GossipReport};
 use crate::operation::Scope;
-use crate::shard::ActionError;
-
-/// What a shard can be told to do in its cluster: [`ClusterCommand`] with everything looked up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ClusterAction {
-    /// Give all data to others and leave; told to shard 0. Ends when the node has left.
-    Decommission {
-        /// Checked already when it is false: enough nodes stay for every keyspace.
-        force: bool,
-    },
-    /// Take a dead node out and copy what it had from the other replicas; told to shard 0. Ends when
-    /// it is out.
-    RemoveNode {
-        /// Which one; not this node, not alive.
-        host: HostId,
-    },
-    /// End a removal without waiting for copies; told to shard 0.
-    ForceRemoval,
-    /// Give a decommission or a move of this node up; told to shard 0.
-    AbortMovement,
-    /// Take the order back to remove a dead node; told to shard 0.
-    AbortRemoval {
-        /// Which one; `None`: the one in progress.
-        host: Option<HostId>,
-    },
-    /// Give up the rebuild of this node; told to shard 0.
-    AbortRebuild,
-    /// Take a node out that joins; told to shard 0.
-    AbortBootstrap {
-        /// Which one; it joins.
-        host: HostId,
-    },
-    /// Take another token; told to shard 0. Ends when the node has moved.
-    Move {
-        /// The token; nobody has it.
-        token: Token,
-    },
-    /// Copy what the node owns; told to shard 0. Ends when it is here.
-    Rebuild {
-        /// Only from this data centre.
-        datacenter: Option<String>,
-        /// Only this keyspace.
-        keyspace: Option<String>,
-        /// Only these ranges; empty: all.
-        ranges: Vec<TokenRange>,
-        /// Only from these nodes; empty: any.
-        sources: Vec<HostId>,
-        /// Not from the node's own data centre.
-        exclude_local_dc: bool,
-    },
-    /// Take a dead node out without copying; told to shard 0.
-    Assassinate {
-        /// Which one; not this node, not alive.
-        host: HostId,
-    },
-    /// Remove data outside the node's ranges; told to every shard.
-    Cleanup {
-        /// Of these tables.
-        tables: Vec<TableId>,
-    },
-    /// Gossip or not; told to shard 0.
-    SetGossip {
-        /// Gossip.
-        enabled: bool,
-    },
-    /// Serve CQL clients or not; told to every shard.
-    SetNativeTransport {
-        /// Serve them.
-        enabled: bool,
-    },
-    /// Store new hints or not; told to every shard.
-    SetHintedHandoff {
-        /// Store them.
-        enabled: bool,
-    },
-    /// Store new hints for a data centre's nodes or not; told to every shard.
-    SetHintsForDatacenter {
-        /// The data centre; it has members.
-        datacenter: String,
-        /// Store them.
-        enabled: bool,
-    },
-    /// Deliver hints or not; told to every shard.
-    PauseHints {
-        /// Do not.
-        paused: bool,
-    },
-    /// Delete hints; told to every shard.
-    TruncateHints {
-        /// For this node; `None`: all.
-        host: Option<HostId>,
-    },
-    /// Most that is delivered of hints; told to every shard.
-    SetHintThrottle {
-        /// KiB per second of the node; 0 is no limit.
-        kib_per_second: u64,
-    },
-    /// How long a node may be down and still gets hints; told to every shard.
-    SetHintWindow {
-        /// Milliseconds.
-        millis: u64,
-    },
-    /// Most that is streamed; told to every shard.
-    SetStreamThroughput {
-        /// Bytes per second of the node; 0 is no limit.
-        bytes_per_second: u64,
-    },
-    /// Most that is streamed to other datacenters; told to every shard.
-    SetInterDcStreamThroughput {
-        /// Bytes per second of the node; 0 is no limit.
-        bytes_per_second: u64,
-    },
-    /// Link new SSTables into `backups` or not; told to every shard.
-    SetIncrementalBackups {
-        /// Link them.
-        enabled: bool,
-    },
-    /// Most that compactions write; told to every shard.
-    SetCompactionThroughput {
-        /// Bytes per second of the node; 0 is no limit.
-        bytes_per_second: u64,
-    },
-    /// Memory for cached rows; told to every shard.
-    SetRowCacheCapacity {
-        /// Of the node.
-        bytes: u64,
-    },
-    /// Forget cached rows; told to every shard.
-    InvalidateRowCache,
-    /// Memory for cached counts; told to every shard.
-    SetCounterCacheCapacity {
-        /// Of the node.
-        bytes: u64,
-    },
-    /// Forget cached counts; told to every shard.
-    InvalidateCounterCache,
-    /// Compactions at a time; told to every shard.
-    SetConcurrentCompactors {
-        /// Of the node, 1 or more; each shard runs its part, rounded up.
-        count: u32,
-    },
-    /// Share of the processor that compaction gets; told to every shard.
-    SetCompactionShare {
-        /// 1 to 1000; `None`: it follows the debt.
-        share: Option<u32>,
-    },
-    /// Most that replayed batches write; told to every shard.
-    SetBatchlogThrottle {
-        /// KiB per second, divided by the number of nodes; 0 is no limit.
-        kib_per_second: u64,
-    },
-    /// Carry out what is in the batch log; told to shard 0.
-    ReplayBatchlog,
-    /// Write the estimates of tables' sizes anew; told to shard 0.
-    RefreshSizeEstimates,
-    /// Change a setting until the node stops; told to every shard.
-    SetSetting {
-        /// Its name in cassandra.yaml.
-        name: String,
-        /// Numbers of bytes without a unit.
-        value: String,
-    },
-    /// Trace requests that do not ask for it; told to every shard.
-    SetTraceProbability {
-        /// Of a million so many, a million at most.
-        per_million: u32,
-    },
-    /// Make, replace or drop a CIDR group; told to shard 0.
-    PutCidrGroup {
-        /// Its name.
-        name: String,
-        /// Its ranges; none: drop it, it is there.
-        ranges: BTreeSet<IpNet>,
-    },
-    /// Read the seeds from the configuration again; told to shard 0.
-    ReloadSeeds,
-    /// Stop the node as SIGTERM does; told to shard 0.
-    StopDaemon,
-    /// Cut the links to these addresses and heal all others; told to every shard.
-    CutLinks {
-        /// Of their storage ports.
-        addresses: BTreeSet<IpAddr>,
-    },
-    /// How long requests may take; told to every shard.
-    SetTimeout {
-        /// One of [`TIMEOUTS`].
-        kind: String,
-        /// Milliseconds.
-        millis: u64,
-    },
-}
+use crate::request::ActionError;
 
 /// Kinds of timeouts that `gettimeout` and `settimeout` know.
 pub const TIMEOUTS: [&str; 10] = [
@@ -224,52 +35,6 @@ pub const TIMEOUTS: [&str; 10] = [
 pub const TIMEOUTS_TEXT: &str = "read, range, write, counterwrite, cascontention, truncate, \
                                  internodeconnect, internodeuser, internodestreaminguser, misc \
                                  (general rpc_timeout_in_ms)";
-
-impl ClusterAction {
-    /// For a refusal: what it is.
-    pub fn name(&self) -> &'static str {
-        match self {
-            ClusterAction::Decommission { .. } => "decommission",
-            ClusterAction::RemoveNode { .. } | ClusterAction::ForceRemoval => "removenode",
-            ClusterAction::AbortMovement => "giving up a movement",
-            ClusterAction::AbortBootstrap { .. } => "abortbootstrap",
-            ClusterAction::AbortRemoval { .. } => "abortremovenode",
-            ClusterAction::AbortRebuild => "abortrebuild",
-            ClusterAction::Move { .. } => "move",
-            ClusterAction::Rebuild { .. } => "rebuild",
-            ClusterAction::Assassinate { .. } => "assassinate",
-            ClusterAction::Cleanup { .. } => "cleanup",
-            ClusterAction::SetGossip { .. } => "turning gossip on or off",
-            ClusterAction::SetNativeTransport { .. } => "turning the native transport on or off",
-            ClusterAction::SetHintedHandoff { .. } => "turning hinted handoff on or off",
-            ClusterAction::SetHintsForDatacenter { .. } => "turning hints off for a data center",
-            ClusterAction::PauseHints { .. } => "pausing hints",
-            ClusterAction::TruncateHints { .. } => "truncatehints",
-            ClusterAction::SetHintThrottle { .. } => "sethintedhandoffthrottlekb",
-            ClusterAction::SetHintWindow { .. } => "setmaxhintwindow",
-            ClusterAction::SetStreamThroughput { .. } => "setstreamthroughput",
-            ClusterAction::SetInterDcStreamThroughput { .. } => "setinterdcstreamthroughput",
-            ClusterAction::SetIncrementalBackups { .. } => "turning backups on or off",
-            ClusterAction::SetCompactionThroughput { .. } => "setcompactionthroughput",
-            ClusterAction::SetRowCacheCapacity { .. } => "setcachecapacity",
-            ClusterAction::InvalidateRowCache => "invalidaterowcache",
-            ClusterAction::SetCounterCacheCapacity { .. } => "setcachecapacity",
-            ClusterAction::InvalidateCounterCache => "invalidatecountercache",
-            ClusterAction::SetConcurrentCompactors { .. } => "setconcurrentcompactors",
-            ClusterAction::SetCompactionShare { .. } => "setcompactionshare",
-            ClusterAction::SetBatchlogThrottle { .. } => "setbatchlogreplaythrottle",
-            ClusterAction::ReplayBatchlog => "replaybatchlog",
-            ClusterAction::RefreshSizeEstimates => "refreshsizeestimates",
-            ClusterAction::SetSetting { .. } => "changing a setting",
-            ClusterAction::SetTraceProbability { .. } => "settraceprobability",
-            ClusterAction::PutCidrGroup { .. } => "changing CIDR groups",
-            ClusterAction::ReloadSeeds => "reloadseeds",
-            ClusterAction::StopDaemon => "stopdaemon",
-            ClusterAction::CutLinks { .. } => "cutting links",
-            ClusterAction::SetTimeout { .. } => "settimeout",
-        }
-    }
-}
 
 impl ClusterCommand {
     /// Whether shard 0 does it for the node; else every shard does its part.
@@ -304,149 +69,127 @@ pub(crate) fn resolve(
     if command.needs_a_member() && snapshot.local_member().is_some_and(|m| joins(m)) {
         return Err(failed("Node in JOINING state; wait for status to become normal or restart"));
     }
+    command.into_action().or_else(|unresolved| look_up(unresolved, snapshot, gossip))
+}
+
+fn look_up(
+    command: Unresolved,
+    snapshot: &ClusterSnapshot,
+    gossip: Option<&GossipReport>,
+) -> Result<ClusterAction, ActionError> {
     Ok(match command {
-        ClusterCommand::Decommission { force } => {
+        Unresolved::Decommission { force } => {
             check_decommission(snapshot, force)?;
             ClusterAction::Decommission { force }
         }
-        ClusterCommand::RemoveNode { host_id } => {
+        Unresolved::RemoveNode { host_id } => {
             ClusterAction::RemoveNode { host: removable(snapshot, gossip, &host_id)? }
         }
-        ClusterCommand::ForceRemoval {} => ClusterAction::ForceRemoval,
-        ClusterCommand::AbortMovement {} => ClusterAction::AbortMovement,
-        ClusterCommand::AbortRemoval { host_id } => {
+        Unresolved::AbortRemoval { host_id } => {
             ClusterAction::AbortRemoval { host: moving::removed(snapshot, host_id.as_deref())? }
         }
-        ClusterCommand::AbortRebuild {} => ClusterAction::AbortRebuild,
-        ClusterCommand::AbortBootstrap { node } => {
+        Unresolved::AbortBootstrap { node } => {
             ClusterAction::AbortBootstrap { host: moving::joining(snapshot, &node)? }
         }
-        ClusterCommand::Move { token } => {
+        Unresolved::Move { token } => {
             ClusterAction::Move { token: moving::target(snapshot, &token)? }
         }
-        ClusterCommand::Rebuild { datacenter, keyspace, tokens, sources, exclude_local_dc } => {
+        Unresolved::Rebuild { datacenter, keyspace, tokens, sources, exclude_local_dc } => {
             let from = moving::From { datacenter, keyspace, tokens, sources, exclude_local_dc };
             moving::rebuild(snapshot, from)?
         }
-        ClusterCommand::Assassinate { address } => {
-            let member = at_address(snapshot, &address)?;
-            if member.host_id == snapshot.local.host_id || is_alive(gossip, member) {
-                return Err(failed(format!(
-                    "Endpoint still alive: /{} heartbeat changed while trying to assassinate it",
-                    member.storage
-                )));
-            }
-            ClusterAction::Assassinate { host: member.host_id }
+        Unresolved::Assassinate { address } => {
+            ClusterAction::Assassinate { host: dead_at(snapshot, gossip, &address)? }
         }
-        ClusterCommand::Cleanup { keyspace, tables } => {
+        Unresolved::Cleanup { keyspace, tables } => {
             ClusterAction::Cleanup { tables: to_clean(snapshot, &keyspace, &tables)? }
         }
-        ClusterCommand::SetGossip { enabled } => ClusterAction::SetGossip { enabled },
-        ClusterCommand::SetNativeTransport { enabled } => {
-            ClusterAction::SetNativeTransport { enabled }
-        }
-        ClusterCommand::SetHintedHandoff { enabled } => ClusterAction::SetHintedHandoff { enabled },
-        ClusterCommand::SetHintsForDatacenter { datacenter, enabled } => {
-            let mut known: Vec<&str> =
-                snapshot.members.values().map(|m| m.datacenter.as_str()).collect();
-            known.sort_unstable();
-            known.dedup();
-            if !known.contains(&datacenter.as_str()) {
-                return Err(argument(format!(
-                    "There is no data center '{datacenter}', there are: {}",
-                    known.join(", ")
-                )));
-            }
+        Unresolved::SetHintsForDatacenter { datacenter, enabled } => {
+            check_datacenter(snapshot, &datacenter)?;
             ClusterAction::SetHintsForDatacenter { datacenter, enabled }
         }
-        ClusterCommand::PauseHints { paused } => ClusterAction::PauseHints { paused },
-        ClusterCommand::TruncateHints { address } => {
-            let host = match address {
-                Some(address) => Some(at_address(snapshot, &address)?.host_id),
-                None => None,
-            };
-            ClusterAction::TruncateHints { host }
+        Unresolved::TruncateHints { address } => {
+            let member = address.map(|address| at_address(snapshot, &address)).transpose()?;
+            ClusterAction::TruncateHints { host: member.map(|member| member.host_id) }
         }
-        ClusterCommand::SetHintThrottle { kib_per_second } => {
-            ClusterAction::SetHintThrottle { kib_per_second }
+        Unresolved::SetCompactionShare { share } => {
+            if let Some(share) = share.filter(|share| !(1..=1000).contains(share)) {
+                return Err(argument(format!("the share must be from 1 to 1000, not {share}")));
+            }
+            ClusterAction::SetCompactionShare { share }
         }
-        ClusterCommand::SetHintWindow { millis } => ClusterAction::SetHintWindow { millis },
-        ClusterCommand::SetStreamThroughput { bytes_per_second } => {
-            ClusterAction::SetStreamThroughput { bytes_per_second }
-        }
-        ClusterCommand::SetInterDcStreamThroughput { bytes_per_second } => {
-            ClusterAction::SetInterDcStreamThroughput { bytes_per_second }
-        }
-        ClusterCommand::SetIncrementalBackups { enabled } => {
-            ClusterAction::SetIncrementalBackups { enabled }
-        }
-        ClusterCommand::SetCompactionThroughput { bytes_per_second } => {
-            ClusterAction::SetCompactionThroughput { bytes_per_second }
-        }
-        ClusterCommand::SetRowCacheCapacity { bytes } => {
-            ClusterAction::SetRowCacheCapacity { bytes }
-        }
-        ClusterCommand::InvalidateRowCache {} => ClusterAction::InvalidateRowCache,
-        ClusterCommand::SetCounterCacheCapacity { bytes } => {
-            ClusterAction::SetCounterCacheCapacity { bytes }
-        }
-        ClusterCommand::InvalidateCounterCache {} => ClusterAction::InvalidateCounterCache,
-        ClusterCommand::SetConcurrentCompactors { count } => {
-            ClusterAction::SetConcurrentCompactors { count }
-        }
-        ClusterCommand::SetCompactionShare { share: Some(share) }
-            if !(1..=1000).contains(&share) =>
-        {
-            return Err(argument(format!("the share must be from 1 to 1000, not {share}")));
-        }
-        ClusterCommand::SetCompactionShare { share } => ClusterAction::SetCompactionShare { share },
-        ClusterCommand::SetBatchlogThrottle { kib_per_second } => {
-            ClusterAction::SetBatchlogThrottle { kib_per_second }
-        }
-        ClusterCommand::ReplayBatchlog {} => ClusterAction::ReplayBatchlog,
-        ClusterCommand::RefreshSizeEstimates {} => ClusterAction::RefreshSizeEstimates,
-        ClusterCommand::SetSetting { name, value } => ClusterAction::SetSetting { name, value },
-        ClusterCommand::SetTraceProbability { per_million } => {
+        Unresolved::SetTraceProbability { per_million } => {
             if per_million > 1_000_000 {
                 return Err(argument("Trace probability must be between 0 and 1"));
             }
             ClusterAction::SetTraceProbability { per_million }
         }
-        ClusterCommand::PutCidrGroup { name, cidrs } => {
-            let parsed = |text: &String| cidr::parse(text).map_err(|e| argument(e.to_string()));
-            let ranges: BTreeSet<IpNet> = cidrs.iter().map(parsed).collect::<Result<_, _>>()?;
-            if name.is_empty() || ranges.is_empty() || ranges.len() > cidr::RANGES_MAX {
-                return Err(argument(format!(
-                    "updatecidrgroup command requires a cidr group name and atleast one CIDR, and \
-                     takes {} at most",
-                    cidr::RANGES_MAX
-                )));
-            }
+        Unresolved::PutCidrGroup { name, cidrs } => {
+            let ranges = cidr_ranges(&name, &cidrs)?;
             ClusterAction::PutCidrGroup { name, ranges }
         }
-        ClusterCommand::DropCidrGroup { name } => {
+        Unresolved::DropCidrGroup { name } => {
             if !snapshot.auth.cidr_groups.contains_key(&name) {
                 return Err(argument(format!("CIDR group '{name}' doesn't exists")));
             }
             ClusterAction::PutCidrGroup { name, ranges: BTreeSet::new() }
         }
-        ClusterCommand::ReloadSeeds {} => ClusterAction::ReloadSeeds,
-        ClusterCommand::StopDaemon {} => ClusterAction::StopDaemon,
-        ClusterCommand::CutLinks { addresses } => {
-            let parsed = |text: &String| {
-                text.parse().map_err(|_| argument(format!("{text} is not an IP address")))
-            };
-            ClusterAction::CutLinks {
-                addresses: addresses.iter().map(parsed).collect::<Result<_, _>>()?,
-            }
+        Unresolved::CutLinks { addresses } => {
+            ClusterAction::CutLinks { addresses: ip_addresses(&addresses)? }
         }
-        ClusterCommand::SetTimeout { kind, millis } => {
+        Unresolved::SetTimeout { kind, millis } => {
             if !TIMEOUTS.contains(&kind.as_str()) {
                 return Err(argument(format!("Timeout type requires one of ({TIMEOUTS_TEXT})")));
             }
             ClusterAction::SetTimeout { kind, millis }
         }
     })
+}
+
+fn check_datacenter(snapshot: &ClusterSnapshot, name: &str) -> Result<(), ActionError> {
+    let mut known: Vec<&str> = snapshot.members.values().map(|m| m.datacenter.as_str()).collect();
+    known.sort_unstable();
+    known.dedup();
+    if known.contains(&name) {
+        return Ok(());
+    }
+    let known = known.join(", ");
+    Err(argument(format!("There is no data center '{name}', there are: {known}")))
+}
+
+fn cidr_ranges(name: &str, cidrs: &[String]) -> Result<BTreeSet<IpNet>, ActionError> {
+    let parsed = |text: &String| cidr::parse(text).map_err(|e| argument(e.to_string()));
+    let ranges: BTreeSet<IpNet> = cidrs.iter().map(parsed).collect::<Result<_, _>>()?;
+    if name.is_empty() || ranges.is_empty() || ranges.len() > cidr::RANGES_MAX {
+        return Err(argument(format!(
+            "updatecidrgroup command requires a cidr group name and atleast one CIDR, and takes {} \
+             at most",
+            cidr::RANGES_MAX
+        )));
+    }
+    Ok(ranges)
+}
+
+fn ip_addresses(texts: &[String]) -> Result<BTreeSet<IpAddr>, ActionError> {
+    let parsed =
+        |text: &String| text.parse().map_err(|_| argument(format!("{text} is not an IP address")));
+    texts.iter().map(parsed).collect()
+}
+
+/// The dead member at an address.
+fn dead_at(
+    snapshot: &ClusterSnapshot,
+    gossip: Option<&GossipReport>,
+    address: &str,
+) -> Result<HostId, ActionError> {
+    let member = at_address(snapshot, address)?;
+    if member.host_id == snapshot.local.host_id || is_alive(gossip, member) {
+        return Err(failed(format!(
+            "Endpoint still alive: /{} heartbeat changed while trying to assassinate it",
+            member.storage
+        )));
+    }
+    Ok(member.host_id)
 }
 
 /// Whether enough nodes stay when this one leaves.
@@ -582,7 +325,7 @@ pub(crate) fn endpoints(
     keyspace: &str,
     table: &str,
     key: &str,
-) -> Result<(Token, Vec<HostId>), ActionError> {
+) -> Result<EndpointsReport, ActionError> {
     let Some(found) = snapshot.schema.keyspace(keyspace) else {
         return Err(argument(format!("Unknown keyspace '{keyspace}'")));
     };
@@ -592,7 +335,8 @@ pub(crate) fn endpoints(
     let token = token_of(&key_bytes(table, key)?);
     let placements = snapshot.placements_of_table(table.id);
     let placements = placements.ok_or_else(|| failed("the table was dropped"))?;
-    Ok((token, placements.replicas(token).natural().map(|m| m.host_id).collect()))
+    let natural = placements.replicas(token).natural().map(|m| m.host_id.to_string()).collect();
+    Ok(EndpointsReport { token: token.0, host_ids: natural })
 }
 
 fn key_bytes(table: &Table, key: &str) -> Result<Vec<u8>, ActionError> {
@@ -646,6 +390,7 @@ fn push(parts: &mut [String], c: char) {
 }
 
 mod moving;
+pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upkeep;

@@ -1,7 +1,7 @@
 //! Administration: what a node reports about itself and what it can be told to do.
 //!
-//! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server on its own small
-//! runtime ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
+//! Owns: the requests that each shard answers ([`serve_shard`]), the HTTP server, a service beside
+//! the shards ([`AdminServer`]), its JSON ([`model`]), the Prometheus text ([`prometheus`]), and the
 //! texts that nodetool prints ([`nodetool`]). Never: touches a shard other than through the mesh;
 //! never decides about data; never asks who is there (the address it listens on is the protection,
 //! 127.0.0.1 by default).
@@ -9,9 +9,11 @@
 //! Invariants: INV-admin-1: a slow or hostile HTTP client costs its own connection only: connections,
 //! sizes and waiting are bounded. INV-admin-2: a command is answered after every shard has done it.
 //!
-//! Reading order: [`model`], [`histogram`], [`shard`], [`commands`], [`server`], [`prometheus`], [`nodetool`].
+//! Reading order: [`model`], `cluster_command`, [`request`], [`shard_actions`], [`shard`], [`commands`], [`server`],
+//! [`histogram`], [`prometheus`], [`nodetool`].
 
 pub mod catalog;
+mod cluster_command;
 mod commander;
 pub mod commands;
 pub mod histogram;
@@ -20,14 +22,16 @@ pub mod model;
 pub mod nodetool;
 pub mod operation;
 pub mod prometheus;
+pub mod request;
 pub mod server;
 pub mod shard;
+pub mod shard_actions;
 pub mod verbs;
 
+pub use cluster_command::ClusterAction;
 pub use commander::Commander;
-pub use commands::{ClusterAction, UpkeepAction, UpkeepReply, UpkeepRequest};
-pub use server::{AdminError, AdminHandle, AdminServer, LogControl, cidr_filtering, stages};
-pub use shard::{
-    ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, NodeFacts, Selection,
-    ShardActions, ShardParts, Work, serve_shard,
-};
+pub use commands::{UpkeepAction, UpkeepReply, UpkeepRequest};
+pub use request::{ActionError, AdminCaller, AdminMesh, AdminReply, AdminRequest, Selection};
+pub use server::{AdminError, AdminParts, AdminServer, LogControl, cidr_filtering, stages};
+pub use shard::{ShardParts, serve_shard};
+pub use shard_actions::{NodeFacts, ShardActions, Work};

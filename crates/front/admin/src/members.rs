@@ -10,7 +10,7 @@ use membership::Membership;
 use stdx::Epoch;
 
 use crate::model::{GossipReport, MemberReport};
-use crate::shard::NodeFacts;
+use crate::shard_actions::NodeFacts;
 
 /// Changes of the schema that are remembered: more than happen while a live node is behind.
 const VERSIONS_MAX: usize = 1024;

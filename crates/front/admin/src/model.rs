@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::cluster_command::ClusterCommand;
 pub use caches::CacheReport;
 pub use cluster::{
-    CidrFilteringReport, ClientReport, ClusterCommand, ClusterReport, CopyReport, EndpointsReport,
+    CidrFilteringReport, ClientReport, ClusterReport, CopyReport, EndpointsReport,
     ForgetCredentials, GossipPeerReport, GossipReport, HintsReport, LogLevelReport, MessageCounts,
     MessagesReport, PendingHintsReport, ReadRepairReport, RemovalReport, SettingsReport,
     StageReport, StreamFileReport, StreamProgress, StreamReport, StreamingReport, TrafficReport,

@@ -1,4 +1,4 @@
-//! The HTTP server: its own thread, its own runtime, JSON in and out.
+//! The HTTP server, a service (`rt::service`): JSON in and out.
 //!
 //! Commands need a body of type `application/json`, so that a page in somebody's browser cannot
 //! give one without being asked first (a cross-origin request of that type needs a permission that
@@ -24,24 +24,24 @@ mod scylla_routes;
 mod scylla_tasks;
 mod upkeep;
 
+use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::thread::JoinHandle;
+use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::{Router, middleware};
+use rt::Rt;
+use rt::service::{Scope, Service, ServiceCaller, ServiceFailure, ServiceSpec, Stopped};
 use tokio::net::TcpListener;
-use tokio::sync::{Mutex, oneshot};
 
 use crate::model::LOAD_BYTES_MAX;
-use crate::shard::AdminCaller;
+use crate::request::{AdminCaller, AdminReply, AdminRequest};
 use api::{Api, BODY_BYTES_MAX};
 pub use cidr::report as cidr_filtering;
 pub use cluster::stages;
 pub use log::LogControl;
-use rates::Rates;
 pub use route::{Guard, Route};
 pub use routes::ROUTES;
 pub use scylla_routes::SCYLLA;
@@ -62,107 +62,100 @@ pub enum AdminError {
     Runtime(io::Error),
 }
 
-/// The HTTP server.
-pub struct AdminServer;
+/// The server as a service: nobody asks it anything but its clients.
+enum NoRequest {}
+type AdminService = Service<NoRequest, ()>;
+
+/// A client that still has a connection open does not hold up the node: nothing is drained.
+const SPEC: ServiceSpec = ServiceSpec {
+    name: "admin",
+    requests_max: 0,
+    drain_max: Duration::ZERO,
+    abort_max: Duration::from_secs(5),
+};
+
+/// What the server needs.
+pub struct AdminParts {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The way to the shards.
+    pub caller: AdminCaller,
+    /// Changes what is logged, if the program lets anybody.
+    pub log: Option<Arc<dyn LogControl>>,
+}
+
+/// The running HTTP server; dropping it stops it without waiting.
+pub struct AdminServer {
+    address: SocketAddr,
+    service: AdminService,
+}
 
 impl AdminServer {
-    /// Listens and serves on a thread of its own until the handle is dropped or stopped. Port 0
-    /// takes a free one. `log`: who can change what is logged, if anybody can.
+    /// Listens and serves on a thread of its own until it is stopped or dropped.
     ///
     /// # Errors
     /// `Listen`: the address is taken; `Runtime`: the system refused a thread.
-    pub fn start(
-        address: IpAddr,
-        port: u16,
-        (caller, shards): (AdminCaller, u16),
-        log: Option<Arc<dyn LogControl>>,
-    ) -> Result<AdminHandle, AdminError> {
-        let address = SocketAddr::new(address, port);
+    pub fn start(rt: &Rt, parts: AdminParts) -> Result<AdminServer, AdminError> {
+        let AdminParts { address, caller, log } = parts;
         let listen = |error| AdminError::Listen { address, error };
         let listener = StdListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
         let local = listener.local_addr().map_err(listen)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .build()
-            .map_err(AdminError::Runtime)?;
-        let (stop, stopped) = oneshot::channel::<()>();
-        let main = async move {
-            let listener = match TcpListener::from_std(listener) {
-                Ok(listener) => listener,
-                Err(error) => {
-                    tracing::error!(%error, "admin server cannot listen");
-                    return;
-                }
-            };
-            let busy = Arc::new(AtomicUsize::new(0));
-            let snapshot_turn = Arc::new(Mutex::new(()));
-            let rates = Rates::new();
-            let state = Api {
-                caller,
-                shards,
-                busy,
-                snapshot_turn,
-                log,
-                rates: rates.clone(),
-                jobs: sampling::Jobs::default(),
-            };
-            let follow = rates.follow(&state);
-            let service = routes(state.clone())
-                .layer(axum::middleware::from_fn(connections::receive))
-                .into_make_service_with_connect_info::<connections::OfConnection>();
-            let serve = axum::serve(connections::Limited::new(listener), service);
-            // Whoever still has a connection open does not hold up the node: dropped, not drained.
-            tokio::select! {
-                result = serve => if let Err(error) = result {
-                    tracing::error!(%error, "admin server ended");
-                },
-                () = follow => {}
-                _ = stopped => {}
-            }
+        let shards = rt.shard_count();
+        let body = move |scope: Scope<NoRequest, ()>| async move {
+            serve(listener, Api::new(scope.caller(caller), shards, log)).await;
         };
-        let thread = std::thread::Builder::new()
-            .name("admin".to_owned())
-            .spawn(move || runtime.block_on(main))
-            .map_err(AdminError::Runtime)?;
+        let double = |request: NoRequest| match request {};
+        let service = Service::start(rt, SPEC, body, double).map_err(AdminError::Runtime)?;
         tracing::info!(address = %local, "serving nodetool, the API and /metrics");
-        Ok(AdminHandle { address: local, stop: Some(stop), thread: Some(thread) })
+        Ok(AdminServer { address: local, service })
     }
-}
 
-/// A running server; dropping it stops it.
-pub struct AdminHandle {
-    address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl AdminHandle {
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Stops it without waiting.
-    pub fn request_stop(&mut self) {
-        // An error means that it has ended already.
-        let _ = self.stop.take().map(|stop| stop.send(()));
+    /// Waits for its end; `None` when it was stopped.
+    pub fn failure(&self) -> impl Future<Output = Option<ServiceFailure>> + use<> {
+        self.service.failure()
     }
 
-    /// Stops it and waits for its thread. Not for shards: it blocks.
-    pub fn join(mut self) {
-        self.request_stop();
-        if let Some(thread) = self.thread.take() {
-            // A panic there was logged there.
-            let _ = thread.join();
+    /// Closes all connections and waits for its thread, for some seconds at most.
+    pub async fn stop(self) {
+        if self.service.stop().await == Stopped::LeftBehind {
+            let seconds = SPEC.abort_max.as_secs();
+            tracing::error!(
+                seconds,
+                "the thread of the admin server does not end; leaving it behind"
+            );
         }
     }
 }
 
-impl Drop for AdminHandle {
-    fn drop(&mut self) {
-        self.request_stop();
+/// The way from the server to the shards.
+type ShardCaller = ServiceCaller<AdminRequest, AdminReply>;
+
+/// Serves until it is dropped; returns when the listener cannot be used.
+async fn serve(listener: StdListener, api: Api) {
+    let listener = match TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "admin server cannot listen");
+            return;
+        }
+    };
+    let rates = api.rates.clone();
+    let follow = rates.follow(&api);
+    let service = routes(api.clone())
+        .layer(axum::middleware::from_fn(connections::receive))
+        .into_make_service_with_connect_info::<connections::OfConnection>();
+    let serve = axum::serve(connections::Limited::new(listener), service);
+    tokio::select! {
+        result = serve => if let Err(error) = result {
+            tracing::error!(%error, "admin server ended");
+        },
+        () = follow => {}
     }
 }
 

@@ -4,7 +4,7 @@ use cluster::{ClusterSnapshot, MemberState, PlacementKey, TokenRange};
 use stdx::{HostId, Token, Uuid};
 
 use super::{ClusterAction, argument, at_address, failed};
-use crate::shard::ActionError;
+use crate::request::ActionError;
 
 /// The arguments of a rebuild.
 pub(super) struct From {

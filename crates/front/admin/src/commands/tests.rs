@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cluster::LocalNode;
 use schema::{Column, ColumnKind, Keyspace, KeyspaceParams, Schema, TableKind, TableOptions};
-use stdx::{ColumnId, Epoch, WallMicros};
+use stdx::{ColumnId, Epoch, Token, WallMicros};
 use types::CqlType;
 
 use super::*;
@@ -230,9 +230,9 @@ fn endpoints_are_the_replicas_of_the_keys_token() {
         endpoints(&snapshot, "ks", table, key).map_err(|error| error.to_string())
     };
     // What cassandra's token() says of the int 1.
-    let (token, hosts) = ask("t", "1").unwrap();
-    assert_eq!(token, Token(-4_069_959_284_402_364_209));
-    assert_eq!(hosts, [host(1), host(2)]);
+    let found = ask("t", "1").unwrap();
+    assert_eq!(found.token, -4_069_959_284_402_364_209);
+    assert_eq!(found.host_ids, [host(1), host(2)].map(|host| host.to_string()));
     assert!(ask("tt", "1:a").is_ok());
     assert_eq!(ask("tt", "1:a:b").unwrap_err(), {
         "the partition key of ks.tt has 2 components separated by ':', not 3"

@@ -6,11 +6,12 @@ use stdx::{Generation, TableId, Token};
 use store::Descriptor;
 
 use super::argument;
+use crate::commands::selection::selected;
 use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, GarbageGranularity, ImportRequest,
     RepairedRequest, ScrubRequest, SstableReport, VerifyRequest,
 };
-use crate::shard::{ActionError, Selection, selected};
+use crate::request::{ActionError, Selection};
 
 /// The question, with tables by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -330,7 +331,7 @@ fn compaction(command: CompactionCommand, schema: &Schema) -> Result<UpkeepActio
         }
         CompactionCommand::Scrub { keyspaces, tables, how } => {
             if let Some(tag) = &how.snapshot {
-                crate::shard::check_tag(tag)?;
+                crate::commands::selection::check_tag(tag)?;
             }
             UpkeepAction::Scrub(ids(keyspaces, tables)?, how)
         }

@@ -13,13 +13,13 @@ use tokio::sync::Mutex;
 
 use super::log::LogControl;
 use super::rates::Rates;
-use super::sampling;
+use super::{ShardCaller, sampling};
 use crate::histogram::HistogramReport;
 use crate::model::{
     CompactionReport, CoordinatorReport, DrainRequest, ErrorReport, NodeReport, SnapshotReport,
     TableReport,
 };
-use crate::shard::{ActionError, AdminCaller, AdminReply, AdminRequest, shard_ids};
+use crate::request::{ActionError, AdminReply, AdminRequest, shard_ids};
 
 /// Longest request body. The largest is a list of keyspaces.
 pub(super) const BODY_BYTES_MAX: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// State of every handler.
 #[derive(Clone)]
 pub(super) struct Api {
-    pub(super) caller: AdminCaller,
+    pub(super) caller: ShardCaller,
     pub(super) shards: u16,
     /// Commands being carried out.
     pub(super) busy: Arc<AtomicUsize>,
@@ -82,9 +82,22 @@ impl From<MeshError> for ApiError {
 pub(super) type Answer<T> = Result<T, ApiError>;
 
 impl Api {
+    /// The state of a server that begins.
+    pub(super) fn new(caller: ShardCaller, shards: u16, log: Option<Arc<dyn LogControl>>) -> Api {
+        Api {
+            caller,
+            shards,
+            busy: Arc::default(),
+            snapshot_turn: Arc::default(),
+            log,
+            rates: Rates::new(),
+            jobs: sampling::Jobs::default(),
+        }
+    }
+
     /// Asks every shard for something that needs no IO; answers in shard order.
     pub(super) async fn ask(&self, request: &AdminRequest) -> Answer<Vec<AdminReply>> {
-        match tokio::time::timeout(ANSWER_MAX, self.call(request)).await {
+        match self.caller.within(ANSWER_MAX, self.call(request)).await {
             Ok(answer) => answer,
             Err(_) => {
                 let text = "a shard does not answer".to_owned();
@@ -170,7 +183,7 @@ impl Api {
 
     pub(super) async fn node(&self) -> Answer<NodeReport> {
         let asked = self.caller.call(ShardId(0), AdminRequest::Node);
-        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let reply = self.caller.within(ANSWER_MAX, asked).await;
         let AdminReply::Node(mut node) = reply.map_err(|_| ApiError::from(MeshError::Full))??
         else {
             return Err(MeshError::Closed.into());

@@ -12,7 +12,7 @@ use telemetry::{Snapshot, Value};
 
 use super::api::{ANSWER_MAX, Answer, Api, ApiError};
 use crate::model::{CidrFilteringReport, ForgetCredentials};
-use crate::shard::{ActionError, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminReply, AdminRequest};
 use rt::MeshError;
 
 /// Of `GET /api/v1/cidr_groups`.
@@ -32,7 +32,7 @@ pub(super) async fn groups(
     };
     let address = query.address.as_ref().map(parsed).transpose()?;
     let asked = api.caller.call(ShardId(0), AdminRequest::CidrGroups(address));
-    let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+    let reply = api.caller.within(ANSWER_MAX, asked).await;
     match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
         AdminReply::CidrGroups(groups) => Ok(Json(groups)),
         _ => Err(MeshError::Closed.into()),

@@ -14,7 +14,7 @@ use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterCommand, ClusterReport, CompactionReport, DrainRequest, EndpointsReport, StageReport,
 };
-use crate::shard::{AdminReply, AdminRequest};
+use crate::request::{AdminReply, AdminRequest};
 
 impl Api {
     /// All shards' shares together, with what the metrics say of stages and dropped messages.
@@ -72,7 +72,7 @@ impl Api {
         let EndpointsQuery { keyspace, table, key } = of;
         let request = AdminRequest::Endpoints { keyspace, table, key };
         let asked = self.caller.call(ShardId(0), request);
-        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let reply = self.caller.within(ANSWER_MAX, asked).await;
         match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
             AdminReply::Endpoints(report) => Ok(report),
             AdminReply::Failed(error) => Err(error.into()),

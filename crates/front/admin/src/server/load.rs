@@ -15,7 +15,7 @@ use stdx::ShardId;
 use super::api::{Answer, Api, ApiError, Busy};
 use crate::commands::{UpkeepReply, UpkeepRequest};
 use crate::model::{DrainRequest, LoadTarget};
-use crate::shard::{AdminReply, AdminRequest};
+use crate::request::{AdminReply, AdminRequest};
 
 /// Only this type is taken: a page in a browser cannot send it without being asked first.
 const BODY_TYPE: &str = "application/octet-stream";

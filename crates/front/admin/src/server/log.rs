@@ -5,7 +5,7 @@ use axum::extract::State;
 
 use super::api::{Answer, Api};
 use crate::model::{DrainRequest, LogLevelReport};
-use crate::shard::ActionError;
+use crate::request::ActionError;
 
 /// Who has the levels of the log.
 pub trait LogControl: Send + Sync {

@@ -14,11 +14,11 @@ use crate::model::{
     SnapshotReport, SnapshotRequest, TableReport, TablesRequest, UpgradeRequest,
 };
 use crate::prometheus;
-use crate::shard::{ActionError, AdminReply, AdminRequest, Selection};
+use crate::request::{ActionError, AdminReply, AdminRequest, Selection};
 
 pub(super) async fn health(State(api): State<Api>) -> Answer<&'static str> {
     let asked = api.caller.call(ShardId(0), AdminRequest::Node);
-    match tokio::time::timeout(ANSWER_MAX, asked).await {
+    match api.caller.within(ANSWER_MAX, asked).await {
         Ok(Ok(_)) => Ok("ok\n"),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(MeshError::Full.into()),
@@ -73,7 +73,7 @@ pub(super) async fn caches(State(api): State<Api>) -> Answer<Json<Vec<CacheRepor
 
 pub(super) async fn guardrails(State(api): State<Api>) -> Answer<Json<Vec<GuardrailReport>>> {
     let asked = api.caller.call(ShardId(0), AdminRequest::Guardrails);
-    let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+    let reply = api.caller.within(ANSWER_MAX, asked).await;
     match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
         AdminReply::Guardrails(all) => Ok(Json(all)),
         _ => Err(MeshError::Closed.into()),

@@ -16,13 +16,13 @@ use crate::model::{
     AutoRepairReport, DrainRequest, RepairCommand, RepairOrder, RepairReport, RepairSummary,
     RepairSummaryQuery,
 };
-use crate::shard::{ActionError, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminReply, AdminRequest};
 
 impl Api {
     /// Repairs are shard 0's.
     pub(super) async fn repair(&self, command: RepairCommand) -> Answer<Vec<RepairReport>> {
         let asked = self.caller.call(ShardId(0), AdminRequest::Repair(command));
-        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let reply = self.caller.within(ANSWER_MAX, asked).await;
         match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
             AdminReply::Repairs(reports) => Ok(reports),
             AdminReply::Failed(error) => Err(error.into()),
@@ -156,7 +156,7 @@ pub(super) async fn abort_all(State(api): State<Api>) -> Answer<()> {
 impl Api {
     async fn auto_repair(&self, enabled: Option<bool>) -> Answer<AutoRepairReport> {
         let asked = self.caller.call(ShardId(0), AdminRequest::AutoRepair(enabled));
-        let reply = tokio::time::timeout(ANSWER_MAX, asked).await;
+        let reply = self.caller.within(ANSWER_MAX, asked).await;
         match reply.map_err(|_| ApiError::from(MeshError::Full))?? {
             AdminReply::AutoRepair(report) => Ok(report),
             AdminReply::Failed(error) => Err(error.into()),

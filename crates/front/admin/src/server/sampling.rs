@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::api::{Answer, Api, ApiError, Busy};
 use crate::model::{SampleJob, SampleReport, SampleRequest, SamplerReport};
 use crate::nodetool;
-use crate::shard::{ActionError, AdminReply, AdminRequest, SampleCommand};
+use crate::request::{ActionError, AdminReply, AdminRequest, SampleCommand};
 
 /// Jobs at a time.
 const JOBS_MAX: usize = 64;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::api::{Answer, Api, ApiError};
 use super::cluster::EndpointsQuery;
 use crate::model::{ClusterCommand, HintsReport, MemberReport, NodeReport};
-use crate::shard::ActionError;
+use crate::request::ActionError;
 
 /// One entry of a map.
 #[derive(Debug, PartialEq, Serialize)]

@@ -11,7 +11,7 @@ use crate::model::{
     ClusterCommand, KeyspaceReport, LogLevelReport, NodeReport, SettingsReport, SnapshotReport,
     TableReport,
 };
-use crate::shard::{ActionError, AdminRequest, Selection};
+use crate::request::{ActionError, AdminRequest, Selection};
 
 fn argument(text: impl Into<String>) -> ApiError {
     ActionError::Argument(text.into()).into()

@@ -15,7 +15,7 @@ use super::api::{Answer, Api, ApiError};
 use super::scylla::Entry;
 use super::{rates, scylla_histograms};
 use crate::model::{CacheReport, ClusterReport, NodeReport, StreamReport, TableReport};
-use crate::shard::ActionError;
+use crate::request::ActionError;
 
 /// What is answered for a number that nobody counts here.
 fn no_number(what: &str) -> ApiError {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::api::{Answer, Api, ApiError};
 use crate::model::{GossipReport, NodeReport, RepairCommand, RepairReport};
-use crate::shard::ActionError;
+use crate::request::ActionError;
 
 /// The only module that has tasks.
 const MODULE: &str = "repair";

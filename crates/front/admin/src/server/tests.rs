@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use rt::{Machine, NativeOptions, NodeSpec};
+use rt::{Machine, NativeOptions, NodeSpec, Reply};
 
 use super::*;
 use crate::model::*;
-use crate::shard::{ActionError, AdminMesh, AdminReply, AdminRequest};
+use crate::request::{ActionError, AdminMesh, AdminReply, AdminRequest};
 
 const SHARDS: u16 = 2;
 
@@ -21,31 +21,49 @@ static ABANDONED: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new
 /// A node of two shards that answers as told, and its server.
 struct TestNode {
     running: rt::Running,
-    handle: AdminHandle,
+    address: SocketAddr,
 }
 
 impl TestNode {
     fn start(answer: fn(u16, AdminRequest) -> AdminReply) -> TestNode {
+        TestNode::start_serving(move |shard, request, reply| reply.send(answer(shard, request)))
+    }
+
+    fn start_serving(
+        serve: impl Fn(u16, AdminRequest, Reply<AdminReply>) + Clone + Send + Sync + 'static,
+    ) -> TestNode {
         let mesh = AdminMesh::new(SHARDS, 16);
-        let caller = mesh.foreign();
+        let (sender, address) = std::sync::mpsc::channel();
         let main: rt::Main = Arc::new(move |rt| {
-            let mesh = mesh.clone();
+            let (mesh, sender, serve) = (mesh.clone(), sender.clone(), serve.clone());
             Box::pin(async move {
                 let shard = rt.shard().0;
-                mesh.serve(&rt, move |request, reply| reply.send(answer(shard, request)));
+                mesh.serve(&rt, move |request, reply| serve(shard, request, reply));
+                let mut server = None;
+                if shard == 0 {
+                    let address = SocketAddr::new([127, 0, 0, 1].into(), 0);
+                    let parts = AdminParts { address, caller: mesh.foreign(), log: None };
+                    let started = AdminServer::start(&rt, parts).unwrap();
+                    sender.send(started.local_addr()).unwrap();
+                    server = Some(started);
+                }
                 rt.stop_requested().await;
+                if let Some(server) = server {
+                    let failure = server.failure();
+                    server.stop().await;
+                    assert_eq!(failure.await, None);
+                }
             })
         });
         let spec =
             NodeSpec { name: "admin-test".to_owned(), shards: SHARDS, work_dir: String::new() };
         let running = Machine::native(NativeOptions::default()).start(spec, main);
-        let handle = AdminServer::start([127, 0, 0, 1].into(), 0, (caller, SHARDS), None).unwrap();
-        TestNode { running, handle }
+        TestNode { running, address: address.recv().unwrap() }
     }
 
     /// Status and body.
     fn send(&self, request: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(self.handle.local_addr()).unwrap();
+        let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -69,7 +87,6 @@ impl TestNode {
     fn stop(self) {
         self.running.request_stop();
         self.running.join().unwrap();
-        self.handle.join();
     }
 }
 
@@ -479,23 +496,42 @@ fn wrong_requests_cost_only_themselves() {
 
 #[test]
 fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
-    let node = TestNode::start(answer);
-    let TestNode { running, handle } = node;
-    running.request_stop();
-    running.join().unwrap();
-    let taken = AdminServer::start(
-        handle.local_addr().ip(),
-        handle.local_addr().port(),
-        (AdminMesh::new(1, 1).foreign(), 1),
-        None,
-    );
-    assert!(matches!(taken, Err(AdminError::Listen { .. })));
-    let mut stream = TcpStream::connect(handle.local_addr()).unwrap();
-    stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
-    handle.join();
+    // As shards do that have ended.
+    let node = TestNode::start_serving(|_, _, reply| drop(reply));
+    let address = node.address;
+    let (sender, taken) = std::sync::mpsc::channel();
+    let main: rt::Main = Arc::new(move |rt| {
+        let sender = sender.clone();
+        Box::pin(async move {
+            let caller = AdminMesh::new(1, 1).foreign();
+            let started = AdminServer::start(&rt, AdminParts { address, caller, log: None });
+            sender.send(matches!(started, Err(AdminError::Listen { .. }))).unwrap();
+        })
+    });
+    let spec = NodeSpec { name: "taken".to_owned(), shards: 1, work_dir: String::new() };
+    Machine::native(NativeOptions::default()).start(spec, main).join().unwrap();
+    assert!(taken.recv().unwrap());
+    assert_eq!(node.get("/health").0, 503);
+    node.stop();
+}
+
+/// A request that no shard answers, and one that has not arrived.
+#[test]
+fn stopping_waits_for_no_client() {
+    static ASKED: std::sync::Mutex<Vec<Reply<AdminReply>>> = std::sync::Mutex::new(Vec::new());
+    let node = TestNode::start_serving(|_, _, reply| ASKED.lock().unwrap().push(reply));
+    let connect = || TcpStream::connect(node.address).unwrap();
+    let mut stuck = connect();
+    stuck.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut slow = connect();
+    slow.write_all(b"POST /api/v1/flush HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n").unwrap();
+    while ASKED.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    node.stop();
+    for mut stream in [stuck, slow] {
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)));
+    }
 }
 
 /// A node whose repair 7 runs.
@@ -557,7 +593,7 @@ fn repairs_begin_are_asked_for_and_end() {
 #[test]
 fn open_connections_lock_nobody_out() {
     let node = TestNode::start(answer);
-    let connect = || TcpStream::connect(node.handle.local_addr()).unwrap();
+    let connect = || TcpStream::connect(node.address).unwrap();
     let idle: Vec<TcpStream> = (0..=connections::CONNECTIONS_MAX).map(|_| connect()).collect();
     assert_eq!(node.get("/health"), (200, "ok\n".to_owned()));
     // Those that have begun a request and do not go on are no better.
@@ -582,7 +618,7 @@ fn open_connections_lock_nobody_out() {
 #[test]
 fn a_connection_that_is_kept_open_serves_one_request_after_the_other() {
     let node = TestNode::start(answer);
-    let mut stream = TcpStream::connect(node.handle.local_addr()).unwrap();
+    let mut stream = TcpStream::connect(node.address).unwrap();
     for _ in 0..3 {
         stream.write_all(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = Vec::new();

@@ -15,7 +15,7 @@ use crate::model::{
     CompactionCommand, CompactionSettings, DamagedReport, DrainRequest, ImportReport,
     ImportRequest, RefreshRequest, RepairedRequest, SstableReport,
 };
-use crate::shard::{AdminReply, AdminRequest};
+use crate::request::{AdminReply, AdminRequest};
 
 impl Api {
     /// Asks shard 0.

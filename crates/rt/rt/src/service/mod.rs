@@ -267,5 +267,6 @@ impl<Q: Send + 'static, R: Send + 'static> Service<Q, R> {
 impl<Q: Send + 'static, R: Send + 'static> Drop for Service<Q, R> {
     fn drop(&mut self) {
         self.queue.order(Order::Abort);
+        self.queue.control.leave();
     }
 }

@@ -1,7 +1,7 @@
 //! Samples of what is read and written, asked once and again and again.
 
 use crate::model::{SampleReport, SamplerReport};
-use crate::shard::SampleCommand;
+use crate::request::SampleCommand;
 
 use super::*;
 

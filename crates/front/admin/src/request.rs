@@ -1,0 +1,216 @@
+//! What the HTTP server, the program and virtual tables ask shards, and what they answer.
+//!
+//! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. What a request carries is either of
+//! this module or a type of [`crate::model`], whose version 1 is the only one; a second version of the API would
+//! convert its types into these requests at its routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use rt::{ForeignCaller, Mesh};
+use stdx::{ShardId, TableId, Token};
+
+use crate::cluster_command::ClusterCommand;
+use crate::commands::{UpkeepReply, UpkeepRequest};
+use crate::model::{
+    AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport, EndpointsReport,
+    EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport, NodeReport,
+    ParticipationReport, PlannedReport, RepairCommand, RepairReport, RepairSummary,
+    RepairSummaryQuery, SampleRequest, SamplerReport, SnapshotReport, TableReport,
+};
+
+/// The way of administration into the shards.
+pub type AdminMesh = Mesh<AdminRequest, AdminReply>;
+/// The caller that [`crate::AdminParts`] hands to the server.
+pub type AdminCaller = ForeignCaller<AdminRequest, AdminReply>;
+
+/// Which tables a command is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Keyspaces; empty is all that are stored.
+    pub keyspaces: Vec<String>,
+    /// Tables of the one keyspace; empty is all of them.
+    pub tables: Vec<String>,
+}
+
+/// What a shard is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminRequest {
+    /// The cluster and this node; any shard can answer.
+    Node,
+    /// Numbers of all tables on this shard.
+    Tables,
+    /// Compactions of this shard.
+    Compactions,
+    /// All metrics of this shard.
+    Metrics,
+    /// Write memtables to disk.
+    Flush(Selection),
+    /// Merge all SSTables of each table into one.
+    Compact(Selection),
+    /// What compactions would begin now, and why.
+    CompactionPlan,
+    /// Write SSTables of other versions anew in the version that is written, or all of them.
+    Upgrade {
+        /// Of which tables.
+        selection: Selection,
+        /// Those of that version too.
+        all: bool,
+        /// Only those that were written by then, milliseconds since 1970.
+        written_by: Option<i64>,
+    },
+    /// About the files of tables and how they are compacted: see [`UpkeepRequest`].
+    Upkeep(UpkeepRequest),
+    /// Take no more requests and write everything to disk.
+    Drain,
+    /// Keep the files as they are now under a name.
+    TakeSnapshot {
+        /// The name.
+        tag: String,
+        /// Of which tables.
+        selection: Selection,
+        /// Memtables are not flushed first.
+        skip_flush: bool,
+        /// Seconds after which it is removed; `None`: never.
+        ttl_seconds: Option<u32>,
+    },
+    /// Remove what there is of a snapshot that could not be taken; to one shard.
+    AbandonSnapshot {
+        /// The name.
+        tag: String,
+        /// Of which tables.
+        selection: Selection,
+    },
+    /// Finished compactions of the last week; any shard can answer for all.
+    CompactionHistory,
+    /// What the SSTables of this shard have in these ranges: behind the first token, up to the
+    /// second (`Token::MIN`: the end of the ring). Of tables in keyspaces that are replicated.
+    Estimates(Vec<(Token, Token)>),
+    /// Tokens of some of the keys that the SSTables of this shard have, within the ranges that this
+    /// node has first. Of tables in keyspaces that are replicated.
+    KeySamples,
+    /// This shard's part in the cluster.
+    Cluster,
+    /// Do something in the cluster: to shard 0 or to all, see [`ClusterCommand::is_for_one_shard`].
+    Command(ClusterCommand),
+    /// About repairs: to shard 0.
+    Repair(RepairCommand),
+    /// Tell of the node's parts in repairs, its own and those of others. To shard 0.
+    Participations,
+    /// Switch the repairs that begin by themselves, or none (`None`), and tell how they stand.
+    AutoRepair(Option<bool>),
+    /// What is known of repairs of tables: to all shards, when ranges were repaired is shard 0's.
+    RepairSummary(RepairSummaryQuery),
+    /// Who has a partition; any shard can answer.
+    Endpoints {
+        /// Keyspace.
+        keyspace: String,
+        /// Table.
+        table: String,
+        /// The key as text, components separated by `:`.
+        key: String,
+    },
+    /// What is read and written most.
+    Sample(SampleCommand),
+    /// Connections of this shard's clients.
+    Clients,
+    /// Limits on statements; any shard can answer.
+    Guardrails,
+    /// Change one of them; to all shards.
+    SetGuardrail(GuardrailRequest),
+    /// Roles whose passwords this shard verified lately.
+    CachedCredentials,
+    /// Has this shard verify the password of a role (`None`: of all) at its next login.
+    ForgetCredentials(Option<String>),
+    /// CIDR groups with their ranges, all or those of an address; any shard can answer.
+    CidrGroups(Option<IpAddr>),
+    /// What snapshots there are; any shard can answer.
+    ListSnapshots,
+    /// Forget snapshots; to one shard.
+    ClearSnapshots(ClearRequest),
+}
+
+/// About samples of a shard's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SampleCommand {
+    /// Whether it could begin: what it names is there.
+    Check(SampleRequest),
+    /// Begin; it ends by itself, but keeps what it has.
+    Begin(SampleRequest),
+    /// End it and tell.
+    End(SampleRequest),
+}
+
+/// What a shard answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AdminReply {
+    /// To `Node`.
+    Node(Box<NodeReport>),
+    /// To `Tables`.
+    Tables(Vec<TableReport>),
+    /// To `Compactions`.
+    Compactions(Box<CompactionReport>),
+    /// To `Metrics`.
+    Metrics(telemetry::Snapshot),
+    /// To `CompactionPlan`.
+    Planned(Vec<PlannedReport>),
+    /// To `CompactionHistory`.
+    History(Vec<HistoryReport>),
+    /// To `Estimates`: of each table, one for each range.
+    Estimates(Vec<(TableId, Vec<EstimateReport>)>),
+    /// To `KeySamples`: in no order.
+    KeySamples(Vec<Token>),
+    /// To `Cluster`.
+    Cluster(Box<ClusterReport>),
+    /// To `Repair`: the one begun or asked for, or all; none when there is none of that number.
+    Repairs(Vec<RepairReport>),
+    /// To `Participations`.
+    Participations(Vec<ParticipationReport>),
+    /// To `AutoRepair`.
+    AutoRepair(AutoRepairReport),
+    /// To `RepairSummary`.
+    RepairSummary(Vec<RepairSummary>),
+    /// To `Endpoints`.
+    Endpoints(EndpointsReport),
+    /// To `Guardrails`.
+    Guardrails(Vec<GuardrailReport>),
+    /// To `Clients`.
+    Clients(Vec<ClientReport>),
+    /// To `ListSnapshots`.
+    Snapshots(Vec<SnapshotReport>),
+    /// To `Sample`.
+    Samples(Vec<SamplerReport>),
+    /// To `CachedCredentials`: all of them; to `ForgetCredentials`: the roles that were forgotten, or
+    /// an empty name for all.
+    Credentials(BTreeSet<String>),
+    /// To `CidrGroups`.
+    CidrGroups(BTreeMap<String, Vec<String>>),
+    /// To `Upkeep`.
+    Upkeep(UpkeepReply),
+    /// The command was carried out.
+    Done,
+    /// It was not.
+    Failed(ActionError),
+}
+
+/// Why a command was not carried out, by what the caller can do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ActionError {
+    /// The arguments name something that is not there, or cannot be used.
+    #[error("{0}")]
+    Argument(String),
+    /// It is there already (a snapshot of that name).
+    #[error("{0}")]
+    Exists(String),
+    /// This build cannot do it.
+    #[error("{0} is not supported yet")]
+    Unsupported(&'static str),
+    /// It failed on this node: see its log.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Which shards there are.
+pub(crate) fn shard_ids(shards: u16) -> impl Iterator<Item = ShardId> {
+    (0..shards).map(ShardId)
+}

@@ -1,0 +1,146 @@
+//! [`ShardActions`]: what administration can have a shard do. Crate `node` binds it to the parts of the shard.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+
+use stdx::{TableId, Token};
+
+use crate::cluster_command::ClusterAction;
+use crate::commands::{UpkeepAction, UpkeepReply};
+use crate::model::{
+    AutoRepairReport, ClearRequest, ClientReport, ClusterReport, CompactionReport,
+    CoordinatorReport, EstimateReport, GuardrailReport, GuardrailRequest, HistoryReport,
+    ParticipationReport, RepairCommand, RepairReport, RepairSummary, RepairSummaryQuery,
+    SnapshotReport,
+};
+use crate::request::ActionError;
+
+/// A command in progress on one shard.
+pub type Work<T> = Pin<Box<dyn Future<Output = Result<T, ActionError>>>>;
+
+/// What a shard can be told to do. Crate `node` binds it to the shard's store and server.
+pub trait ShardActions {
+    /// Writes the memtables of these tables to disk.
+    fn flush(&self, tables: Vec<TableId>) -> Work<()>;
+    /// Merges all SSTables of each of these tables.
+    fn compact(&self, tables: Vec<TableId>) -> Work<()>;
+    /// Writes SSTables of these tables anew that are of other versions than the one written now, or
+    /// all of them; of those that were written by then, milliseconds since 1970, if that is given.
+    fn upgrade(&self, tables: Vec<TableId>, all: bool, written_by: Option<i64>) -> Work<()>;
+    /// What requests of clients took that this shard was asked for, by table.
+    fn table_latencies(&self) -> Vec<(TableId, CoordinatorReport)> {
+        Vec::new()
+    }
+    /// Takes files in, compacts what is named, gives compactions up.
+    fn upkeep(&self, _: UpkeepAction) -> Work<UpkeepReply> {
+        Box::pin(async move { Err(ActionError::Unsupported("upkeep of files")) })
+    }
+    /// Stops serving clients, flushes everything; the shard goes on answering administration.
+    fn drain(&self) -> Work<()>;
+    /// Keeps the files of these tables as they are now, for so many seconds if any are given.
+    fn take_snapshot(
+        &self,
+        tag: (String, Option<u32>),
+        tables: Vec<TableId>,
+        skip_flush: bool,
+    ) -> Work<()>;
+    /// Removes the snapshot of that name of these tables; told to shard 0.
+    fn abandon_snapshot(&self, tag: String, tables: Vec<TableId>) -> Work<()>;
+    /// Finished compactions of the whole node, newest first.
+    fn compaction_history(&self) -> Work<Vec<HistoryReport>>;
+    /// What this shard's SSTables of a table have in these ranges.
+    fn estimates(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<EstimateReport>;
+    /// Tokens of some keys of this shard's SSTables of a table, within the ranges that the node has
+    /// first.
+    fn key_samples(&self, _: TableId) -> Vec<Token> {
+        Vec::new()
+    }
+    /// Snapshots of the node's tables; asked of shard 0.
+    fn list_snapshots(&self) -> Work<Vec<SnapshotReport>>;
+    /// Removes snapshots; told to shard 0.
+    fn clear_snapshots(&self, which: ClearRequest) -> Work<()>;
+    /// Running and finished compactions of this shard; pending ones come from the tables' numbers.
+    fn compactions(&self) -> CompactionReport;
+    /// Whether CQL clients are served.
+    fn native_transport_active(&self) -> bool;
+    /// Connections of this shard's clients.
+    fn clients(&self) -> Vec<ClientReport> {
+        Vec::new()
+    }
+    /// Roles whose passwords this shard verified lately.
+    fn cached_credentials(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+    /// Forgets that it did, of one role or of all; whether there was anything.
+    fn forget_credentials(&self, _role: Option<&str>) -> bool {
+        false
+    }
+    /// Limits on statements.
+    fn guardrails(&self) -> Vec<GuardrailReport> {
+        Vec::new()
+    }
+    /// Changes one of them.
+    ///
+    /// # Errors
+    /// `Argument`: there is none of that name, or it does not take these values.
+    fn set_guardrail(&self, _: GuardrailRequest) -> Work<()> {
+        Box::pin(async move { Err(ActionError::Unsupported("setting a guardrail")) })
+    }
+    /// This shard's part in the cluster; what is not there stays `None` or empty.
+    fn cluster(&self) -> ClusterReport {
+        ClusterReport::default()
+    }
+    /// Does something in the cluster; what it names exists.
+    fn cluster_command(&self, action: ClusterAction) -> Work<()> {
+        let name = action.name();
+        Box::pin(async move { Err(ActionError::Unsupported(name)) })
+    }
+    /// Begins, lists and ends repairs.
+    ///
+    /// # Errors
+    /// `Argument`: what is asked for cannot be; `Failed`: not now.
+    fn repair(&self, _: RepairCommand) -> Result<Vec<RepairReport>, ActionError> {
+        Err(ActionError::Unsupported("repair"))
+    }
+    /// The node's parts in repairs, the oldest first. Shard 0.
+    fn participations(&self) -> Vec<ParticipationReport> {
+        Vec::new()
+    }
+    /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
+    ///
+    /// # Errors
+    /// `Unsupported`, `Failed`.
+    fn auto_repair(&self, _: Option<bool>) -> Result<AutoRepairReport, ActionError> {
+        Err(ActionError::Unsupported("auto_repair"))
+    }
+
+    /// What this shard knows of repairs of tables.
+    ///
+    /// # Errors
+    /// `Unsupported`; `Argument`: there is no such keyspace or table.
+    fn repair_summary(&self, _: &RepairSummaryQuery) -> Result<Vec<RepairSummary>, ActionError> {
+        Err(ActionError::Unsupported("repair_summary"))
+    }
+}
+
+/// What does not change while a node runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    /// IP address that other nodes are told.
+    pub address: String,
+    /// Port for other nodes.
+    pub storage_port: u16,
+    /// Full Java class name of the snitch.
+    pub snitch: String,
+    /// Full Java class name of the partitioner.
+    pub partitioner: String,
+    /// Version of Cassandra that is announced, `5.0.9`.
+    pub release_version: String,
+    /// Version of this server.
+    pub server_version: String,
+    /// When this run began, seconds since 1970.
+    pub generation: i64,
+    /// Memory budget of the node, bytes.
+    pub memory_bytes_max: u64,
+}
