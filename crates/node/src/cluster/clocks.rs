@@ -58,7 +58,7 @@ impl ClusterShard {
             "1 while this node's wall clock differs from those of most other nodes",
             &[],
         );
-        self.messaging.on_clock(move || {
+        self.messaging.hooks().on_clock(move || {
             let measured = messaging.clocks();
             let (own, peers) = match judge(&measured) {
                 ClockVerdict::Own(ahead_micros) => (Some(ahead_micros), Vec::new()),

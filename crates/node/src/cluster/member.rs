@@ -251,14 +251,16 @@ impl ClusterShard {
         introduction::introduce(&self.messaging, Some(&snapshot), &snapshot);
         if self.options.internode_compression == InternodeCompression::Dc {
             let membership = self.membership.clone();
-            self.messaging.compress_only(Rc::new(move |host| {
+            self.messaging.hooks().compress_only(Rc::new(move |host| {
                 let snapshot = membership.snapshot();
                 let member = snapshot.members.get(&host);
                 member.is_none_or(|m| m.datacenter != snapshot.local.datacenter)
             }));
         }
         let noticing = self.membership.clone();
-        self.messaging.on_newer_epoch(Rc::new(move |host, epoch| noticing.notice(host, epoch)));
+        self.messaging
+            .hooks()
+            .on_newer_epoch(Rc::new(move |host, epoch| noticing.notice(host, epoch)));
         let this = self.clone();
         let is_first = self.rt.shard() == ShardId(0);
         let repair = self.repair.clone();

@@ -9,7 +9,7 @@ use admin::model::{
     RepairSessionReport, RepairSummary, RepairSummaryQuery, ValidationReport,
 };
 use cluster::{ClusterSnapshot, Replication};
-use repair::{Kind, Repair, RepairOptions, RepairState, RepairStatus};
+use repair::{Automatic, Kind, Repair, RepairOptions, RepairState, RepairStatus};
 use schema::Keyspace;
 use stdx::{Token, WallMicros};
 use store::{ReadScope, Store};
@@ -177,7 +177,8 @@ pub(crate) fn summary(
 /// Switches the repairs that begin by themselves, when told how, and tells how they stand.
 pub(crate) fn auto(repair: &Repair, enabled: Option<bool>) -> AutoRepairReport {
     if let Some(enabled) = enabled {
-        repair.set_auto_enabled(enabled);
+        let automatic = if enabled { Automatic::On } else { Automatic::Off };
+        repair.set_automatic(automatic);
     }
     let status = repair.auto_status();
     let table = |t: repair::AutoTable| AutoRepairTable {
@@ -222,7 +223,7 @@ fn report_of(status: RepairStatus) -> RepairReport {
         percent: status.percent,
         started_at: status.started_at.0,
         bytes_read: counts.bytes_read,
-        stretches: counts.stretches,
+        stretches: counts.segments,
         differing: counts.differing,
         mutations: counts.mutations,
         mutation_bytes: counts.mutation_bytes,

@@ -197,7 +197,7 @@ impl Liveness {
         *self.inner.driver.borrow_mut() = Some(driver.clone());
         // Weak: messaging is not kept by what it calls.
         let of_hook = Rc::downgrade(&driver);
-        messaging.on_link_failed(Rc::new(move |host, failure| {
+        messaging.hooks().on_link_failed(Rc::new(move |host, failure| {
             if let Some(driver) = of_hook.upgrade() {
                 driver.link_failed(host, failure);
             }

@@ -5,10 +5,9 @@
 //! plain writes without a timestamp of the client times that shadow those of others. Which one it is,
 //! the majority says: [`judge`].
 
-use crate::messaging::{Inner, Messaging};
+use crate::env::Env;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 use stdx::{HostId, Instant, WallMicros};
 use telemetry::Gauge;
@@ -57,7 +56,6 @@ struct Measured {
 #[derive(Default)]
 pub(crate) struct Clocks {
     by_host: RefCell<BTreeMap<HostId, Measured>>,
-    hook: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 impl Clocks {
@@ -65,52 +63,41 @@ impl Clocks {
         self.by_host.borrow_mut().remove(&host);
     }
 
-    pub(crate) fn let_go(&self) {
-        drop(self.hook.take());
-    }
-}
-
-impl Messaging {
     /// How far peers are ahead of this node, as measured not long ago; by host id.
-    pub fn clocks(&self) -> Vec<(HostId, i64)> {
-        let now = self.inner.rt.now();
-        let by_host = self.inner.clocks.by_host.borrow();
+    pub(crate) fn fresh(&self, now: Instant) -> Vec<(HostId, i64)> {
+        let by_host = self.by_host.borrow();
         let fresh = by_host.iter().filter(|(_, measured)| now.since(measured.at) <= FRESH);
         fresh.map(|(host, measured)| (*host, measured.ahead_micros)).collect()
     }
 
-    /// Calls `hook` after each measurement.
-    pub fn on_clock(&self, hook: impl Fn() + 'static) {
-        *self.inner.clocks.hook.borrow_mut() = Some(Rc::new(hook));
-    }
-}
-
-impl Inner {
-    /// A peer's clock showed `wall` when it answered what took `round_trip`.
-    pub(crate) fn clock_seen(&self, host: HostId, wall: WallMicros, round_trip: Duration) {
+    /// A peer's clock showed `wall` when it answered what took `round_trip`; false when that says too
+    /// little.
+    pub(crate) fn note(
+        &self,
+        env: &Env,
+        host: HostId,
+        wall: WallMicros,
+        round_trip: Duration,
+    ) -> bool {
         if round_trip > ROUND_TRIP_MAX {
-            return;
+            return false;
         }
         let on_the_way = i64::try_from(round_trip.as_micros() / 2).unwrap_or(0);
-        let ahead_micros = wall.0.saturating_add(on_the_way).saturating_sub(self.rt.wall().0);
-        let at = self.rt.now();
+        let ahead_micros = wall.0.saturating_add(on_the_way).saturating_sub(env.rt.wall().0);
+        let at = env.rt.now();
         {
-            let mut by_host = self.clocks.by_host.borrow_mut();
+            let mut by_host = self.by_host.borrow_mut();
             let measured = by_host.entry(host).or_insert_with(|| {
                 let peer = host.to_string();
                 let help = "how far the wall clock of a peer is ahead of this node's";
                 let labels = [("peer", peer.as_str())];
-                let gauge =
-                    self.rt.telemetry().gauge("internode_clock_ahead_micros", help, &labels);
+                let gauge = env.rt.telemetry().gauge("internode_clock_ahead_micros", help, &labels);
                 Measured { ahead_micros, at, gauge }
             });
             (measured.ahead_micros, measured.at) = (ahead_micros, at);
             measured.gauge.set(ahead_micros);
         }
-        let hook = self.clocks.hook.borrow().clone();
-        if let Some(hook) = hook {
-            hook();
-        }
+        true
     }
 }
 

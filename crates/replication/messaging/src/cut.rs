@@ -4,8 +4,6 @@
 //!
 //! Only who connects holds back, its requests and their answers; so both ends have to be told.
 
-use crate::link::Link;
-use crate::messaging::{Inner, Messaging};
 use crate::outbox::Outbox;
 use rt::sync::Notify;
 use std::cell::RefCell;
@@ -29,41 +27,22 @@ impl Cuts {
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         self.addresses.borrow().contains(&address)
     }
-}
 
-impl Messaging {
-    /// Cuts the links to these addresses and heals all others. For tests.
-    pub fn cut_links(&self, addresses: BTreeSet<IpAddr>) {
-        let inner = &self.inner;
-        *inner.cuts.addresses.borrow_mut() = addresses;
-        for link in inner.links.borrow().values() {
-            link.is_cut.set(inner.cuts.contains(link.address.ip()));
-            link.outbox.wake_writer();
-            link.changed.notify_waiters();
-        }
-        inner.cuts.changed.notify_waiters();
+    /// Replaces the addresses.
+    pub(crate) fn set(&self, addresses: BTreeSet<IpAddr>) {
+        *self.addresses.borrow_mut() = addresses;
     }
-}
 
-impl Inner {
+    /// Wakes what waits for a link to be whole again.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
     /// Waits while the link to an address is cut.
     pub(crate) async fn passable(&self, address: IpAddr) {
         loop {
-            let changed = self.cuts.changed.notified();
-            if !self.cuts.contains(address) {
-                return;
-            }
-            changed.await;
-        }
-    }
-}
-
-impl Link {
-    /// Waits while it is cut and not closed.
-    pub(crate) async fn whole(&self) {
-        loop {
             let changed = self.changed.notified();
-            if !self.is_cut.get() || self.outbox.is_closed() {
+            if !self.contains(address) {
                 return;
             }
             changed.await;

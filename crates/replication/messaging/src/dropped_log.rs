@@ -5,16 +5,14 @@
 //! node* are those of peers that it did not carry out. Gossip is left out: peers that are down would fill
 //! the log with it.
 
-use crate::messaging::Inner;
 use internode::Verb;
 use rt::sync::Notify;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Duration;
 
 /// Between two lines about one kind of message.
-const INTERVAL: Duration = Duration::from_secs(5);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whose message was dropped, and how long it had waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +45,7 @@ impl DroppedSum {
 #[derive(Default)]
 pub(crate) struct DroppedLog {
     by_name: RefCell<BTreeMap<&'static str, (DroppedSum, DroppedSum)>>,
-    changed: Notify,
+    pub(crate) changed: Notify,
 }
 
 impl DroppedLog {
@@ -78,38 +76,6 @@ impl DroppedLog {
             )
         };
         by_name.into_iter().map(line).collect()
-    }
-}
-
-impl Inner {
-    /// Writes the lines, until messaging ends.
-    pub(crate) async fn run_dropped_log(self: Rc<Self>) {
-        loop {
-            let (changed, stopped) = (self.dropped_log.changed.notified(), self.changed.notified());
-            if self.ended.get() {
-                return;
-            }
-            // Nothing was dropped: no timer runs.
-            crate::connect::first_of(changed, stopped).await;
-            if self.ended.get() {
-                return;
-            }
-            let next = self.rt.now() + INTERVAL;
-            let ended = async {
-                loop {
-                    let stopped = self.changed.notified();
-                    if self.ended.get() {
-                        return;
-                    }
-                    stopped.await;
-                }
-            };
-            // Either way what was dropped is told.
-            let _ = self.rt.timeout(next, ended).await;
-            for line in self.dropped_log.take_lines() {
-                tracing::info!("{line}");
-            }
-        }
     }
 }
 

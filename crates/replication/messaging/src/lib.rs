@@ -15,37 +15,40 @@
 //! the request.
 //! INV-messaging-3: whatever a peer sends or fails to read, only its own connection suffers.
 //!
-//! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `client`, `connect` and `link`
-//! (who asks), `accept` and `inbound` (who answers), `outbox`, `pending`, `dropped_log`, `clocks`; `cut` is for tests. See `docs/formats/internode.md`.
+//! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `env`, `hooks`, `outbound` (the side that
+//! asks), `inbound` (the side that answers), `outbox`, `pending`, `dropped_log`, `clocks`; `cut` is for tests. See
+//! `docs/formats/internode.md`.
 
-mod accept;
-mod client;
 mod clocks;
-mod connect;
+mod completions;
 mod counters;
 mod cut;
 mod dropped_log;
+mod env;
 mod error;
-mod futures;
+mod hooks;
 mod inbound;
+mod io;
 mod link;
 mod mesh;
 mod messaging;
+mod outbound;
 mod outbox;
+mod peer;
 mod pending;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Answer, Client, Completion, Completions, SendId};
 pub use clocks::{CLOCK_OFFSET_MAX, ClockVerdict, judge};
+pub use completions::{Answer, Completion, Completions, SendId};
 pub use counters::{KindStats, KindsStats, PeerStats};
 pub use error::{Bound, MessagingError, OpenError};
-pub use futures::{RequestFuture, Response};
+pub use hooks::{Admission, Compressed, Hooks, LinkFailed, LinkFailure, NewerEpoch};
 pub use inbound::{Handler, Request, Responder};
 pub use mesh::MessagingMesh;
-pub use messaging::{
-    Admission, Compressed, LinkFailed, LinkFailure, Messaging, NewerEpoch, Outgoing, Peer,
-};
+pub use messaging::Messaging;
+pub use outbound::{Client, RequestFuture, Response};
+pub use peer::{Outgoing, Peer};
 pub use pending::TICK;
 pub use settings::Settings;

@@ -1,21 +1,21 @@
 //! Questions to replicas and mutations for them, asked again while that can help.
 
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Poll;
 
+use coordinator::{Origin, ReplicaMutation};
 use data::MutationRef;
 use internode::{ErrorReply, Mutation, MutationFlags, Verb};
 use messaging::{MessagingError, Outgoing};
 use stdx::{HostId, ShardId, ShardMap, TableId, Token, Uuid};
 use store::StoreError;
 
+use crate::env::Env;
 use crate::error::RepairError;
 use crate::job::Job;
-use crate::mesh::Order;
-use crate::repair::Inner;
-use coordinator::{Origin, ReplicaMutation};
+use crate::shards::{Order, Shards};
 
 /// Work that is polled together with others.
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, RepairError>> + 'a>>;
@@ -95,55 +95,79 @@ fn trouble_of(error: &MessagingError) -> Trouble {
     }
 }
 
-impl Inner {
-    /// The address of a member, for messages.
-    pub(crate) fn address(&self, host: HostId) -> SocketAddr {
-        let snapshot = (self.snapshot)();
-        let known = snapshot.members.get(&host).map(|m| m.storage);
-        known.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)))
+/// Where a question is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    host: HostId,
+    /// `None`: shard 0, which keeps sessions.
+    partition: Option<(TableId, Token)>,
+}
+
+impl Destination {
+    /// The shard of a node that has a table's token.
+    pub(crate) fn owner(host: HostId, table: TableId, token: Token) -> Destination {
+        Destination { host, partition: Some((table, token)) }
     }
 
-    /// Asks a replica until it answers: the shard of a table's token, or the first one, which keeps sessions.
+    /// Shard 0 of a node.
+    pub(crate) fn node(host: HostId) -> Destination {
+        Destination { host, partition: None }
+    }
+}
+
+/// The replicas of what is repaired: this node and its peers.
+pub(crate) struct Exchange {
+    env: Rc<Env>,
+    shards: Rc<Shards>,
+}
+
+impl Exchange {
+    pub(crate) fn new(env: Rc<Env>, shards: Rc<Shards>) -> Exchange {
+        Exchange { env, shards }
+    }
+
+    /// Asks a replica until it answers.
     pub(crate) async fn ask(
         &self,
         job: &Job,
-        (host, place): (HostId, Option<(TableId, Token)>),
+        to: Destination,
         verb: Verb,
         payload: &[u8],
     ) -> Result<Vec<u8>, RepairError> {
-        let mut pause = self.settings.retry_pause;
+        let (env, host) = (&self.env, to.host);
+        let mut pause = env.settings.retry_pause;
         let mut attempt = 0;
         loop {
-            let shards = self.messaging.peer(host).map_or(1, |p| p.shard_count).max(1);
+            let shards = env.messaging.peer(host).map_or(1, |p| p.shard_count).max(1);
             let map = ShardMap::ByTokenHash { shards };
             let outgoing = Outgoing {
                 host,
-                shard: place.map_or(ShardId(0), |(table, token)| map.shard_of(table, token)),
+                shard: to.partition.map_or(ShardId(0), |(table, token)| map.shard_of(table, token)),
                 verb,
-                deadline: self.rt.now() + self.settings.answer_timeout,
+                deadline: env.rt.now() + env.settings.answer_timeout,
                 trace: None,
             };
-            let asked = self.messaging.request(&outgoing, |out| out.extend_from_slice(payload));
-            let error = match self.unless_ended(job, asked).await? {
+            let asked = env.messaging.request(&outgoing, |out| out.extend_from_slice(payload));
+            let error = match env.unless_ended(job, asked).await? {
                 Ok(response) => return Ok(response.payload),
                 Err(error) => error,
             };
             attempt += 1;
-            let address = self.address(host);
+            let address = env.address(host);
             let error = match trouble_of(&error) {
                 Trouble::Stopping => return Err(RepairError::Stopping),
                 Trouble::Final(error) => return Err(RepairError::Peer { address, error }),
                 Trouble::Again(error) => error,
             };
-            if !(self.is_alive)(host) {
+            if !(env.is_alive)(host) {
                 return Err(RepairError::NotAlive(vec![address]));
             }
-            if attempt >= self.settings.attempts {
+            if attempt >= env.settings.attempts {
                 return Err(RepairError::Peer { address, error });
             }
             stdx::reached!("repair-asked-again");
             tracing::debug!(%host, error = error.as_str(), "a replica is asked again");
-            self.unless_ended(job, self.rt.sleep(pause)).await?;
+            env.unless_ended(job, env.rt.sleep(pause)).await?;
             pause *= 2;
         }
     }
@@ -166,9 +190,8 @@ impl Inner {
         };
         let mut payload = Vec::with_capacity(mutation.len() + 1);
         Mutation { flags: MutationFlags::READ_REPAIR, bytes: mutation }.encode(&mut payload);
-        self.ask(job, (host, Some((opened.table, token))), Verb::Mutation, &payload)
-            .await
-            .map(|_| ())
+        let to = Destination::owner(host, opened.table, token);
+        self.ask(job, to, Verb::Mutation, &payload).await.map(|_| ())
     }
 
     /// The same with what is lacking of a session's data.
@@ -185,8 +208,8 @@ impl Inner {
         };
         let mut payload = Vec::with_capacity(mutation.len() + 17);
         crate::wire::encode_apply(&mut payload, session, mutation);
-        let place = Some((opened.table, codec::token_of(opened.key)));
-        self.ask(job, (host, place), Verb::RepairApply, &payload).await.map(|_| ())
+        let to = Destination::owner(host, opened.table, codec::token_of(opened.key));
+        self.ask(job, to, Verb::RepairApply, &payload).await.map(|_| ())
     }
 
     /// Gives a session's mutation to the shard that owns its partition.
@@ -194,22 +217,22 @@ impl Inner {
         let Some(opened) = MutationRef::open(&mutation) else {
             return Err(StoreError::Invalid("not a mutation".to_owned()));
         };
-        let map = self.coordinator.shard_map();
+        let map = self.env.coordinator.shard_map();
         let owner = map.shard_of(opened.table, codec::token_of(opened.key));
-        self.on_shard(owner, Order::Apply { session, mutation }).await.map(|_| ())
+        self.shards.on_one(owner, Order::Apply { session, mutation }).await.map(|_| ())
     }
 
     async fn apply(&self, job: &Job, mutation: ReplicaMutation<&[u8]>) -> Result<(), RepairError> {
-        let mut pause = self.settings.retry_pause;
-        for _ in 1..self.settings.attempts {
-            match self.coordinator.apply(mutation.to_owned(), Origin::Repair).await {
+        let mut pause = self.env.settings.retry_pause;
+        for _ in 1..self.env.settings.attempts {
+            match self.env.coordinator.apply(mutation.to_owned(), Origin::Repair).await {
                 Ok(()) => return Ok(()),
                 Err(StoreError::Overloaded { .. } | StoreError::QueueFull) => {}
                 Err(error) => return Err(error.into()),
             }
-            self.unless_ended(job, self.rt.sleep(pause)).await?;
+            self.env.unless_ended(job, self.env.rt.sleep(pause)).await?;
             pause *= 2;
         }
-        Ok(self.coordinator.apply(mutation.to_owned(), Origin::Repair).await?)
+        Ok(self.env.coordinator.apply(mutation.to_owned(), Origin::Repair).await?)
     }
 }

@@ -12,6 +12,8 @@ use schema::{Keyspace, Table, TableKind, TombstoneGcMode};
 use stdx::{DeletionSeconds, TableId, Token, Uuid};
 use store::{GcPolicy, NEVER, RepairTimes};
 
+use crate::ranges::{TokenSpan, unwrapped};
+
 /// Most bytes of the file.
 pub const BYTES_MAX: usize = 64 << 20;
 /// Its name.
@@ -202,35 +204,18 @@ fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
     GcPolicy::repaired(limits)
 }
 
-/// A range of the ring, or all of it, without wrap.
-pub(crate) fn unwrapped(range: TokenRange) -> Vec<(Token, Token)> {
-    match range.start == range.end {
-        true => vec![(Token::MIN, Token::MAX)],
-        false => range.unwrapped().map(|part| (part.start, part.end)).collect(),
-    }
-}
-
-/// What of a range, which is open at its start, lies from the first token to the last.
-pub(crate) fn within(
-    (start, end): (Token, Token),
-    (first, last): (Token, Token),
-) -> Option<(Token, Token)> {
-    let (from, upto) = (start.max(Token(first.0.saturating_sub(1))), end.min(last));
-    (from < upto).then_some((from, upto))
-}
-
 /// When the owned ranges from the first token to the last were repaired, the earliest of these times;
 /// `None`: not all of them were, there are none, or some has no other replica.
 fn repaired_within(
     shares: &Shares,
     history: &RepairHistory,
     table: TableId,
-    tokens: (Token, Token),
+    tokens: TokenSpan,
 ) -> Option<i64> {
     let mut least: Option<i64> = None;
     for (start, end, has_others) in shares.owned.iter().copied() {
-        let Some((from, upto)) = within((start, end), tokens) else { continue };
-        let at = history.least_within(table, from, upto).filter(|_| has_others)?;
+        let Some(part) = tokens.part_of(TokenRange { start, end }) else { continue };
+        let at = history.least_within(table, part.start, part.end).filter(|_| has_others)?;
         least = Some(least.map_or(at, |least| least.min(at)));
     }
     least
@@ -241,7 +226,7 @@ pub fn apply(snapshot: &ClusterSnapshot, history: &RepairHistory, store: &store:
     each_table(snapshot, |table, shares| {
         store.reader().set_gc_policy(table.id, policy(shares, table, history));
         store.verifier().release_repaired(table.id, |first, last| {
-            repaired_within(shares, history, table.id, (first, last))
+            repaired_within(shares, history, table.id, TokenSpan { first, last })
         });
     });
 }
@@ -265,7 +250,8 @@ mod tests {
         let of = |owned: &[(i64, i64, bool)], span: (i64, i64)| {
             let owned = owned.iter().map(|(a, b, others)| (Token(*a), Token(*b), *others));
             let shares = Shares { owned: owned.collect(), primary: Vec::new() };
-            repaired_within(&shares, &history, table, (Token(span.0), Token(span.1)))
+            let span = TokenSpan { first: Token(span.0), last: Token(span.1) };
+            repaired_within(&shares, &history, table, span)
         };
         // Repaired are the tokens behind -5 up to 5.
         assert_eq!(of(&[(-9, 9, true)], (-4, 5)), Some(200));
@@ -278,7 +264,8 @@ mod tests {
         assert_eq!(of(&[(7, 9, true)], (-4, 5)), None);
         let other = TableId(Uuid::from_u128(7));
         let shares = Shares { owned: vec![(Token::MIN, Token::MAX, true)], primary: Vec::new() };
-        let least = repaired_within(&shares, &history, other, (Token(-4), Token(5)));
+        let span = TokenSpan { first: Token(-4), last: Token(5) };
+        let least = repaired_within(&shares, &history, other, span);
         assert_eq!(least, Some(100));
     }
 

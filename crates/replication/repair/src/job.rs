@@ -1,13 +1,14 @@
 //! A repair as its administrator sees it: state, progress, lines.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use rt::sync::Notify;
 use stdx::{HostId, Instant, Uuid, WallMicros};
 
-use crate::details::RepairDetails;
+use crate::clock::Clock;
+use crate::details::{JobDetails, RepairDetails};
 use crate::scope::RepairOptions;
 
 /// Lines that are kept of one repair.
@@ -29,8 +30,8 @@ pub enum RepairState {
 pub struct RepairCounts {
     /// Bytes of this node that were read to be compared.
     pub bytes_read: u64,
-    /// Stretches compared with all replicas.
-    pub stretches: u64,
+    /// Segments compared with all replicas.
+    pub segments: u64,
     /// Those that differed.
     pub differing: u64,
     /// Mutations sent to replicas that missed them, this node among them; of a preview: that would
@@ -72,6 +73,21 @@ pub struct RepairStatus {
     pub lines: Vec<RepairLine>,
 }
 
+impl RepairStatus {
+    /// Why it failed.
+    pub(crate) fn error(&self) -> String {
+        let words = self.lines.iter().rev().nth(1).map(|line| line.text.clone());
+        words.unwrap_or_default()
+    }
+}
+
+/// One table of one session of a repair, by their numbers in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct JobPart {
+    pub(crate) table: usize,
+    pub(crate) session: usize,
+}
+
 pub(crate) struct Job {
     pub(crate) id: u32,
     pub(crate) session: Uuid,
@@ -93,25 +109,20 @@ pub(crate) struct Job {
     /// When everything read so far has been read at the rate of its own options.
     pub(crate) free_at: Cell<Instant>,
     /// Tokens to compare, and those left, of each session of each table.
-    progress: RefCell<BTreeMap<(usize, usize), (u128, u128)>>,
+    progress: RefCell<BTreeMap<JobPart, (u128, u128)>>,
     lines: RefCell<VecDeque<RepairLine>>,
     next_line: Cell<u64>,
 }
 
 impl Job {
-    pub(crate) fn new(
-        id: u32,
-        session: Uuid,
-        options: RepairOptions,
-        (now, wall): (Instant, WallMicros),
-    ) -> Job {
+    pub(crate) fn new(id: u32, session: Uuid, options: RepairOptions, clock: Clock) -> Job {
         Job {
             id,
             session,
             trace: None,
             options,
-            started_at: wall,
-            began: now,
+            started_at: clock.wall,
+            began: clock.instant,
             state: Cell::new(RepairState::Running),
             counts: Cell::default(),
             aborted: Cell::new(false),
@@ -119,7 +130,7 @@ impl Job {
             details: RefCell::default(),
             told: RefCell::default(),
             repaired_at: Cell::default(),
-            free_at: Cell::new(now),
+            free_at: Cell::new(clock.instant),
             progress: RefCell::default(),
             lines: RefCell::default(),
             next_line: Cell::new(0),
@@ -147,11 +158,11 @@ impl Job {
     }
 
     /// So many tokens are to be compared for a table and a session.
-    pub(crate) fn expect(&self, part: (usize, usize), width: u128) {
+    pub(crate) fn expect(&self, part: JobPart, width: u128) {
         self.progress.borrow_mut().insert(part, (width, width));
     }
 
-    pub(crate) fn note_left(&self, part: (usize, usize), left: u128) {
+    pub(crate) fn note_left(&self, part: JobPart, left: u128) {
         if let Some(progress) = self.progress.borrow_mut().get_mut(&part) {
             progress.1 = left.min(progress.1);
         }
@@ -183,6 +194,64 @@ impl Job {
     }
 }
 
+impl Job {
+    /// The details as they are now.
+    pub(crate) fn details(&self) -> RepairDetails {
+        RepairDetails { options: self.options.clone(), ..self.details.borrow().clone() }
+    }
+
+    /// Its session of that number.
+    pub(crate) fn session_of(&self, number: usize) -> Uuid {
+        let sessions = Ref::map(self.details.borrow(), |d| &d.sessions);
+        sessions.get(number).map_or(self.session, |session| session.id)
+    }
+
+    pub(crate) fn note_session_began(&self, number: usize, at: WallMicros) {
+        if let Some(session) = self.details.borrow_mut().sessions.get_mut(number) {
+            session.started_at = Some(at);
+        }
+    }
+
+    pub(crate) fn note_session_ended(&self, number: usize, at: WallMicros, error: Option<String>) {
+        if let Some(session) = self.details.borrow_mut().sessions.get_mut(number) {
+            session.ended = Some((at, error));
+        }
+    }
+
+    /// A session begins with a table.
+    pub(crate) fn note_job(&self, number: usize, id: Uuid, table: &str, at: WallMicros) {
+        let (compared_from, sent_from, compared_upto) = (None, None, None);
+        if let Some(session) = self.details.borrow_mut().sessions.get_mut(number) {
+            session.jobs.push(JobDetails {
+                id,
+                table: table.to_owned(),
+                started_at: at,
+                compared_from,
+                sent_from,
+                compared_upto,
+                ended: None,
+            });
+        }
+    }
+
+    /// Something about it is known.
+    pub(crate) fn change_job(&self, number: usize, id: Uuid, change: impl FnOnce(&mut JobDetails)) {
+        let mut details = self.details.borrow_mut();
+        let jobs = details.sessions.get_mut(number).into_iter().flat_map(|s| &mut s.jobs);
+        if let Some(job) = jobs.into_iter().find(|job| job.id == id) {
+            change(job);
+        }
+    }
+
+    /// It is over; a session that was under way ended with it.
+    pub(crate) fn note_end(&self, state: RepairState, at: WallMicros, message: String) {
+        self.state.set(state);
+        let mut details = self.details.borrow_mut();
+        details.ended_at = Some(at);
+        details.message = Some(message);
+    }
+}
+
 /// A duration in words, as Cassandra's tools write it.
 pub(crate) fn words(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -206,6 +275,12 @@ pub(crate) fn words(duration: Duration) -> String {
 mod tests {
     use super::*;
 
+    const CLOCK: Clock = Clock { instant: Instant::ZERO, wall: WallMicros(0) };
+
+    fn part(table: usize, session: usize) -> JobPart {
+        JobPart { table, session }
+    }
+
     #[test]
     fn durations_are_words_without_zeros_around() {
         let of = |n| words(Duration::from_secs(n));
@@ -218,29 +293,27 @@ mod tests {
 
     #[test]
     fn percent_is_of_all_tables_and_never_goes_back() {
-        let job =
-            Job::new(1, Uuid::nil(), RepairOptions::default(), (Instant::ZERO, WallMicros(0)));
+        let job = Job::new(1, Uuid::nil(), RepairOptions::default(), CLOCK);
         assert_eq!(job.percent(), 0);
-        job.expect((0, 0), 1 << 60);
-        job.expect((1, 0), 1 << 60);
-        job.note_left((0, 0), 1 << 59);
+        job.expect(part(0, 0), 1 << 60);
+        job.expect(part(1, 0), 1 << 60);
+        job.note_left(part(0, 0), 1 << 59);
         assert_eq!(job.percent(), 25);
-        job.note_left((0, 0), 1 << 60);
+        job.note_left(part(0, 0), 1 << 60);
         assert_eq!(job.percent(), 25);
-        job.note_left((0, 0), 0);
-        job.note_left((1, 0), 0);
+        job.note_left(part(0, 0), 0);
+        job.note_left(part(1, 0), 0);
         assert_eq!(job.percent(), 100);
-        let few =
-            Job::new(1, Uuid::nil(), RepairOptions::default(), (Instant::ZERO, WallMicros(0)));
-        few.expect((0, 0), 1000);
-        few.note_left((0, 0), 500);
+        let few = Job::new(1, Uuid::nil(), RepairOptions::default(), CLOCK);
+        few.expect(part(0, 0), 1000);
+        few.note_left(part(0, 0), 500);
         assert_eq!(few.percent(), 50);
     }
 
     #[test]
     fn old_lines_go_and_numbers_stay() {
         let options = RepairOptions::default();
-        let job = Job::new(1, Uuid::nil(), options, (Instant::ZERO, WallMicros(0)));
+        let job = Job::new(1, Uuid::nil(), options, CLOCK);
         for n in 0..LINES_MAX + 5 {
             job.say(WallMicros(0), n.to_string());
         }

@@ -8,15 +8,14 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use cluster::TokenRange;
+use cluster::{ClusterSnapshot, TokenRange};
 use data::replica_page::ReplicaPage;
-use stdx::{HostId, Instant, ShardId, TableId, Token, Uuid, WallMicros};
+use stdx::{HostId, Instant, TableId, Token, Uuid, WallMicros};
 
-use crate::mesh::Order;
-use crate::repair::{Inner, Repair};
-use crate::scope::text_of;
-use crate::stretch::Stretch;
-use crate::tell::{Ending, News, Preview};
+use crate::announcement::{Ending, News};
+use crate::clock::Clock;
+use crate::scope::{Preview, text_of};
+use crate::segment::Segment;
 
 /// Repairs that are remembered; the oldest goes first.
 const REPAIRS_MAX: usize = 128;
@@ -132,6 +131,20 @@ struct Participation {
     validations: Vec<Validation>,
 }
 
+/// How much the files of this node have of a comparison's ranges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    pub(crate) partitions: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Estimate {
+    pub(crate) fn add(&mut self, more: Estimate) {
+        self.partitions = self.partitions.saturating_add(more.partitions);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+}
+
 /// What was read for a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadCount {
@@ -142,9 +155,9 @@ pub(crate) struct ReadCount {
 }
 
 impl ReadCount {
-    /// What a page has of a stretch. A partition counts where it begins.
-    pub(crate) fn of(page: &ReplicaPage<'_>, stretch: &Stretch) -> ReadCount {
-        let begins = !matches!(stretch, Stretch::Rows { after: Some(_), .. });
+    /// What a page has of a segment. A partition counts where it begins.
+    pub(crate) fn of(page: &ReplicaPage<'_>, segment: &Segment) -> ReadCount {
+        let begins = !matches!(segment, Segment::Rows { after: Some(_), .. });
         ReadCount::of_page(page, begins)
     }
 
@@ -176,8 +189,22 @@ impl ReadCount {
 #[derive(Default)]
 pub(crate) struct Participations(RefCell<VecDeque<Participation>>);
 
-/// A comparison, and the ranges of a table of which it is to be found out how much they have.
-pub(crate) type Estimating = (Uuid, TableId, Vec<(Token, Token)>);
+/// A repair, as its participants know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RepairKey {
+    /// The node that coordinates it.
+    pub(crate) initiator: HostId,
+    pub(crate) repair: Uuid,
+}
+
+/// A comparison whose size is to be estimated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Estimating {
+    /// The comparison: [`job_id`].
+    pub(crate) id: Uuid,
+    pub(crate) table: TableId,
+    pub(crate) ranges: Vec<(Token, Token)>,
+}
 
 /// The id of a table's comparison in a session, which every replica finds alike: a hash of what it is
 /// about (a custom UUID by RFC 9562, section 5.8).
@@ -209,14 +236,11 @@ impl Participation {
 impl Participations {
     /// Takes news of a repair in; `Some`: ranges of a table are to be compared, of which this may find
     /// out how much they have.
-    fn take(
-        &self,
-        (from, repair): (HostId, Uuid),
-        news: News,
-        (now, at): (Instant, WallMicros),
-    ) -> Option<Estimating> {
+    pub(crate) fn take(&self, about: RepairKey, news: News, clock: Clock) -> Option<Estimating> {
+        let RepairKey { initiator, repair } = about;
+        let (now, at) = (clock.instant, clock.wall);
         let mut all = self.0.borrow_mut();
-        let mut known = all.iter_mut().find(|p| p.id == repair && p.initiator == from);
+        let mut known = all.iter_mut().find(|p| p.id == repair && p.initiator == initiator);
         if let Some(known) = known.as_mut() {
             known.heard = now;
         }
@@ -224,7 +248,7 @@ impl Participations {
             (News::Begins { incremental, global, preview, tables, ranges }, None) => {
                 all.push_back(Participation {
                     id: repair,
-                    initiator: from,
+                    initiator,
                     tables,
                     ranges,
                     incremental,
@@ -259,7 +283,7 @@ impl Participations {
                     course: Course::new(at),
                 });
                 shrink(&mut all);
-                Some((id, table, ranges))
+                Some(Estimating { id, table, ranges })
             }
             (News::HasCompared { session, table, ending }, Some(known)) => {
                 let id = job_id(repair, session, table);
@@ -288,7 +312,14 @@ impl Participations {
     }
 
     /// Something was read because a coordinator asked for it.
-    fn count(&self, from: HostId, table: TableId, token: Token, read: ReadCount, at: WallMicros) {
+    pub(crate) fn count(
+        &self,
+        from: HostId,
+        table: TableId,
+        token: Token,
+        read: ReadCount,
+        at: WallMicros,
+    ) {
         let mut all = self.0.borrow_mut();
         let of_peer = all.iter_mut().rev().filter(|p| p.initiator == from);
         let mut validations = of_peer.flat_map(|p| &mut p.validations);
@@ -309,19 +340,71 @@ impl Participations {
         &self,
         is_meant: impl Fn(HostId) -> bool,
         table: TableId,
-        (start, end): (Token, Token),
+        range: TokenRange,
     ) -> bool {
         self.0.borrow().iter().any(|p| {
             is_meant(p.initiator)
                 && p.course.ended.is_none()
                 && p.preview == Preview::None
                 && p.tables.contains(&table)
-                && p.ranges.iter().any(|(a, b)| *a < end && start < *b)
+                && p.ranges.iter().any(|(a, b)| *a < range.end && range.start < *b)
         })
     }
 
+    /// The size of a comparison is known.
+    pub(crate) fn note_estimate(&self, id: Uuid, found: Estimate, at: WallMicros) {
+        self.change(id, at, |validation| {
+            validation.estimated = (found.partitions, found.bytes);
+            validation.started = Some(at);
+        });
+    }
+
+    /// This node has read something of its own for a repair of its own.
+    pub(crate) fn count_own(&self, job: Uuid, read: ReadCount, at: WallMicros) {
+        self.change(job, at, |validation| validation.add(read));
+    }
+
+    /// The parts that this node takes in repairs, or has taken in this run, the oldest first.
+    pub(crate) fn details(
+        &self,
+        snapshot: &ClusterSnapshot,
+        address: impl Fn(HostId) -> SocketAddr,
+    ) -> Vec<ParticipationDetails> {
+        let name = |id: &TableId| {
+            let table = snapshot.schema.table_by_id(*id)?;
+            Some((table.keyspace.to_string(), table.name.to_string()))
+        };
+        let all = self.0.borrow();
+        let validation = |v: &Validation| ValidationDetails {
+            id: v.id,
+            session: v.session,
+            table: name(&v.table),
+            ranges: texts(&v.ranges),
+            estimated: v.estimated,
+            partitions: v.partitions,
+            bytes_read: v.bytes_read,
+            started: v.started,
+            sent: v.sent,
+            course: v.course.clone(),
+        };
+        let details = all.iter().map(|p| ParticipationDetails {
+            id: p.id,
+            initiator: address(p.initiator),
+            tables: p.tables.iter().filter_map(name).map(|(ks, t)| format!("{ks}.{t}")).collect(),
+            ranges: texts(&p.ranges),
+            incremental: p.incremental,
+            global: p.global,
+            preview: p.preview,
+            repaired_at: p.repaired_at,
+            course: p.course.clone(),
+            validations: p.validations.iter().map(validation).collect(),
+        });
+        details.collect()
+    }
+
     /// Repairs of others of which nothing was heard for so long have failed.
-    pub(crate) fn give_up(&self, me: HostId, idle: Duration, (now, at): (Instant, WallMicros)) {
+    pub(crate) fn give_up(&self, me: HostId, idle: Duration, clock: Clock) {
+        let (now, at) = (clock.instant, clock.wall);
         let mut all = self.0.borrow_mut();
         let silent = all.iter_mut().filter(|p| p.initiator != me && now.since(p.heard) >= idle);
         for participation in silent.filter(|p| p.course.ended.is_none()) {
@@ -365,85 +448,6 @@ fn texts(ranges: &[(Token, Token)]) -> Vec<String> {
     ranges.iter().map(|(start, end)| text_of(TokenRange { start: *start, end: *end })).collect()
 }
 
-impl Repair {
-    /// The parts that this node takes in repairs, or has taken in this run, the oldest first. Shard 0.
-    pub fn participations(&self) -> Vec<ParticipationDetails> {
-        let inner = &self.inner;
-        let snapshot = (inner.snapshot)();
-        let name = |id: &TableId| {
-            let table = snapshot.schema.table_by_id(*id)?;
-            Some((table.keyspace.to_string(), table.name.to_string()))
-        };
-        let all = inner.participations.0.borrow();
-        let validation = |v: &Validation| ValidationDetails {
-            id: v.id,
-            session: v.session,
-            table: name(&v.table),
-            ranges: texts(&v.ranges),
-            estimated: v.estimated,
-            partitions: v.partitions,
-            bytes_read: v.bytes_read,
-            started: v.started,
-            sent: v.sent,
-            course: v.course.clone(),
-        };
-        let details = all.iter().map(|p| ParticipationDetails {
-            id: p.id,
-            initiator: inner.address(p.initiator),
-            tables: p.tables.iter().filter_map(name).map(|(ks, t)| format!("{ks}.{t}")).collect(),
-            ranges: texts(&p.ranges),
-            incremental: p.incremental,
-            global: p.global,
-            preview: p.preview,
-            repaired_at: p.repaired_at,
-            course: p.course.clone(),
-            validations: p.validations.iter().map(validation).collect(),
-        });
-        details.collect()
-    }
-}
-
-impl Inner {
-    /// Takes news of a repair in, from a peer or of this node itself; what is to be estimated now.
-    /// Shard 0.
-    pub(crate) fn take_news(&self, from: HostId, repair: Uuid, news: News) -> Option<Estimating> {
-        let times = (self.rt.now(), self.rt.wall());
-        self.participations.take((from, repair), news, times)
-    }
-
-    /// Finds out how much there is to compare.
-    pub(crate) async fn estimate(&self, (id, table, ranges): Estimating) {
-        // What a shard cannot tell is not known.
-        let found = self.on_all_shards(&Order::Estimate { table, ranges }).await;
-        let (found, at) = (found.unwrap_or_default(), self.rt.wall());
-        self.participations.change(id, at, |validation| {
-            validation.estimated = (found.partitions, found.bytes);
-            validation.started = Some(at);
-        });
-    }
-
-    /// Something was read for a repair of `from`; on any shard.
-    pub(crate) async fn note_read(
-        &self,
-        from: HostId,
-        (table, token): (TableId, Token),
-        read: ReadCount,
-    ) {
-        // One that is missed is missing in a table only.
-        let _ = self.on_shard(ShardId(0), Order::Count { from, table, token, read }).await;
-    }
-
-    /// The same on shard 0.
-    pub(crate) fn count_read(&self, from: HostId, table: TableId, token: Token, read: ReadCount) {
-        self.participations.count(from, table, token, read, self.rt.wall());
-    }
-
-    /// This node has read something of its own for a repair of its own. Shard 0.
-    pub(crate) fn count_own(&self, job: Uuid, read: ReadCount) {
-        self.participations.change(job, self.rt.wall(), |validation| validation.add(read));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -452,11 +456,15 @@ mod tests {
     const PEER: HostId = HostId(Uuid::from_u128(2));
     const TABLE: TableId = TableId(Uuid::from_u128(7));
 
-    fn at(seconds: u64) -> (Instant, WallMicros) {
-        (
-            Instant::ZERO + Duration::from_secs(seconds),
-            WallMicros(i64::try_from(seconds).unwrap() * 1_000_000),
-        )
+    fn at(seconds: u64) -> Clock {
+        Clock {
+            instant: Instant::ZERO + Duration::from_secs(seconds),
+            wall: WallMicros(i64::try_from(seconds).unwrap() * 1_000_000),
+        }
+    }
+
+    fn of(initiator: HostId, repair: Uuid) -> RepairKey {
+        RepairKey { initiator, repair }
     }
 
     fn begins(ranges: usize) -> News {
@@ -483,11 +491,11 @@ mod tests {
     fn what_is_read_counts_for_the_comparison_that_is_under_way_and_partitions_once() {
         let all = Participations::default();
         let repair = Uuid::from_u128(5);
-        assert_eq!(all.take((PEER, repair), begins(1), at(1)), None);
-        let (id, ..) = all.take((PEER, repair), compares(6), at(2)).unwrap();
+        assert_eq!(all.take(of(PEER, repair), begins(1), at(1)), None);
+        let Estimating { id, .. } = all.take(of(PEER, repair), compares(6), at(2)).unwrap();
         assert_eq!(id, job_id(repair, Uuid::from_u128(6), TABLE));
-        assert_eq!(all.take((PEER, repair), compares(6), at(2)), None, "it is told twice");
-        let count = |from, token, read| all.count(from, TABLE, Token(token), read, at(3).1);
+        assert_eq!(all.take(of(PEER, repair), compares(6), at(2)), None, "it is told twice");
+        let count = |from, token, read| all.count(from, TABLE, Token(token), read, at(3).wall);
         count(PEER, 1, read(4, (1, 50)));
         count(PEER, 10, read(2, (10, 20)));
         count(PEER, 51, read(3, (51, 60)));
@@ -497,14 +505,14 @@ mod tests {
         let ending = Ok(());
         let session = Uuid::from_u128(6);
         let ended = News::HasCompared { session, table: TABLE, ending };
-        all.take((PEER, repair), ended, at(4));
+        all.take(of(PEER, repair), ended, at(4));
         count(PEER, 70, read(9, (70, 80)));
         let all = all.0.borrow();
         let validation = &all[0].validations[0];
         assert_eq!((validation.partitions, validation.bytes_read), (7, 30));
         assert_eq!(
             (validation.sent, validation.course.ended.clone()),
-            (Some(at(3).1), Some((at(4).1, Ok(()))))
+            (Some(at(3).wall), Some((at(4).wall, Ok(()))))
         );
     }
 
@@ -512,21 +520,21 @@ mod tests {
     fn a_repair_of_which_nothing_is_heard_has_failed_and_an_own_one_has_not() {
         let all = Participations::default();
         let (theirs, own) = (Uuid::from_u128(5), Uuid::from_u128(6));
-        all.take((PEER, theirs), begins(1), at(0));
-        all.take((PEER, theirs), compares(6), at(0));
-        all.take((ME, own), begins(1), at(0));
+        all.take(of(PEER, theirs), begins(1), at(0));
+        all.take(of(PEER, theirs), compares(6), at(0));
+        all.take(of(ME, own), begins(1), at(0));
         let idle = Duration::from_secs(10);
-        all.take((PEER, theirs), News::GoesOn, at(5));
+        all.take(of(PEER, theirs), News::GoesOn, at(5));
         all.give_up(ME, idle, at(14));
         assert_eq!(all.0.borrow()[0].course.ended, None);
         all.give_up(ME, idle, at(15));
-        let failed = Some((at(15).1, Err(SILENT.to_owned())));
+        let failed = Some((at(15).wall, Err(SILENT.to_owned())));
         assert_eq!(all.0.borrow()[0].course.ended, failed);
         assert_eq!(all.0.borrow()[0].validations[0].course.ended, failed);
         assert_eq!(all.0.borrow()[1].course.ended, None);
         // What comes later does not change how it ended.
         let ended = News::HasEnded { repaired_at: 9, ending: Ok(()) };
-        all.take((PEER, theirs), ended, at(20));
+        all.take(of(PEER, theirs), ended, at(20));
         assert_eq!(all.0.borrow()[0].course.ended, failed);
     }
 
@@ -541,16 +549,20 @@ mod tests {
             other => other,
         };
         let compares = |table, start, end| {
-            all.compares(|host| host == PEER, table, (Token(start), Token(end)))
+            all.compares(
+                |host| host == PEER,
+                table,
+                TokenRange { start: Token(start), end: Token(end) },
+            )
         };
-        all.take((ME, repair(4)), begins(1), at(0));
-        all.take((PEER, repair(5)), preview(Preview::All), at(0));
+        all.take(of(ME, repair(4)), begins(1), at(0));
+        all.take(of(PEER, repair(5)), preview(Preview::All), at(0));
         assert!(!compares(TABLE, 0, 1));
-        all.take((PEER, repair(6)), begins(1), at(0));
+        all.take(of(PEER, repair(6)), begins(1), at(0));
         assert!(compares(TABLE, 0, 1) && !compares(TABLE, -1, 0) && !compares(TABLE, 1, 9));
         assert!(!compares(TableId(Uuid::from_u128(8)), 0, 1));
         let ended = News::HasEnded { repaired_at: 9, ending: Ok(()) };
-        all.take((PEER, repair(6)), ended, at(1));
+        all.take(of(PEER, repair(6)), ended, at(1));
         assert!(!compares(TABLE, 0, 1));
     }
 
@@ -559,19 +571,19 @@ mod tests {
         let all = Participations::default();
         let repair = |n: usize| Uuid::from_u128(n as u128);
         for n in 0..REPAIRS_MAX + 3 {
-            all.take((PEER, repair(n)), begins(1), at(0));
+            all.take(of(PEER, repair(n)), begins(1), at(0));
         }
         assert_eq!(all.0.borrow().len(), REPAIRS_MAX);
         assert_eq!(all.0.borrow()[0].id, repair(3));
         for n in 0..20 {
-            all.take((PEER, repair(1000 + n)), begins(4096), at(0));
+            all.take(of(PEER, repair(1000 + n)), begins(4096), at(0));
         }
         let ranges: usize = all.0.borrow().iter().map(Participation::range_count).sum();
         assert!(ranges <= RANGES_MAX && ranges > RANGES_MAX / 2, "{ranges}");
         assert_eq!(all.0.borrow().back().unwrap().id, repair(1019));
         let last = repair(1019);
         for n in 0..VALIDATIONS_MAX + 5 {
-            all.take((PEER, last), compares(n as u128), at(0));
+            all.take(of(PEER, last), compares(n as u128), at(0));
         }
         assert_eq!(all.0.borrow().back().unwrap().validations.len(), VALIDATIONS_MAX);
     }

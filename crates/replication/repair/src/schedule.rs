@@ -124,7 +124,7 @@ pub fn pace(pieces: &[Piece], now: i64, limits: Limits) -> Pace {
 pub struct Moment {
     /// Seconds since 1970.
     pub now: i64,
-    /// Place of this node among all that take turns, from 0.
+    /// Position of this node among all that take turns, from 0.
     pub position: u64,
     /// How many take turns.
     pub nodes: u64,

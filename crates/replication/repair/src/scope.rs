@@ -76,13 +76,23 @@ impl RepairOptions {
     }
 
     /// Whether it may change something of a table behind the first token up to the second.
-    pub fn may_change(&self, keyspace: &str, table: &str, (start, end): (Token, Token)) -> bool {
+    pub fn may_change(&self, keyspace: &str, table: &str, range: TokenRange) -> bool {
         let wanted = || self.ranges.iter().map(|(start, end)| (*start, *end));
         let mut wanted = wanted().flat_map(|(start, end)| TokenRange { start, end }.unwrapped());
         !matches!(self.kind(), Kind::Preview(_))
             && self.keyspace == keyspace
             && (self.tables.is_empty() || self.tables.iter().any(|name| name == table))
-            && (self.ranges.is_empty() || wanted.any(|r| r.start < end && start < r.end))
+            && (self.ranges.is_empty()
+                || wanted.any(|r| r.start < range.end && range.start < r.end))
+    }
+
+    /// How replicas are asked, in the words of Cassandra's enum.
+    pub(crate) fn parallelism(&self) -> &'static str {
+        match (self.sequential, self.datacenter_parallel) {
+            (true, _) => "sequential",
+            (false, true) => "dc_parallel",
+            (false, false) => "parallel",
+        }
     }
 
     /// What is to be done.
@@ -93,6 +103,41 @@ impl RepairOptions {
             (true, false, false) => Kind::Preview(ReadScope::Repair),
             (false, false, true) if self.is_global() => Kind::Incremental,
             (false, false, _) => Kind::Full,
+        }
+    }
+}
+
+/// What a preview looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Preview {
+    /// It is none.
+    #[default]
+    None,
+    /// Everything.
+    All,
+    /// What no repair has covered.
+    Unrepaired,
+    /// What repairs have covered.
+    Repaired,
+}
+
+impl Preview {
+    /// As Cassandra's `PreviewKind` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Preview::None => "NONE",
+            Preview::All => "ALL",
+            Preview::Unrepaired => "UNREPAIRED",
+            Preview::Repaired => "REPAIRED",
+        }
+    }
+
+    pub(crate) fn of(options: &RepairOptions) -> Preview {
+        match options.kind() {
+            Kind::Full | Kind::Incremental => Preview::None,
+            Kind::Preview(ReadScope::Unrepaired) => Preview::Unrepaired,
+            Kind::Preview(ReadScope::Repaired) => Preview::Repaired,
+            Kind::Preview(_) => Preview::All,
         }
     }
 }

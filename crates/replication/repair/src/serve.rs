@@ -1,4 +1,7 @@
-//! The other side: digests and pages of stretches for repairs of other nodes.
+//! The other side: digests and pages of segments for repairs of other nodes.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use data::MutationRef;
 use data::command::{Partitions, ReadCommand, RingBound};
@@ -6,12 +9,23 @@ use data::replica_page::ReplicaPage;
 use internode::{ErrorReply, ReadRequest, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{Epoch, HostId, Instant, Token, Uuid};
+use stdx::{Epoch, HostId, Instant, ShardId, Token, Uuid};
 use store::{ReadScope, StoreError};
 
+use crate::env::Env;
+use crate::exchange::Exchange;
 use crate::participation::ReadCount;
-use crate::repair::Repair;
+use crate::sessions::Sessions;
+use crate::shards::{Order, Shards};
 use crate::wire::{self, Digest};
+
+/// Who asks, with which metadata, and until when an answer counts.
+#[derive(Clone, Copy)]
+struct Asker {
+    host: HostId,
+    epoch: Epoch,
+    deadline: Instant,
+}
 
 /// A question of a peer.
 enum Question {
@@ -20,21 +34,45 @@ enum Question {
     Apply(Uuid, Vec<u8>),
 }
 
-impl Repair {
+/// Answers peers.
+pub(crate) struct Server {
+    env: Rc<Env>,
+    shards: Rc<Shards>,
+    exchange: Rc<Exchange>,
+    sessions: Rc<Sessions>,
+    /// Questions that are being answered.
+    serving: Cell<usize>,
+}
+
+impl Server {
+    pub(crate) fn new(
+        env: Rc<Env>,
+        shards: Rc<Shards>,
+        exchange: Rc<Exchange>,
+        sessions: Rc<Sessions>,
+    ) -> Server {
+        Server { env, shards, exchange, sessions, serving: Cell::new(0) }
+    }
+
     /// Serves a peer's request of the verbs `Repair…`; gives the responder back when it is another
     /// one.
-    pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
+    pub(crate) fn serve(
+        self: &Rc<Server>,
+        request: Request<'_>,
+        responder: Responder,
+    ) -> Option<Responder> {
         if !matches!(request.verb, Verb::RepairHashes | Verb::RepairRows | Verb::RepairApply) {
-            return self.serve_session(&request, responder);
+            return self.sessions.serve(&request, responder);
         }
         match self.admit(&request) {
             Ok(question) => {
                 let serving = Serving::begin(self.clone());
-                let (epoch, deadline) = (request.epoch, request.deadline);
-                let task = serving.answer((request.from, question), (epoch, deadline), responder);
-                let inner = &self.inner;
+                let (host, epoch, deadline) = (request.from, request.epoch, request.deadline);
+                let asker = Asker { host, epoch, deadline };
+                let task = serving.answer(asker, question, responder);
                 // A closed gate: the responder is dropped and says that this node is stopping.
-                let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-serve", task);
+                let env = &self.env;
+                let _ = env.gate.spawn(&env.rt, Group::Stream, "repair-serve", task);
             }
             Err(error) => responder.fail(&error),
         }
@@ -42,8 +80,7 @@ impl Repair {
     }
 
     fn admit(&self, request: &Request<'_>) -> Result<Question, ErrorReply> {
-        let inner = &self.inner;
-        if inner.stopping.get() {
+        if self.env.stopping.get() {
             return Err(ErrorReply::Stopping);
         }
         let invalid = |error: codec::DecodeError| ErrorReply::Invalid(error.to_string());
@@ -63,7 +100,7 @@ impl Repair {
                 Question::Rows(scope, Box::new(read))
             }
         };
-        if inner.serving.get() >= inner.settings.serving_max {
+        if self.serving.get() >= self.env.settings.serving_max {
             return Err(ErrorReply::Overloaded);
         }
         Ok(question)
@@ -72,37 +109,39 @@ impl Repair {
     fn check_mutation(&self, bytes: &[u8]) -> Result<(), ErrorReply> {
         let invalid = || ErrorReply::Invalid("not a mutation".to_owned());
         let id = MutationRef::open(bytes).ok_or_else(invalid)?.table;
-        let snapshot = (self.inner.snapshot)();
+        let snapshot = (self.env.snapshot)();
         let table = snapshot.schema.table_by_id(id).ok_or(ErrorReply::UnknownTable(id))?;
         MutationRef::parse(bytes, table.clustering_count).ok_or_else(invalid).map(|_| ())
     }
 
     async fn digests(
         &self,
-        from: HostId,
-        (scope, reads): (ReadScope, Vec<ReadRequest>),
-        (epoch, deadline): (Epoch, Instant),
+        asker: Asker,
+        scope: ReadScope,
+        reads: Vec<ReadRequest>,
         responder: &Responder,
     ) -> Result<Vec<Digest>, ErrorReply> {
-        let inner = &self.inner;
+        let (env, Asker { host, epoch, deadline }) = (&self.env, asker);
         let mut digests = Vec::with_capacity(reads.len());
         let about = reads.first().map(|read| (read.command.table, token_of(&read.command)));
         let mut count = ReadCount::default();
         for read in reads {
-            if responder.is_cancelled() || inner.rt.now() >= deadline || inner.stopping.get() {
+            if responder.is_cancelled() || env.rt.now() >= deadline || env.stopping.get() {
                 return Err(ErrorReply::Timeout);
             }
             let begins = read.command.slices.0.first().is_none_or(|s| !s.start_after);
-            let _running = inner.counts.validation.run();
-            let page = inner.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
-            inner.counts.served.inc();
+            let _running = env.counts.validation.run();
+            let page = env.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
+            env.counts.served.inc();
             let page = ReplicaPage::open(&page)
                 .map_err(|error| ErrorReply::Internal(error.to_string()))?;
             count = count.and(ReadCount::of_page(&page, begins));
             digests.push(wire::digest_of_page(&page));
         }
-        if let Some(about) = about {
-            inner.note_read(from, about, count).await;
+        if let Some((table, token)) = about {
+            let order = Order::Count { from: host, table, token, read: count };
+            // One that is missed is missing in a table only.
+            let _ = self.shards.on_one(ShardId(0), order).await;
         }
         Ok(digests)
     }
@@ -120,29 +159,24 @@ fn token_of(command: &ReadCommand) -> Token {
 }
 
 /// A question being answered; counted until it is dropped.
-struct Serving(Repair);
+struct Serving(Rc<Server>);
 
 impl Serving {
-    fn begin(repair: Repair) -> Serving {
-        repair.inner.serving.set(repair.inner.serving.get() + 1);
-        Serving(repair)
+    fn begin(server: Rc<Server>) -> Serving {
+        server.serving.set(server.serving.get() + 1);
+        Serving(server)
     }
 
-    async fn answer(
-        self,
-        (from, question): (HostId, Question),
-        times: (Epoch, Instant),
-        responder: Responder,
-    ) {
+    async fn answer(self, asker: Asker, question: Question, responder: Responder) {
         match question {
             Question::Hashes(scope, reads) => {
-                match self.0.digests(from, (scope, reads), times, &responder).await {
+                match self.0.digests(asker, scope, reads, &responder).await {
                     Ok(digests) => responder.respond(|out| wire::encode_digests(out, &digests)),
                     Err(error) => responder.fail(&error),
                 }
             }
             Question::Apply(session, mutation) => {
-                match self.0.inner.take_in(session, mutation).await {
+                match self.0.exchange.take_in(session, mutation).await {
                     Ok(()) => responder.respond(|_| {}),
                     Err(StoreError::Stopping) => responder.fail(&ErrorReply::Stopping),
                     Err(StoreError::QueueFull) => responder.fail(&ErrorReply::Overloaded),
@@ -151,9 +185,9 @@ impl Serving {
                 }
             }
             Question::Rows(scope, read) => {
-                let (epoch, deadline) = times;
-                self.0.inner.counts.served.inc();
-                let coordinator = &self.0.inner.coordinator;
+                let Asker { epoch, deadline, .. } = asker;
+                self.0.env.counts.served.inc();
+                let coordinator = &self.0.env.coordinator;
                 match coordinator.read_as_replica(*read, epoch, deadline, scope).await {
                     Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
                     Err(error) => responder.fail(&error),
@@ -165,7 +199,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let serving = &self.0.inner.serving;
+        let serving = &self.0.serving;
         serving.set(serving.get().saturating_sub(1));
     }
 }

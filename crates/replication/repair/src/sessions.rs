@@ -8,16 +8,21 @@
 //! not called repaired is compared again.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use codec::{DecodeError, Reader, Writer};
+use codec::DecodeError;
 use internode::{ErrorReply, Verb};
 use messaging::{Request, Responder};
 use rt::Group;
-use stdx::{HostId, Instant, TableId, Token, Uuid};
+use stdx::{HostId, Instant, TableId, Uuid};
 
-use crate::mesh::Order;
-use crate::repair::{Inner, Repair};
+use crate::announce::Announcer;
+use crate::announcement;
+use crate::clock::Clock;
+use crate::env::Env;
+use crate::participation::{Participations, RepairKey};
+use crate::shards::{Order, Shards};
 use crate::wire::{self, Close, CloseKind, Open, Opened};
 
 /// Sessions of a node at a time, each of one table.
@@ -33,14 +38,23 @@ enum Stage {
 
 /// A session as this node takes part in it.
 #[derive(Debug)]
-pub(crate) struct Participation {
+struct OpenSession {
     stage: Stage,
     coordinator: HostId,
     heard: Instant,
 }
 
-/// The sessions of a node, by table.
-pub(crate) type Sessions = RefCell<BTreeMap<(Uuid, TableId), Participation>>;
+/// The sessions of a node.
+pub(crate) struct Sessions {
+    env: Rc<Env>,
+    shards: Rc<Shards>,
+    announcer: Rc<Announcer>,
+    participations: Rc<Participations>,
+    /// Those that other nodes drive, by table.
+    open: RefCell<BTreeMap<(Uuid, TableId), OpenSession>>,
+    /// Those that this node drives.
+    own: RefCell<BTreeSet<Uuid>>,
+}
 
 /// What shows of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,10 +69,30 @@ pub struct SessionStatus {
     pub state: &'static str,
 }
 
-impl Repair {
-    /// Incremental sessions that other nodes have opened on this one. Shard 0.
-    pub fn sessions(&self) -> Vec<SessionStatus> {
-        let sessions = self.inner.sessions.borrow();
+impl Sessions {
+    pub(crate) fn new(
+        env: Rc<Env>,
+        shards: Rc<Shards>,
+        announcer: Rc<Announcer>,
+        participations: Rc<Participations>,
+    ) -> Sessions {
+        let (open, own) = (RefCell::default(), RefCell::default());
+        Sessions { env, shards, announcer, participations, open, own }
+    }
+
+    /// This node drives a session from now on.
+    pub(crate) fn begin_own(&self, session: Uuid) {
+        self.own.borrow_mut().insert(session);
+    }
+
+    /// It does not any more.
+    pub(crate) fn end_own(&self, session: Uuid) {
+        self.own.borrow_mut().remove(&session);
+    }
+
+    /// Sessions that other nodes have opened on this one. Shard 0.
+    pub(crate) fn statuses(&self) -> Vec<SessionStatus> {
+        let sessions = self.open.borrow();
         let all = sessions.iter().map(|((session, table), p)| SessionStatus {
             session: *session,
             table: *table,
@@ -72,20 +106,21 @@ impl Repair {
         all.collect()
     }
 
-    /// `None`: taken.
-    pub(crate) fn serve_session(
-        &self,
+    /// Serves the verbs of sessions and announcements; gives the responder back when it is another one.
+    pub(crate) fn serve(
+        self: &Rc<Sessions>,
         request: &Request<'_>,
         responder: Responder,
     ) -> Option<Responder> {
         let invalid = |error: DecodeError| ErrorReply::Invalid(error.to_string());
         match request.verb {
-            Verb::RepairTell => match crate::tell::decode(request.payload) {
+            Verb::RepairTell => match announcement::decode(request.payload) {
                 Ok((repair, news)) => {
-                    if let Some(asked) = self.inner.take_news(request.from, repair, news) {
-                        let inner = self.inner.clone();
-                        let task = async move { inner.estimate(asked).await };
-                        let (rt, gate) = (&self.inner.rt, &self.inner.gate);
+                    let about = RepairKey { initiator: request.from, repair };
+                    if let Some(asked) = self.announcer.hear(about, news) {
+                        let announcer = self.announcer.clone();
+                        let task = async move { announcer.estimate(asked).await };
+                        let (rt, gate) = (&self.env.rt, &self.env.gate);
                         // A closed gate: the node stops.
                         let _ = gate.spawn(rt, Group::Stream, "repair-estimate", task);
                     }
@@ -106,11 +141,10 @@ impl Repair {
         None
     }
 
-    fn open(&self, from: HostId, open: Open, responder: Responder) {
-        let inner = &self.inner;
+    fn open(self: &Rc<Sessions>, from: HostId, open: Open, responder: Responder) {
         let key = (open.session, open.table);
-        let now = inner.rt.now();
-        if let Some(known) = inner.sessions.borrow_mut().get_mut(&key) {
+        let now = self.env.rt.now();
+        if let Some(known) = self.open.borrow_mut().get_mut(&key) {
             known.heard = now;
             let opened = match &known.stage {
                 Stage::Opening => Opened::Working,
@@ -124,16 +158,16 @@ impl Repair {
             let opened = Opened::Failed("the session is not known here any more".to_owned());
             return responder.respond(|out| wire::encode_opened(out, &opened));
         }
-        if inner.sessions.borrow().len() >= SESSIONS_MAX {
+        if self.open.borrow().len() >= SESSIONS_MAX {
             return responder.fail(&ErrorReply::Overloaded);
         }
-        let participation = Participation { stage: Stage::Opening, coordinator: from, heard: now };
-        inner.sessions.borrow_mut().insert(key, participation);
+        let opened = OpenSession { stage: Stage::Opening, coordinator: from, heard: now };
+        self.open.borrow_mut().insert(key, opened);
         let this = self.clone();
         let task = async move {
             let Open { table, session, ranges, .. } = open;
-            let outcome = this.inner.on_all_shards(&Order::Begin { table, session, ranges }).await;
-            if let Some(known) = this.inner.sessions.borrow_mut().get_mut(&key) {
+            let outcome = this.shards.on_all(&Order::Begin { table, session, ranges }).await;
+            if let Some(known) = this.open.borrow_mut().get_mut(&key) {
                 known.stage = match outcome {
                     Ok(_) => Stage::Ready,
                     Err(error) => Stage::Failed(error.to_string()),
@@ -141,37 +175,36 @@ impl Repair {
             } else {
                 // Closed meanwhile: what was set apart since is nobody's.
                 let end = Order::End { table, session, repaired_at: None };
-                let _ = this.inner.on_all_shards(&end).await;
+                let _ = this.shards.on_all(&end).await;
             }
         };
-        let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-open", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Stream, "repair-open", task);
         responder.respond(|out| wire::encode_opened(out, &Opened::Working));
     }
 
-    fn close(&self, close: Close, responder: Responder) {
+    fn close(self: &Rc<Sessions>, close: Close, responder: Responder) {
         let this = self.clone();
         let task = async move {
-            match this.inner.closed(&close).await {
+            match this.closed(&close).await {
                 Ok(()) => responder.respond(|_| {}),
                 Err(error) => responder.fail(&error),
             }
         };
-        let inner = &self.inner;
-        let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-close", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Stream, "repair-close", task);
     }
 
     /// Gives up sessions of which nothing is heard. Shard 0.
-    pub(crate) async fn watch_sessions(&self) {
-        let inner = &self.inner;
+    pub(crate) async fn watch(&self) {
+        let env = &self.env;
         loop {
-            inner.give_up_unknown().await;
-            let next = inner.rt.now() + inner.settings.session_idle / 8;
-            if inner.rt.timeout(next, inner.stop.notified()).await.is_ok() || inner.stopping.get() {
+            self.give_up_unknown().await;
+            let next = env.rt.now() + env.settings.session_idle / 8;
+            if env.rt.timeout(next, env.stop.notified()).await.is_ok() || env.stopping.get() {
                 return;
             }
-            let idle = inner.settings.session_idle;
-            let now = inner.rt.now();
-            inner.sessions.borrow_mut().retain(|(session, _), p| {
+            let idle = env.settings.session_idle;
+            let now = env.rt.now();
+            self.open.borrow_mut().retain(|(session, _), p| {
                 let stays = now.since(p.heard) < idle;
                 if !stays {
                     tracing::warn!(%session, coordinator = %p.coordinator,
@@ -179,23 +212,21 @@ impl Repair {
                 }
                 stays
             });
-            let times = (now, inner.rt.wall());
-            inner.participations.give_up((inner.snapshot)().local.host_id, idle, times);
+            let clock = Clock { instant: now, wall: env.rt.wall() };
+            self.participations.give_up((env.snapshot)().local.host_id, idle, clock);
         }
     }
-}
 
-impl Inner {
     /// Files of sessions that are not under way become ordinary ones.
     async fn give_up_unknown(&self) {
-        let Ok(all) = self.on_all_shards(&Order::Sessions).await else { return };
+        let Ok(all) = self.shards.on_all(&Order::Sessions).await else { return };
         for (table, session) in all.sessions {
-            let is_own = self.own_sessions.borrow().contains(&session);
-            if is_own || self.sessions.borrow().contains_key(&(session, table)) {
+            let is_own = self.own.borrow().contains(&session);
+            if is_own || self.open.borrow().contains_key(&(session, table)) {
                 continue;
             }
             let end = Order::End { table, session, repaired_at: None };
-            if let Err(error) = self.on_all_shards(&end).await {
+            if let Err(error) = self.shards.on_all(&end).await {
                 tracing::warn!(%session, %error, "files of a repair session could not be released");
             }
         }
@@ -210,19 +241,19 @@ impl Inner {
             CloseKind::GiveUp => Order::End { table, session, repaired_at: None },
             CloseKind::Repaired(at) => Order::End { table, session, repaired_at: Some(*at) },
             CloseKind::Sync => {
-                let synced = self.on_all_shards(&Order::Sync { table }).await;
+                let synced = self.shards.on_all(&Order::Sync { table }).await;
                 return synced.map(|_| ()).map_err(|e| ErrorReply::Internal(e.to_string()));
             }
             CloseKind::Noted(seconds) => {
-                return self.note(table, ranges, *seconds).await;
+                return self.shards.note_repaired(table, ranges, *seconds).await;
             }
         };
         match kind {
             CloseKind::GiveUp => {
-                self.sessions.borrow_mut().remove(&key);
+                self.open.borrow_mut().remove(&key);
             }
-            _ => match self.sessions.borrow_mut().get_mut(&key) {
-                Some(known) if known.stage == Stage::Ready => known.heard = self.rt.now(),
+            _ => match self.open.borrow_mut().get_mut(&key) {
+                Some(known) if known.stage == Stage::Ready => known.heard = self.env.rt.now(),
                 // An answer that was lost may be asked for again.
                 _ if matches!(kind, CloseKind::Repaired(_)) => return Ok(()),
                 _ => {
@@ -231,9 +262,9 @@ impl Inner {
                 }
             },
         }
-        let outcome = self.on_all_shards(&order).await;
+        let outcome = self.shards.on_all(&order).await;
         if matches!(kind, CloseKind::Repaired(_)) && outcome.is_ok() {
-            self.sessions.borrow_mut().remove(&key);
+            self.open.borrow_mut().remove(&key);
         }
         match outcome {
             Ok(_) | Err(store::StoreError::UnknownTable(_)) => Ok(()),
@@ -241,62 +272,4 @@ impl Inner {
             Err(error) => Err(ErrorReply::Internal(error.to_string())),
         }
     }
-
-    /// Keeps in mind that ranges were repaired, durably, and lets tombstones go for it. Shard 0.
-    pub(crate) async fn note(
-        &self,
-        table: TableId,
-        ranges: &[(Token, Token)],
-        seconds: i64,
-    ) -> Result<(), ErrorReply> {
-        let ranges = ranges.to_vec();
-        let internal = |error: String| ErrorReply::Internal(error);
-        // First to the disk: what was purged for it must not be forgotten to be repaired.
-        self.write_history(table, &ranges, seconds).await.map_err(|e| internal(e.to_string()))?;
-        let noted = Order::Noted { table, ranges, seconds };
-        self.on_all_shards(&noted).await.map_err(|e| internal(e.to_string()))?;
-        Ok(())
-    }
-
-    async fn write_history(
-        &self,
-        table: TableId,
-        ranges: &[(Token, Token)],
-        seconds: i64,
-    ) -> Result<(), stdx::IoError> {
-        let _permit = self.history_slot.acquire(1).await;
-        let mut history = self.history.borrow().clone();
-        let snapshot = (self.snapshot)();
-        history.keep(|id| snapshot.schema.table_by_id(id).is_some());
-        history.note(table, ranges, seconds);
-        let path = format!("{}/{}", self.work_dir, crate::history::FILE);
-        self.rt.fs().write_atomic(&path, history.encode()).await?;
-        *self.history.borrow_mut() = history;
-        Ok(())
-    }
-}
-
-/// Appends ranges.
-pub(crate) fn put_ranges(out: &mut Vec<u8>, ranges: &[(Token, Token)]) {
-    out.put_vint_unsigned(ranges.len() as u64);
-    for (start, end) in ranges {
-        out.put_i64(start.0);
-        out.put_i64(end.0);
-    }
-}
-
-/// Reads ranges back: ascending, apart from each other.
-pub(crate) fn take_ranges(r: &mut Reader<'_>) -> Result<Vec<(Token, Token)>, DecodeError> {
-    let count = r.vint_len()?;
-    let count = r.check_count(count, 16)?;
-    let mut ranges: Vec<(Token, Token)> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let (start, end) = (Token(r.i64()?), Token(r.i64()?));
-        let ascends = ranges.last().is_none_or(|(_, last)| *last <= start);
-        if start >= end || !ascends {
-            return Err(r.invalid(start.0));
-        }
-        ranges.push((start, end));
-    }
-    Ok(ranges)
 }

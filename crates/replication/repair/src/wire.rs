@@ -3,8 +3,8 @@
 //! `RepairClose` are empty.
 //!
 //! ```text
-//! RepairHashes  version u8 · scope · stretches v · (length v · read request)*
-//!   answer:     version u8 · stretches v · (0 | 1 · digest 16)*      0: more than the request's bytes
+//! RepairHashes  version u8 · scope · segments v · (length v · read request)*
+//!   answer:     version u8 · segments v · (0 | 1 · digest 16)*      0: more than the request's bytes
 //! RepairRows    version u8 · scope · read request
 //! RepairApply   version u8 · session 16 · mutation
 //! RepairOpen    version u8 · again u8 · session 16 · table 16 · ranges
@@ -22,14 +22,14 @@ use internode::{ReadLimits, ReadRequest};
 use stdx::{TableId, Token, Uuid};
 use store::ReadScope;
 
-use crate::sessions::{put_ranges, take_ranges};
+use crate::ranges::{put_ranges, take_ranges};
 
 /// The version this build writes.
 pub const VERSION: u8 = 2;
-/// Most stretches of one request.
-pub const STRETCHES_MAX: usize = 256;
+/// Most segments of one request.
+pub const SEGMENTS_MAX: usize = 256;
 
-/// Hash of what a replica has of a stretch: MurmurHash3 x64-128 of the items of its page. `None`:
+/// Hash of what a replica has of a segment: MurmurHash3 x64-128 of the items of its page. `None`:
 /// it has more than the asker wanted to have read.
 pub type Digest = Option<u128>;
 
@@ -38,7 +38,7 @@ pub fn digest_of(content: &[u8]) -> u128 {
     request::digest_of(content).0
 }
 
-/// The digest of a page of a whole stretch.
+/// The digest of a page of a whole segment.
 pub fn digest_of_page(page: &ReplicaPage<'_>) -> Digest {
     page.is_exhausted().then(|| digest_of(page.content()))
 }
@@ -325,7 +325,7 @@ pub fn decode_close(payload: &[u8]) -> Result<Close, DecodeError> {
 
 fn take_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
     let count = r.vint_len()?;
-    if count > STRETCHES_MAX {
+    if count > SEGMENTS_MAX {
         return Err(r.invalid(i64::try_from(count).unwrap_or(i64::MAX)));
     }
     Ok(count)
@@ -334,13 +334,13 @@ fn take_count(r: &mut Reader<'_>) -> Result<usize, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stretch::Stretch;
+    use crate::segment::Segment;
     use stdx::{DeletionSeconds, TableId, Token, Uuid};
 
     fn question() -> Vec<u8> {
         let table = TableId(Uuid::from_u128(7));
-        let rows = Stretch::Rows { key: vec![1, 2], after: Some(vec![2, 9]), upto: None };
-        let commands = [Stretch::of_tokens(Token(1), Token(5)), rows]
+        let rows = Segment::Rows { key: vec![1, 2], after: Some(vec![2, 9]), upto: None };
+        let commands = [Segment::of_tokens(Token(1), Token(5)), rows]
             .map(|s| (s.command(table, DeletionSeconds(3)), 4096));
         let mut out = Vec::new();
         encode_hashes(&mut out, ReadScope::Repair, &commands);
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(decode_apply(&out), Ok((session, b"mutation".as_slice())));
         for scope in [ReadScope::Pending(session), ReadScope::Unrepaired, ReadScope::Repaired] {
             let mut out = Vec::new();
-            let command = Stretch::of_tokens(Token(1), Token(5)).command(table, DeletionSeconds(3));
+            let command = Segment::of_tokens(Token(1), Token(5)).command(table, DeletionSeconds(3));
             encode_rows(&mut out, scope, &command, 77);
             assert_eq!(decode_rows(&out).unwrap().0, scope);
         }

@@ -56,14 +56,14 @@ fn bytes_that_wait_are_bounded_per_connection_and_per_shard() {
         send(&client, &ledger, token, &to, &payload(token, NOW, size));
     }
     assert_eq!(count(&ledger, MessagingError::Overloaded(Bound::QueueBytes)), 2);
-    assert_eq!(one.messaging.inner.queued_bytes.get(), 120_000, "one may stick out");
+    assert_eq!(one.messaging.env.queued_bytes.get(), 120_000, "one may stick out");
     for token in 6..9 {
         let to = outgoing(&one.rt, 3, Verb::Read, 500);
         send(&client, &ledger, token, &to, &payload(token, NOW, size));
     }
     assert_eq!(count(&ledger, MessagingError::Overloaded(Bound::QueueBytesOfShard)), 2);
     w.run_for(millis(200));
-    assert_eq!((answers(&ledger), one.messaging.inner.queued_bytes.get()), (5, 0));
+    assert_eq!((answers(&ledger), one.messaging.env.queued_bytes.get()), (5, 0));
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_receiver_answers_overloaded_above_its_counts_and_bytes() {
         assert_eq!((answers(&ledger), count(&ledger, overloaded)), (expected, 20 - expected));
         ledger.borrow().check().unwrap();
         assert_eq!(two.dropped("shed-by-receiver"), 20 - expected as u64);
-        assert_eq!((two.messaging.serving(), two.messaging.inner.serving_bytes.get()), (0, 0));
+        assert_eq!((two.messaging.serving(), two.messaging.env.serving_bytes.get()), (0, 0));
     };
     check(Settings { serving_max: 8, ..settings() }, 10, 8);
     check(Settings { serving_bytes_max: 5000, ..settings() }, 1000, 5);

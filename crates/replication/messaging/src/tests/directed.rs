@@ -399,7 +399,7 @@ fn only_chosen_peers_get_compressed_payloads() {
     for (chosen, compressed) in [(2, true), (3, false)] {
         let w = world(30);
         let (one, two, _) = pair(&w, settings());
-        one.messaging.compress_only(Rc::new(move |to| to == host(chosen)));
+        one.messaging.hooks().compress_only(Rc::new(move |to| to == host(chosen)));
         one.run(&w, |rt, messaging| async move {
             let to = outgoing(&rt, 2, Verb::Read, 5000);
             let first = |out: &mut Vec<u8>| out.extend_from_slice(&payload(4, NOW, 0));
@@ -418,7 +418,9 @@ fn an_answer_of_a_peer_with_a_newer_epoch_is_told() {
     let (one, two, _) = pair(&w, settings());
     let told: Rc<RefCell<Vec<_>>> = Rc::default();
     let out = told.clone();
-    one.messaging.on_newer_epoch(Rc::new(move |host, epoch| out.borrow_mut().push((host, epoch))));
+    one.messaging
+        .hooks()
+        .on_newer_epoch(Rc::new(move |host, epoch| out.borrow_mut().push((host, epoch))));
     one.messaging.set_epoch(Epoch(5));
     for epoch in [4, 5, 6] {
         two.messaging.set_epoch(Epoch(epoch));

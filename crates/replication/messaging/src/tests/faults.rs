@@ -313,10 +313,10 @@ fn chaos(seed: u64) -> (World, Reached) {
     }
     // What was queued or held is given back.
     assert_eq!(one.messaging.pending(), 0, "seed {seed}");
-    assert_eq!(one.messaging.inner.queued_bytes.get(), 0, "seed {seed}");
+    assert_eq!(one.messaging.env.queued_bytes.get(), 0, "seed {seed}");
     for other in &others {
-        assert_eq!((other.messaging.serving(), other.messaging.inner.serving_bytes.get()), (0, 0));
-        assert_eq!(other.messaging.inner.answer_bytes.get(), 0, "seed {seed}");
+        assert_eq!((other.messaging.serving(), other.messaging.env.serving_bytes.get()), (0, 0));
+        assert_eq!(other.messaging.env.answer_bytes.get(), 0, "seed {seed}");
     }
     (w, reached)
 }

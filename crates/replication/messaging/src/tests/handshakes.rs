@@ -78,7 +78,9 @@ fn two_nodes_with_one_host_id_refuse_each_other() {
 fn the_membership_can_refuse_more() {
     let w = world(3);
     let (one, two, _) = pair(&w, settings());
-    two.messaging.set_admission(Rc::new(|hello, _| Err(Refusal::DuplicateHostId(hello.from))));
+    two.messaging
+        .hooks()
+        .set_admission(Rc::new(|hello, _| Err(Refusal::DuplicateHostId(hello.from))));
     let error = one.run(&w, |rt, messaging| async move {
         messaging.request(&outgoing(&rt, 2, Verb::Read, 900), |_| {}).await.unwrap_err()
     });

@@ -252,7 +252,7 @@ pub(super) fn send(
     match client.send(to, token, |out| out.extend_from_slice(payload)) {
         Ok(id) => Some(id),
         Err(error) => {
-            let now = client.messaging.inner.rt.now();
+            let now = client.outbound.env.rt.now();
             ledger.borrow_mut().ended(token, now, End::Error(error));
             None
         }

@@ -263,7 +263,7 @@ fn a_peer_that_does_not_read_its_answers_is_held_back_and_then_disconnected() {
     let mut most = 0;
     while gone.borrow().is_none() {
         w.run_for(millis(20));
-        most = most.max(two.messaging.inner.answer_bytes.get());
+        most = most.max(two.messaging.env.answer_bytes.get());
         assert!(w.now().since(begin) < Duration::from_secs(10), "it is never disconnected");
     }
     // Two sockets' worth of requests and answers, and the bound here.
@@ -271,7 +271,7 @@ fn a_peer_that_does_not_read_its_answers_is_held_back_and_then_disconnected() {
     let (_, written) = gone.take().unwrap();
     assert!(written < 2_000_000, "it could send {written}");
     w.run_for(millis(100));
-    assert_eq!(two.messaging.inner.answer_bytes.get(), 0);
+    assert_eq!(two.messaging.env.answer_bytes.get(), 0);
     still_works(&w, &one, &ledger, 2);
 }
 
@@ -298,7 +298,7 @@ fn answers_that_pile_up_without_new_requests_are_bounded_too() {
     w.run_for(millis(100));
     assert!(gone.borrow().is_none());
     assert_eq!(two.messaging.peer_stats()[0].inbounds, 0, "disconnected in the same turn");
-    assert_eq!((two.messaging.inner.answer_bytes.get(), two.messaging.serving()), (0, 0));
+    assert_eq!((two.messaging.env.answer_bytes.get(), two.messaging.serving()), (0, 0));
 }
 
 #[test]

@@ -178,17 +178,17 @@ fn no_repair_for_a_damaged_file_begins_while_none_may_or_another_one_of_its_rang
     let part = (Token::MIN, Token(0));
     let slow = RepairOptions { ranges: vec![part], bytes_per_second: 400, ..full() };
     let id = nodes.begin(1, slow);
-    repair.set_auto_enabled(true);
+    repair.set_automatic(crate::Automatic::On);
     until(&nodes, || begun(&nodes).0.len() > 1);
     let (_, details) = repair.list_details().pop().unwrap();
     let ranges = details.options.ranges;
     assert!(ranges.iter().all(|(start, _)| *start >= Token(0)), "{ranges:?}");
     assert_eq!(nodes.status(1, id).state, RepairState::Running);
     // Switched off it ends, and switched on again it begins anew.
-    repair.set_auto_enabled(false);
+    repair.set_automatic(crate::Automatic::Off);
     until(&nodes, || nodes.status(1, id + 1).state != RepairState::Running);
     assert_eq!(nodes.status(1, id).state, RepairState::Running);
-    repair.set_auto_enabled(true);
+    repair.set_automatic(crate::Automatic::On);
     assert_eq!(nodes.finish(1, id).state, RepairState::Successful);
     until(&nodes, || !is_damaged(&nodes));
     nodes.check_equal().unwrap();

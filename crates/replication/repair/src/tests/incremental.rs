@@ -45,7 +45,7 @@ fn states(nodes: &Nodes, n: u8) -> (u64, u64, u64) {
 fn noted(nodes: &Nodes, n: u8) -> Vec<Option<i64>> {
     let of = |shard| {
         let repair = nodes.node(n, shard).repair.unwrap();
-        repair.inner.history.borrow().least_within(TABLE, Token::MIN, Token::MAX)
+        repair.history().least_within(TABLE, Token::MIN, Token::MAX)
     };
     (0..nodes.shards(n)).map(of).collect()
 }
@@ -250,7 +250,7 @@ fn every_table_is_repaired_by_itself_within_its_window() {
     let second = oldest(&nodes).unwrap();
     assert!(second > first && second - first < 1200, "{first} {second}");
     // Switched off, nothing begins.
-    (1..=3).for_each(|n| nodes.node(n, 0).repair.unwrap().set_auto_enabled(false));
+    (1..=3).for_each(|n| nodes.node(n, 0).repair.unwrap().set_automatic(crate::Automatic::Off));
     nodes.world.run_for(Duration::from_secs(2000));
     assert_eq!(oldest(&nodes), Some(second));
 }
@@ -264,13 +264,13 @@ fn what_was_repaired_is_known_to_the_next_run() {
         let bytes = node.rt.fs().read("data/repair_history", 1 << 20).await.unwrap();
         crate::RepairHistory::decode(&bytes).unwrap()
     });
-    let known = nodes.node(2, 1).repair.unwrap().inner.history.borrow().clone();
+    let known = nodes.node(2, 1).repair.unwrap().history();
     assert_eq!(read, known);
     assert!(read.least_within(TABLE, Token::MIN, Token::MAX).is_some());
     assert_eq!(nodes.node(2, 1).rt.shard(), ShardId(1));
     // Reads for repairs know no session that was not begun.
     let unknown = nodes.run_on(nodes.node(2, 0), |node| async move {
-        let command = crate::stretch::Stretch::of_tokens(Token::MIN, Token::MAX)
+        let command = crate::segment::Segment::of_tokens(Token::MIN, Token::MAX)
             .command(TABLE, node.rt.wall().seconds());
         let scope = ReadScope::Pending(stdx::Uuid::from_u128(1));
         let snapshot = node.snapshot.borrow().clone();

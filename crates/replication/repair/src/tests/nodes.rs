@@ -21,7 +21,7 @@ use schema::TableOptions;
 use stdx::{DeletionSeconds, Epoch, Token};
 use store::Store;
 
-use crate::stretch::Stretch;
+use crate::segment::Segment;
 use crate::{Repair, RepairOptions, RepairParts, RepairSettings, RepairState, RepairStatus};
 
 /// One shard of a node.
@@ -97,7 +97,7 @@ impl Options {
     /// Three nodes with one, two and three shards, RF 3; limits so small that everything is cut.
     pub(super) fn new(seed: u64) -> Options {
         let settings = RepairSettings {
-            stretch_bytes: 3000,
+            segment_bytes: 3000,
             parts: 4,
             merged_bytes: 300,
             page_bytes: 700,
@@ -231,7 +231,7 @@ impl Nodes {
     /// Everything that a node has, as all repairs of the run see it.
     pub(super) fn content(&self, n: u8) -> Vec<u8> {
         self.run_on(self.node(n, 0), |node| async move {
-            let whole = Stretch::of_tokens(Token::MIN, Token::MAX);
+            let whole = Segment::of_tokens(Token::MIN, Token::MAX);
             let command = whole.command(TABLE, DeletionSeconds(NOW.0 + 3600));
             let snapshot = node.snapshot.borrow().clone();
             let scope = store::ReadScope::Repair;

@@ -63,7 +63,7 @@ fn every_replica_shows_its_part_with_what_it_has_read() {
                 part.validations.iter().map(of).sum()
             };
             let partitions = sum(&|v| v.partitions);
-            // Each once, however often a stretch that differs was read again; what a coordinator sends
+            // Each once, however often a segment that differs was read again; what a coordinator sends
             // meanwhile brings none that was not there.
             assert_eq!(partitions, 60, "seed {seed} n{n}");
             assert!(sum(&|v| v.bytes_read) > 3000 && sum(&|v| v.estimated.0) >= 60, "n{n}");

@@ -53,7 +53,7 @@ fn repair_makes_replicas_equal_to_what_they_have_together() {
         // Nothing is left, for whoever looks.
         let again = nodes.repair(nodes.any(), full());
         assert_eq!((again.counts.differing, again.counts.mutations), (0, 0), "seed {seed}");
-        assert!(again.counts.stretches > 0);
+        assert!(again.counts.segments > 0);
     }
 }
 
@@ -106,7 +106,7 @@ fn two_nodes_in_sync_read_once_and_send_less_than_a_thousandth() {
 }
 
 #[test]
-fn rows_larger_than_a_stretch_are_compared_too() {
+fn rows_larger_than_a_segment_are_compared_too() {
     let nodes = Nodes::start(&Options::new(59));
     let rows = (0..12).map(|n| insert(n / 4, n % 4, &"x".repeat(20_000), 10));
     nodes.write_all(&everywhere(rows));
@@ -139,7 +139,7 @@ fn large_partitions_are_compared_by_rows() {
 #[test]
 fn in_a_large_partition_one_row_is_found_without_sending_the_partition() {
     let mut options = Options::new(62);
-    options.settings.stretch_bytes = 64 << 10;
+    options.settings.segment_bytes = 64 << 10;
     options.settings.page_bytes = 8 << 10;
     let nodes = Nodes::start(&options);
     let text = "y".repeat(100);
@@ -197,7 +197,7 @@ fn a_preview_counts_and_changes_nothing() {
     assert!(preview.counts.mutations > 0 && preview.counts.mutation_bytes > 0);
     assert_eq!(before, (1..=3).map(|n| nodes.content(n)).collect::<Vec<_>>());
     assert_eq!(nodes.served(Verb::Mutation), 0);
-    // Stretches of one partition have its deletion each: sent once, counted in each by a preview.
+    // Segments of one partition have its deletion each: sent once, counted in each by a preview.
     let done = nodes.repair(2, full());
     assert!((1..=preview.counts.mutations).contains(&done.counts.mutations));
     nodes.check_equal().unwrap();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, TokenRange};
 use dist_testing::host;
 use stdx::Token;
 
@@ -107,9 +107,10 @@ fn options_that_cannot_be_are_refused() {
 #[test]
 fn a_repair_changes_what_its_options_name_and_a_preview_nothing() {
     let changes = |options: &RepairOptions, start, end| {
-        options.may_change("ks", "t", (Token(start), Token(end)))
+        options.may_change("ks", "t", TokenRange { start: Token(start), end: Token(end) })
     };
-    assert!(changes(&full(), 0, 1) && !full().may_change("other", "t", (Token(0), Token(1))));
+    let first = TokenRange { start: Token(0), end: Token(1) };
+    assert!(changes(&full(), 0, 1) && !full().may_change("other", "t", first));
     let of = |names: &[&str]| RepairOptions {
         tables: names.iter().map(|n| (*n).to_owned()).collect(),
         ..full()

@@ -1,20 +1,20 @@
-//! Where a stretch whose replicas differ is cut, by what this node has of it.
+//! Positions at which a segment whose replicas differ is split, chosen by this node's rows of it.
 
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::ReplicaPage;
 use data::{Advance, Cursor, Item, TableShape};
 
-use crate::stretch::Place;
+use crate::segment::Position;
 
-/// Places in a page that cut it into about so many parts of equal bytes; none when it has too few
-/// rows. They lie behind partitions, and behind rows of partitions that are large themselves.
-pub fn places(page: &ReplicaPage<'_>, shape: &TableShape, parts: usize) -> Vec<Place> {
+/// Positions that split a page into about `parts` parts of equal bytes; none when it has too few
+/// rows. They lie after partitions, and after rows of partitions that are large themselves.
+pub fn positions(page: &ReplicaPage<'_>, shape: &TableShape, parts: usize) -> Vec<Position> {
     let target = (page.content().len() / parts.max(1)).max(1);
     let has_clustering = !shape.clustering().is_empty();
     let chain = PageChain::new(*page);
     let no_stops = PageStops::NONE;
     let mut cursor = PageCursor::new(shape, false, &chain, &no_stops);
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     let (mut partition, mut bytes) = (None, 0);
     while let Ok(Advance::Item) = cursor.advance() {
         match cursor.current() {
@@ -29,7 +29,7 @@ pub fn places(page: &ReplicaPage<'_>, shape: &TableShape, parts: usize) -> Vec<P
                     && bytes >= target
                     && has_clustering
                 {
-                    places.push(Place::inside(token, key, clustering));
+                    positions.push(Position::inside(token, key, clustering));
                     bytes = 0;
                 }
             }
@@ -38,11 +38,11 @@ pub fn places(page: &ReplicaPage<'_>, shape: &TableShape, parts: usize) -> Vec<P
                 if let Some((token, key)) = partition
                     && bytes >= target
                 {
-                    places.push(Place::after(token, key));
+                    positions.push(Position::after(token, key));
                     bytes = 0;
                 }
             }
         }
     }
-    places
+    positions
 }

@@ -1,12 +1,14 @@
 //! Requests as futures, for callers that are tasks anyway: gossip, the metadata log, streams.
 
-use crate::client::{Completion, Completions, SendId};
+use super::Outbound;
+use crate::completions::{Completion, Completions, SendId};
 use crate::error::MessagingError;
-use crate::messaging::Messaging;
+use crate::peer::Outgoing;
 use rt::sync::oneshot;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use stdx::{Epoch, FixedMap};
@@ -77,14 +79,14 @@ impl Completions for Futures {
     }
 }
 
-/// See [`Messaging::request`]. Dropped early, it cancels the request.
+/// See [`crate::Messaging::request`]. Dropped early, it cancels the request.
 pub struct RequestFuture {
-    pub(crate) state: FutureState,
+    state: FutureState,
 }
 
-pub(crate) enum FutureState {
+enum FutureState {
     Refused(Option<MessagingError>),
-    Sent { messaging: Messaging, token: u64, id: SendId, receiver: oneshot::Receiver<Outcome> },
+    Sent { outbound: Rc<Outbound>, token: u64, id: SendId, receiver: oneshot::Receiver<Outcome> },
     Done,
 }
 
@@ -111,9 +113,28 @@ impl Future for RequestFuture {
 
 impl Drop for RequestFuture {
     fn drop(&mut self) {
-        if let FutureState::Sent { messaging, token, id, .. } = &self.state {
-            messaging.inner.futures.leave(*token);
-            messaging.inner.cancel_request(*id);
+        if let FutureState::Sent { outbound, token, id, .. } = &self.state {
+            outbound.futures.leave(*token);
+            outbound.cancel_request(*id);
         }
+    }
+}
+
+impl Outbound {
+    /// Sends a request now and gives the future of its answer.
+    pub(crate) fn request(
+        self: &Rc<Self>,
+        to: &Outgoing,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> RequestFuture {
+        let (token, receiver) = self.futures.enter();
+        let state = match self.send_request(self.futures_client, token, to, write) {
+            Ok(id) => FutureState::Sent { outbound: self.clone(), token, id, receiver },
+            Err(error) => {
+                self.futures.leave(token);
+                FutureState::Refused(Some(error))
+            }
+        };
+        RequestFuture { state }
     }
 }

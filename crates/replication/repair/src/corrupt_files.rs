@@ -17,15 +17,18 @@
 //!
 //! INV-damaged-1: nothing begins for a part that was repaired behind the copies.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::ClusterSnapshot;
+use cluster::{ClusterSnapshot, TokenRange};
 use stdx::{HostId, Instant, TableId, Token};
 use store::is_behind_copy;
 
-use crate::history::{RepairHistory, unwrapped, within};
+use crate::history::RepairHistory;
+use crate::ranges::{TokenSpan, parts_of, unwrapped};
 
 /// A repair that failed is tried again so much later, and twice as late each time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -34,28 +37,26 @@ const AGAIN_MAX: Duration = Duration::from_secs(6 * 3_600);
 
 /// A damaged file of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
+pub struct CorruptFile {
     /// Its table.
     pub table: TableId,
     /// Its Data component.
     pub path: String,
     /// Tokens of its first and its last partition.
-    pub tokens: (Token, Token),
+    pub tokens: TokenSpan,
     /// When what can be read of it was in other files, seconds since 1970; `None`: it is not yet.
     pub copied: Option<i64>,
 }
 
-impl Damaged {
-    fn meets(&self, other: &Damaged) -> bool {
-        self.table == other.table
-            && self.tokens.0 <= other.tokens.1
-            && other.tokens.0 <= self.tokens.1
+impl CorruptFile {
+    fn meets(&self, other: &CorruptFile) -> bool {
+        self.table == other.table && self.tokens.meets(other.tokens)
     }
 }
 
 /// One of each file, in the order in which they are repaired: those whose copies are older go first. Of a
 /// file that shards share all of them must have made their copies.
-pub fn in_order(mut files: Vec<Damaged>) -> Vec<Damaged> {
+pub fn in_order(mut files: Vec<CorruptFile>) -> Vec<CorruptFile> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.dedup_by(|next, kept| {
         let is_same = next.path == kept.path;
@@ -115,14 +116,16 @@ pub struct Need {
 }
 
 /// What is left to repair of a file of which copies were made at so many seconds since 1970.
-pub fn need(owned: &[Part], history: &RepairHistory, file: &Damaged, copied: i64) -> Need {
+pub fn need(owned: &[Part], history: &RepairHistory, file: &CorruptFile, copied: i64) -> Need {
     let mut need = Need::default();
-    let Some((first, last)) = within((Token::MIN, Token::MAX), file.tokens) else { return need };
+    let whole = TokenRange { start: Token::MIN, end: Token::MAX };
+    let Some(span) = file.tokens.part_of(whole) else { return need };
     // Both ascend: gone through once together.
-    let times = history.parts_of(file.table, first, last);
+    let times = history.parts_of(file.table, span.start, span.end);
     let mut times = times.as_slice();
     for part in owned {
-        let Some((start, end)) = within((part.start, part.end), file.tokens) else { continue };
+        let range = TokenRange { start: part.start, end: part.end };
+        let Some(TokenRange { start, end }) = file.tokens.part_of(range) else { continue };
         need.is_owned = true;
         if part.peers.is_empty() && !part.moves {
             need.is_alone = true;
@@ -174,7 +177,7 @@ impl Failed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The file.
-    pub file: Damaged,
+    pub file: CorruptFile,
     /// Of what has copies; else nothing.
     pub need: Need,
     /// Repairs that failed.
@@ -281,6 +284,23 @@ impl FileRepair {
     }
 }
 
+/// The state of the repair for each corrupt file, by path.
+pub type FileRepairs = BTreeMap<String, FileRepair>;
+
+/// These states as a shard knows them: shard 0 decides them and passes them on.
+#[derive(Default)]
+pub(crate) struct KnownRepairs(RefCell<Arc<FileRepairs>>);
+
+impl KnownRepairs {
+    pub(crate) fn get(&self) -> Arc<FileRepairs> {
+        self.0.borrow().clone()
+    }
+
+    pub(crate) fn set(&self, repairs: Arc<FileRepairs>) {
+        *self.0.borrow_mut() = repairs;
+    }
+}
+
 /// What is to be done now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
@@ -380,7 +400,7 @@ pub fn first_of(
         }
         if taken.is_empty() {
             let parts = bytes.div_ceil(bytes_max.max(1));
-            taken.extend(crate::auto::parts_of(start, end, parts).first());
+            taken.extend(parts_of(start, end, parts).first());
         }
         break;
     }
@@ -406,9 +426,9 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn file(path: &str, tokens: (i64, i64), copied: Option<i64>) -> Damaged {
-        let tokens = (Token(tokens.0), Token(tokens.1));
-        Damaged { table: TABLE, path: path.to_owned(), tokens, copied }
+    fn file(path: &str, tokens: (i64, i64), copied: Option<i64>) -> CorruptFile {
+        let tokens = TokenSpan { first: Token(tokens.0), last: Token(tokens.1) };
+        CorruptFile { table: TABLE, path: path.to_owned(), tokens, copied }
     }
 
     fn part(start: i64, end: i64, peers: &[u128]) -> Part {
@@ -577,7 +597,7 @@ mod tests {
     #[test]
     fn a_file_waits_for_the_copies_of_others_that_its_repair_would_read() {
         let copying = |tokens, table| {
-            let file = Damaged { table, ..file("/b", tokens, None) };
+            let file = CorruptFile { table, ..file("/b", tokens, None) };
             Candidate { file, need: Need::default(), failed: None }
         };
         let of = |other: Candidate| {

@@ -1,8 +1,8 @@
-//! What the coordinator of a repair tells the replicas about it, so that each can show its part: the
-//! messages of the verb `RepairTell`, and their sending.
+//! What the coordinator of a repair announces to the replicas, so that each can show its part: the
+//! messages of the verb `RepairTell`.
 //!
 //! Nothing depends on them. A replica that does not know the verb, or misses a message, shows less;
-//! one that hears nothing for long takes the repair for failed.
+//! one that hears nothing for long treats the repair as failed.
 //!
 //! ```text
 //! RepairTell    version u8 · repair 16 · kind u8
@@ -16,21 +16,11 @@
 //! preview:      0 none, 1 all, 2 unrepaired, 3 repaired
 //! ```
 
-use std::future::Future;
-use std::pin::pin;
-
 use codec::{DecodeError, Reader, Writer};
-use internode::Verb;
-use messaging::Outgoing;
-use stdx::{HostId, ShardId, TableId, Token, Uuid};
+use stdx::{TableId, Token, Uuid};
 
-use crate::error::RepairError;
-use crate::exchange::{Work, all};
-use crate::job::Job;
-use crate::repair::Inner;
-use crate::scope::{Kind, RepairOptions, Session};
-use crate::sessions::{put_ranges, take_ranges};
-use store::ReadScope;
+use crate::ranges::{put_ranges, take_ranges};
+use crate::scope::{Preview, Session};
 
 /// The version this build writes.
 const VERSION: u8 = 1;
@@ -40,41 +30,6 @@ pub(crate) const TABLES_MAX: usize = 1024;
 pub(crate) const RANGES_MAX: usize = 4096;
 /// Bytes of a reason; the rest is cut off.
 const WORDS_MAX: usize = 1024;
-
-/// What a preview looks at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Preview {
-    /// It is none.
-    #[default]
-    None,
-    /// Everything.
-    All,
-    /// What no repair has covered.
-    Unrepaired,
-    /// What repairs have covered.
-    Repaired,
-}
-
-impl Preview {
-    /// As Cassandra's `PreviewKind` names it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Preview::None => "NONE",
-            Preview::All => "ALL",
-            Preview::Unrepaired => "UNREPAIRED",
-            Preview::Repaired => "REPAIRED",
-        }
-    }
-
-    fn of(options: &RepairOptions) -> Preview {
-        match options.kind() {
-            Kind::Full | Kind::Incremental => Preview::None,
-            Kind::Preview(ReadScope::Unrepaired) => Preview::Unrepaired,
-            Kind::Preview(ReadScope::Repaired) => Preview::Repaired,
-            Kind::Preview(_) => Preview::All,
-        }
-    }
-}
 
 /// How something ended: well, or why not.
 pub(crate) type Ending = Result<(), String>;
@@ -233,7 +188,7 @@ fn few_ranges(r: &mut Reader<'_>) -> Result<Vec<(Token, Token)>, DecodeError> {
 }
 
 /// The ranges of several sessions as one list; none of two that overlap is lost.
-fn joined<'s>(sessions: impl Iterator<Item = &'s Session>) -> Vec<(Token, Token)> {
+pub(crate) fn joined<'s>(sessions: impl Iterator<Item = &'s Session>) -> Vec<(Token, Token)> {
     let mut all: Vec<(Token, Token)> =
         sessions.flat_map(|s| s.ranges.iter().map(|r| (r.start, r.end))).collect();
     all.sort_unstable();
@@ -245,101 +200,6 @@ fn joined<'s>(sessions: impl Iterator<Item = &'s Session>) -> Vec<(Token, Token)
         }
     }
     joined
-}
-
-impl Inner {
-    /// Tells this node and the replicas of all sessions that a repair begins, and of which ranges.
-    pub(crate) fn tell_begin(&self, job: &Job, sessions: &[Session], tables: &[TableId]) {
-        let mut hosts: Vec<HostId> = sessions.iter().flat_map(|s| s.peers.clone()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        let begins = |ranges| News::Begins {
-            incremental: job.options.kind() == Kind::Incremental,
-            global: job.options.is_global(),
-            preview: Preview::of(&job.options),
-            tables: tables.to_vec(),
-            ranges,
-        };
-        let me = (self.snapshot)().local.host_id;
-        let _ = self.take_news(me, job.session, begins(joined(sessions.iter())));
-        for host in &hosts {
-            let of_host = sessions.iter().filter(|s| s.peers.contains(host));
-            self.send_news(*host, job.session, &begins(joined(of_host)));
-        }
-        *job.told.borrow_mut() = hosts;
-    }
-
-    /// Tells the replicas of a session that a table is about to be compared, and waits until they know
-    /// it: what they are asked from then on is counted for it.
-    ///
-    /// # Errors
-    /// The repair was ended meanwhile.
-    pub(crate) async fn tell_compare(
-        &self,
-        job: &Job,
-        hosts: &[HostId],
-        news: News,
-    ) -> Result<(), RepairError> {
-        let mut payload = Vec::new();
-        encode(&mut payload, job.session, &news);
-        let me = (self.snapshot)().local.host_id;
-        if let Some(asked) = self.take_news(me, job.session, news) {
-            self.estimate(asked).await;
-        }
-        let payload = &payload;
-        let work = hosts.iter().map(|host| -> Work<'_, ()> {
-            Box::pin(async move {
-                let outgoing = self.news_to(*host);
-                let asked = self.messaging.request(&outgoing, |out| out.extend_from_slice(payload));
-                if let Err(error) = self.unless_ended(job, asked).await? {
-                    tracing::debug!(%host, %error, "a replica does not show its part in a repair");
-                }
-                Ok(())
-            })
-        });
-        all(work.collect(), usize::MAX).await?;
-        Ok(())
-    }
-
-    /// Tells this node and all replicas of the repair.
-    pub(crate) fn tell_all(&self, job: &Job, news: &News) {
-        let told = job.told.borrow();
-        for host in told.iter() {
-            self.send_news(*host, job.session, news);
-        }
-        let me = (self.snapshot)().local.host_id;
-        let _ = self.take_news(me, job.session, news.clone());
-    }
-
-    /// Does the work, and tells the replicas from time to time that it goes on.
-    pub(crate) async fn with_signs_of_life<T>(
-        &self,
-        job: &Job,
-        work: impl Future<Output = T>,
-    ) -> T {
-        let mut work = pin!(work);
-        loop {
-            let next = self.rt.now() + self.settings.session_idle / 4;
-            match self.rt.timeout(next, work.as_mut()).await {
-                Ok(done) => return done,
-                Err(_) => self.tell_all(job, &News::GoesOn),
-            }
-        }
-    }
-
-    fn news_to(&self, host: HostId) -> Outgoing {
-        // Whoever does not answer soon must not hold the repair up.
-        let deadline = self.rt.now() + self.settings.retry_pause * 8;
-        Outgoing { host, shard: ShardId(0), verb: Verb::RepairTell, deadline, trace: None }
-    }
-
-    fn send_news(&self, host: HostId, repair: Uuid, news: &News) {
-        let outgoing = self.news_to(host);
-        let sent = self.messaging.send_one_way(&outgoing, |out| encode(out, repair, news));
-        if let Err(error) = sent {
-            tracing::debug!(%host, %error, "a replica does not hear of a repair");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,27 +1,36 @@
-//! The way to a peer: which connection, when to try again, the handshake of who connects.
+//! The side that asks: routes to peers, connections, requests.
 //!
 //! A [`Route`] outlives its connections: it remembers how the last attempt failed and when the next
 //! one may be made.
 
+mod futures;
+mod handshake;
+mod link_task;
+mod requests;
+
+pub use futures::{RequestFuture, Response};
+pub use requests::Client;
+
+use crate::clocks::Clocks;
+use crate::completions::Clients;
 use crate::dropped_log::DroppedMessage;
+use crate::env::Env;
 use crate::error::{MessagingError, OpenError};
-use crate::link::{Link, READ_BYTES_MAX, group_of};
-use crate::messaging::{Inner, Outgoing};
+use crate::hooks::Hooks;
+use crate::io::group_of;
+use crate::link::{Link, RouteKey};
 use crate::outbox::Outbox;
-use internode::{Features, FrameEncoder, Handshake, Hello, HelloAck, Lane};
-use rt::Stream;
+use crate::peer::Outgoing;
+use futures::Futures;
+use internode::FrameEncoder;
 use rt::sync::Notify;
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
-use std::pin::pin;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
-use stdx::{HostId, Instant, ShardId};
-
-pub(crate) type RouteKey = (HostId, ShardId, Lane);
+use stdx::{HostId, Instant};
 
 /// What is remembered about a way to a peer.
 #[derive(Default)]
@@ -70,14 +79,68 @@ impl Failure {
     }
 }
 
-impl Inner {
+/// Connections to peers and the requests on them.
+pub(crate) struct Outbound {
+    pub(crate) env: Rc<Env>,
+    hooks: Rc<Hooks>,
+    pub(crate) clients: Clients,
+    futures: Rc<Futures>,
+    /// The client of [`Outbound::request`].
+    futures_client: usize,
+    pub(crate) clocks: Clocks,
+    routes: RefCell<BTreeMap<RouteKey, Route>>,
+    links: RefCell<BTreeMap<u64, Rc<Link>>>,
+    /// When the timer task will wake by itself.
+    armed: Cell<Instant>,
+    timer: Notify,
+}
+
+impl Outbound {
+    pub(crate) fn new(env: Rc<Env>, hooks: Rc<Hooks>) -> Outbound {
+        let (clients, futures) = (Clients::default(), Rc::new(Futures::default()));
+        let futures_client = clients.add(futures.clone());
+        Outbound {
+            env,
+            hooks,
+            clients,
+            futures,
+            futures_client,
+            clocks: Clocks::default(),
+            routes: RefCell::default(),
+            links: RefCell::default(),
+            armed: Cell::new(Instant(u64::MAX)),
+            timer: Notify::new(),
+        }
+    }
+
+    /// All connections.
+    pub(crate) fn links(&self) -> Vec<Rc<Link>> {
+        self.links.borrow().values().cloned().collect()
+    }
+
+    /// Wakes the timer task.
+    pub(crate) fn wake_timer(&self) {
+        self.timer.notify_one();
+    }
+
+    /// Cuts the links to these addresses and heals all others.
+    pub(crate) fn cut(&self, addresses: BTreeSet<IpAddr>) {
+        self.env.cuts.set(addresses);
+        for link in self.links.borrow().values() {
+            link.is_cut.set(self.env.cuts.contains(link.address.ip()));
+            link.outbox.wake_writer();
+            link.changed.notify_waiters();
+        }
+        self.env.cuts.wake();
+    }
+
     /// The connection for a message, opened when there is none.
     pub(crate) fn link_for(
         self: &Rc<Self>,
         to: &Outgoing,
         now: Instant,
     ) -> Result<Rc<Link>, MessagingError> {
-        if self.draining.get() {
+        if self.env.draining.get() {
             return Err(MessagingError::Stopping);
         }
         let key = (to.host, to.shard, to.verb.lane());
@@ -88,42 +151,43 @@ impl Inner {
                 return Ok(link.clone());
             }
         }
-        let Some(peer) = self.peers.borrow().get(&to.host).copied() else {
+        let Some(peer) = self.env.peers.borrow().get(&to.host).copied() else {
             return Err(MessagingError::UnknownHost(to.host));
         };
         if peer.address.port() == 0 {
             // A member that has not said yet where it is.
-            self.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
-            let (retry_in, cause) = (self.settings.backoff_max, "its address is not known".into());
+            self.env.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
+            let (retry_in, cause) =
+                (self.env.settings.backoff_max, "its address is not known".into());
             return Err(MessagingError::Unreachable { host: to.host, retry_in, cause });
         }
         let mut routes = self.routes.borrow_mut();
         let route = routes.entry(key).or_default();
         if now < route.retry_at {
-            self.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
+            self.env.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
             return Err(route.error(to.host, now));
         }
-        let encoder = FrameEncoder::new(false, self.settings.payload_bytes_max);
+        let encoder = FrameEncoder::new(false, self.env.settings.payload_bytes_max);
         let link = Rc::new(Link {
-            id: self.next_id(),
+            id: self.env.next_id(),
             key,
             address: peer.address,
-            outbox: Outbox::new(encoder, self.queued_bytes.clone()),
-            counters: self.counters.peer(to.host),
+            outbox: Outbox::new(encoder, self.env.queued_bytes.clone()),
+            counters: self.env.counters.peer(to.host),
             in_flight: Cell::new(0),
             opened_at: Cell::new(None),
             last_request: Cell::new(now),
             last_received: Cell::new(now),
             conn: RefCell::new(None),
             abort: Notify::new(),
-            is_cut: Cell::new(self.cuts.contains(peer.address.ip())),
+            is_cut: Cell::new(self.env.cuts.contains(peer.address.ip())),
             changed: Notify::new(),
             closing: RefCell::new(None),
         });
-        let (inner, of_task) = (self.clone(), link.clone());
-        let task = async move { inner.run_link(of_task).await };
+        let (outbound, of_task) = (self.clone(), link.clone());
+        let task = async move { outbound.run_link(of_task).await };
         let group = group_of(key.2);
-        if self.gate.spawn(&self.rt, group, "internode-link", task).is_err() {
+        if self.env.gate.spawn(&self.env.rt, group, "internode-link", task).is_err() {
             return Err(MessagingError::Stopping);
         }
         route.link = Some(link.clone());
@@ -153,10 +217,10 @@ impl Inner {
     /// in one moment.
     pub(crate) fn postpone(&self, link: &Link, route: &mut Route, failure: Failure, now: Instant) {
         link.counters.connect_failures.inc();
-        let settings = &self.settings;
+        let settings = &self.env.settings;
         let doubled = settings.backoff_min.saturating_mul(1 << route.failures.min(16));
         let base = doubled.min(settings.backoff_max);
-        let percent = 50 + self.rt.random_u64() % 101;
+        let percent = 50 + self.env.rt.random_u64() % 101;
         let pause = base.saturating_mul(u32::try_from(percent).unwrap_or(100)) / 100;
         if route.failures == 0 {
             // Once per outage.
@@ -172,96 +236,4 @@ impl Inner {
         route.retry_at = now + pause;
         route.last_error = Some(failure);
     }
-
-    pub(crate) async fn discover(&self, address: SocketAddr) -> Result<HelloAck, OpenError> {
-        let hello = self.hello(None, ShardId(0), Lane::Probe, address);
-        let opening = pin!(self.open(address, hello));
-        let stopping = pin!(async {
-            while !self.ended.get() && !self.draining.get() {
-                self.changed.notified().await;
-            }
-        });
-        let (conn, ack, _) = first_of(opening, stopping).await.ok_or(OpenError::Stopping)??;
-        conn.shutdown();
-        Ok(ack)
-    }
-
-    pub(crate) fn hello(
-        &self,
-        to: Option<HostId>,
-        shard: ShardId,
-        lane: Lane,
-        address: SocketAddr,
-    ) -> Hello {
-        let identity = self.identity();
-        let hook = self.compressed.borrow().clone();
-        let is_chosen = hook.zip(to).is_none_or(|(hook, to)| hook(to));
-        let compress = self.settings.compression && !address.ip().is_loopback() && is_chosen;
-        let features = if compress { Features::LZ4 } else { Features::NONE };
-        Hello {
-            versions: identity.versions,
-            features: identity.features.common(features),
-            lane,
-            joining: identity.joining,
-            cluster_id: identity.cluster_id,
-            cluster_name: identity.cluster_name.clone(),
-            from: identity.host_id,
-            to,
-            incarnation: identity.incarnation,
-            source_shard: self.rt.shard(),
-            shard_count: identity.shard_count,
-            destination_shard: shard,
-        }
-    }
-
-    /// Connects and shakes hands. Also gives what came behind the answer.
-    pub(crate) async fn open(
-        &self,
-        address: SocketAddr,
-        hello: Hello,
-    ) -> Result<(Stream, HelloAck, Vec<u8>), OpenError> {
-        let deadline = self.rt.now() + self.settings.connect_timeout;
-        let opening = async {
-            self.passable(address.ip()).await;
-            let conn = Stream::plain(self.rt.connect(address).await?);
-            let mut bytes = Vec::new();
-            Handshake::Hello(hello.clone()).encode(&mut bytes);
-            conn.write_all(&bytes).await?;
-            bytes.clear();
-            loop {
-                if conn.read(&mut bytes, READ_BYTES_MAX).await? == 0 {
-                    return Err(OpenError::Closed);
-                }
-                let bad = |e: &dyn std::fmt::Display| OpenError::BadAnswer(e.to_string());
-                match Handshake::decode(&bytes).map_err(|e| bad(&e))? {
-                    None => {}
-                    Some((Handshake::Ack(ack), length)) => {
-                        self.identity().check_ack(&hello, &ack).map_err(|e| bad(&e))?;
-                        bytes.drain(..length);
-                        return Ok((conn, ack, bytes));
-                    }
-                    Some((Handshake::Refused(refused), _)) => {
-                        let (code, message) = (refused.code, refused.message.into());
-                        return Err(OpenError::Refused { code, message });
-                    }
-                    Some((Handshake::Hello(_), _)) => {
-                        return Err(bad(&"a HELLO instead of an answer"));
-                    }
-                }
-            }
-        };
-        self.rt.timeout(deadline, opening).await.unwrap_or(Err(OpenError::Timeout))
-    }
-}
-
-/// The first future's output, or `None` when the second is done before.
-pub(crate) async fn first_of<A: Future, B: Future>(first: A, second: B) -> Option<A::Output> {
-    let (mut first, mut second) = (pin!(first), pin!(second));
-    poll_fn(|cx| {
-        if let Poll::Ready(output) = first.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        second.as_mut().poll(cx).map(|_| None)
-    })
-    .await
 }

@@ -1,17 +1,19 @@
-//! What the shard that drives a repair has all shards of its node do.
+//! [`Shards`]: orders of the shard that drives a repair, or takes part in one, to all shards of its node.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
 use data::MutationRef;
+use internode::ErrorReply;
 use rt::{Group, Mesh};
 use stdx::{HostId, ShardId, TableId, Token, Uuid};
-use store::{OwnedRanges, StoreError};
+use store::{OwnedRanges, Store, StoreError};
 
-use crate::auto_damaged::{self, FileRepairs};
-use crate::damaged::Damaged;
-use crate::participation::ReadCount;
-use crate::repair::{Inner, Repair};
+use crate::corrupt_files::{CorruptFile, FileRepairs, KnownRepairs};
+use crate::env::Env;
+use crate::history_file::HistoryFile;
+use crate::participation::{Estimate, Participations, ReadCount};
+use crate::ranges::TokenSpan;
 
 /// Work for a shard.
 #[derive(Clone, Debug)]
@@ -34,9 +36,9 @@ pub(crate) enum Order {
     Estimate { table: TableId, ranges: Vec<(Token, Token)> },
     /// Of a table something was read for a repair of another node; to shard 0.
     Count { from: HostId, table: TableId, token: Token, read: ReadCount },
-    /// Say which files are damaged.
-    Damaged,
-    /// How it stands with the repairs for damaged files.
+    /// Say which files are corrupt.
+    CorruptFiles,
+    /// The states of the repairs for corrupt files.
     FileRepairs(Arc<FileRepairs>),
 }
 
@@ -45,19 +47,17 @@ pub(crate) enum Order {
 pub(crate) struct Found {
     /// For [`Order::Sessions`].
     pub(crate) sessions: Vec<(TableId, Uuid)>,
-    /// For [`Order::Estimate`], as for `bytes`.
-    pub(crate) partitions: u64,
-    pub(crate) bytes: u64,
-    /// For [`Order::Damaged`].
-    pub(crate) damaged: Vec<Damaged>,
+    /// For [`Order::Estimate`].
+    pub(crate) estimate: Estimate,
+    /// For [`Order::CorruptFiles`].
+    pub(crate) corrupt_files: Vec<CorruptFile>,
 }
 
 impl Found {
     fn add(&mut self, more: Found) {
         self.sessions.extend(more.sessions);
-        self.damaged.extend(more.damaged);
-        self.partitions = self.partitions.saturating_add(more.partitions);
-        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.corrupt_files.extend(more.corrupt_files);
+        self.estimate.add(more.estimate);
     }
 }
 
@@ -72,23 +72,53 @@ pub fn new_mesh(shards: u16) -> RepairMesh {
     RepairMesh(Mesh::new(shards, 1024))
 }
 
-impl Repair {
-    pub(crate) fn serve_mesh(&self) {
-        // The port lives as long as the shard: it must not keep this alive.
-        let weak = Rc::downgrade(&self.inner);
-        self.inner.mesh.0.serve(&self.inner.rt, move |order, reply| {
-            // Dropped, the reply says that this shard is gone.
-            let Some(inner) = weak.upgrade() else { return };
-            let of_task = inner.clone();
-            let task = async move { reply.send(of_task.obey(order).await) };
-            let _ = inner.gate.spawn(&inner.rt, Group::Stream, "repair-order", task);
-        });
-    }
+/// The damaged files of a shard.
+fn corrupt_files_of(store: &Store) -> Vec<CorruptFile> {
+    let of = |file: store::DamagedFile| CorruptFile {
+        table: file.id,
+        path: file.path,
+        tokens: TokenSpan { first: file.tokens.0, last: file.tokens.1 },
+        copied: file.salvaged,
+    };
+    store.verifier().damaged_files().into_iter().map(of).collect()
 }
 
-impl Inner {
+/// The shards of this node, seen from one of them, and what this one does for the others.
+pub(crate) struct Shards {
+    env: Rc<Env>,
+    mesh: Arc<RepairMesh>,
+    history: Rc<HistoryFile>,
+    participations: Rc<Participations>,
+    corrupt_files: Rc<KnownRepairs>,
+}
+
+impl Shards {
+    pub(crate) fn new(
+        env: Rc<Env>,
+        mesh: Arc<RepairMesh>,
+        history: Rc<HistoryFile>,
+        participations: Rc<Participations>,
+        corrupt_files: Rc<KnownRepairs>,
+    ) -> Shards {
+        Shards { env, mesh, history, participations, corrupt_files }
+    }
+
+    /// Carries out the orders of other shards.
+    pub(crate) fn serve(self: &Rc<Shards>) {
+        // Weak: the port lives as long as the shard.
+        let weak = Rc::downgrade(self);
+        self.mesh.0.serve(&self.env.rt, move |order, reply| {
+            // A dropped reply means that this shard is gone.
+            let Some(shards) = weak.upgrade() else { return };
+            let of_task = shards.clone();
+            let task = async move { reply.send(of_task.obey(order).await) };
+            let env = &shards.env;
+            let _ = env.gate.spawn(&env.rt, Group::Stream, "repair-order", task);
+        });
+    }
+
     async fn obey(&self, order: Order) -> Outcome {
-        let store = self.coordinator.store();
+        let store = self.env.coordinator.store();
         match order {
             Order::Begin { table, session, ranges } => {
                 store.repair().begin_repair(table, session, &OwnedRanges::new(ranges)).await?;
@@ -102,11 +132,10 @@ impl Inner {
                 store.repair().end_repair(table, session, repaired_at).await?;
             }
             Order::Noted { table, ranges, seconds } => {
-                self.history.borrow_mut().note(table, &ranges, seconds);
-                self.apply_policies();
+                self.history.note(table, &ranges, seconds);
             }
             Order::Sync { table } => {
-                let snapshot = (self.snapshot)();
+                let snapshot = (self.env.snapshot)();
                 let of = snapshot.schema.table_by_id(table);
                 let keyspace = of.and_then(|t| snapshot.schema.keyspace(&t.keyspace));
                 match keyspace.is_none_or(|k| k.params.durable_writes) {
@@ -127,25 +156,27 @@ impl Inner {
                     let bytes = u128::from(range.bytes) * u128::from(range.partitions);
                     let bytes = bytes.checked_div(u128::from(range.counted)).unwrap_or(0);
                     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-                    found.add(Found { partitions: range.partitions, bytes, ..Found::default() });
+                    found.estimate.add(Estimate { partitions: range.partitions, bytes });
                 }
                 return Ok(found);
             }
-            Order::Count { from, table, token, read } => self.count_read(from, table, token, read),
-            Order::Damaged => {
-                return Ok(Found { damaged: auto_damaged::files_of(store), ..Found::default() });
+            Order::Count { from, table, token, read } => {
+                self.participations.count(from, table, token, read, self.env.rt.wall());
             }
-            Order::FileRepairs(repairs) => self.damaged.set_known(repairs),
+            Order::CorruptFiles => {
+                return Ok(Found { corrupt_files: corrupt_files_of(store), ..Found::default() });
+            }
+            Order::FileRepairs(repairs) => self.corrupt_files.set(repairs),
         }
         Ok(Found::default())
     }
 
     /// Has one shard do it.
-    pub(crate) async fn on_shard(&self, shard: ShardId, order: Order) -> Outcome {
-        if shard == self.rt.shard() {
+    pub(crate) async fn on_one(&self, shard: ShardId, order: Order) -> Outcome {
+        if shard == self.env.rt.shard() {
             return Box::pin(self.obey(order)).await;
         }
-        match self.mesh.0.call(&self.rt, shard, order).await {
+        match self.mesh.0.call(&self.env.rt, shard, order).await {
             Ok(outcome) => outcome,
             Err(rt::MeshError::Full) => Err(StoreError::QueueFull),
             Err(rt::MeshError::Closed) => Err(StoreError::Stopping),
@@ -153,12 +184,12 @@ impl Inner {
     }
 
     /// Has every shard do it, all at the same time; the first error when there is one.
-    pub(crate) async fn on_all_shards(&self, order: &Order) -> Outcome {
-        let own = self.rt.shard();
-        let shards = (0..self.rt.shard_count().max(1)).map(ShardId);
+    pub(crate) async fn on_all(&self, order: &Order) -> Outcome {
+        let own = self.env.rt.shard();
+        let shards = (0..self.env.rt.shard_count().max(1)).map(ShardId);
         let others: Vec<_> = shards
             .filter(|shard| *shard != own)
-            .map(|shard| self.mesh.0.call(&self.rt, shard, order.clone()))
+            .map(|shard| self.mesh.0.call(&self.env.rt, shard, order.clone()))
             .collect();
         let mut all = Box::pin(self.obey(order.clone())).await;
         for other in others {
@@ -174,5 +205,21 @@ impl Inner {
             }
         }
         all
+    }
+
+    /// Persists that ranges were repaired, and lets their tombstones be purged. Shard 0.
+    pub(crate) async fn note_repaired(
+        &self,
+        table: TableId,
+        ranges: &[(Token, Token)],
+        seconds: i64,
+    ) -> Result<(), ErrorReply> {
+        let ranges = ranges.to_vec();
+        let internal = |error: String| ErrorReply::Internal(error);
+        // First to the disk: what was purged for it must not be forgotten to be repaired.
+        self.history.write(table, &ranges, seconds).await.map_err(|e| internal(e.to_string()))?;
+        let noted = Order::Noted { table, ranges, seconds };
+        self.on_all(&noted).await.map_err(|e| internal(e.to_string()))?;
+        Ok(())
     }
 }

@@ -11,14 +11,15 @@ use internode::Verb;
 use messaging::Outgoing;
 use stdx::{HostId, Instant, ShardId, TableId, Token, Uuid};
 
-use crate::drive::Part;
 use crate::error::RepairError;
-use crate::exchange::{Work, all};
-use crate::mesh::Order;
+use crate::exchange::{Destination, Work, all};
+use crate::shards::Order;
 use crate::wire::{self, Close, CloseKind, Open, Opened};
 
+use super::part::Part;
+
 impl Part<'_> {
-    pub(crate) fn ranges(&self) -> Vec<(Token, Token)> {
+    pub(super) fn ranges(&self) -> Vec<(Token, Token)> {
         self.session.ranges.iter().map(|r| (r.start, r.end)).collect()
     }
 
@@ -27,16 +28,16 @@ impl Part<'_> {
     }
 
     /// Step 1, on all replicas at the same time.
-    pub(crate) async fn open_session(&self, session: Uuid) -> Result<(), RepairError> {
-        self.inner.own_sessions.borrow_mut().insert(session);
-        let until = self.inner.rt.now() + self.inner.settings.open_timeout;
+    pub(super) async fn open_session(&self, session: Uuid) -> Result<(), RepairError> {
+        self.drive.sessions.begin_own(session);
+        let until = self.env.rt.now() + self.env.settings.open_timeout;
         // They begin; nobody waits for anybody.
         for host in &self.session.peers {
             self.ask_open(*host, session, false).await?;
         }
         let ranges = self.ranges();
         let begin = self.order(|table| Order::Begin { table, session, ranges: ranges.clone() });
-        self.inner.unless_ended(self.job, self.inner.on_all_shards(&begin)).await??;
+        self.env.unless_ended(self.job, self.drive.shards.on_all(&begin)).await??;
         let work =
             self.session.peers.iter().map(|host| -> Work<'_, ()> {
                 Box::pin(self.wait_for_open(*host, session, until))
@@ -51,20 +52,20 @@ impl Part<'_> {
         session: Uuid,
         until: Instant,
     ) -> Result<(), RepairError> {
-        let mut pause = self.inner.settings.retry_pause / 4;
+        let mut pause = self.env.settings.retry_pause / 4;
         loop {
-            let address = self.inner.address(host);
+            let address = self.env.address(host);
             match self.ask_open(host, session, true).await? {
                 Opened::Ready => return Ok(()),
                 Opened::Failed(error) => return Err(RepairError::Peer { address, error }),
-                Opened::Working if self.inner.rt.now() >= until => {
+                Opened::Working if self.env.rt.now() >= until => {
                     let error = "it still sets files apart".to_owned();
                     return Err(RepairError::Peer { address, error });
                 }
                 Opened::Working => {}
             }
-            self.inner.unless_ended(self.job, self.inner.rt.sleep(pause)).await?;
-            pause = (pause * 2).min(self.inner.settings.session_idle / 16);
+            self.env.unless_ended(self.job, self.env.rt.sleep(pause)).await?;
+            pause = (pause * 2).min(self.env.settings.session_idle / 16);
         }
     }
 
@@ -77,16 +78,20 @@ impl Part<'_> {
         let mut payload = Vec::new();
         let open = Open { again, session, table: self.table.id, ranges: self.ranges() };
         wire::encode_open(&mut payload, &open);
-        let answer = self.inner.ask(self.job, (host, None), Verb::RepairOpen, &payload).await?;
-        let address = self.inner.address(host);
+        let answer = self
+            .drive
+            .exchange
+            .ask(self.job, Destination::node(host), Verb::RepairOpen, &payload)
+            .await?;
+        let address = self.env.address(host);
         let malformed =
             |e: codec::DecodeError| RepairError::Malformed { address, error: e.to_string() };
         wire::decode_opened(&answer).map_err(malformed)
     }
 
     /// Lets all replicas know that the session goes on.
-    pub(crate) async fn keep_open(&self, session: Uuid) -> Result<(), RepairError> {
-        let soon = self.inner.rt.now();
+    pub(super) async fn keep_open(&self, session: Uuid) -> Result<(), RepairError> {
+        let soon = self.env.rt.now();
         let work = self
             .session
             .peers
@@ -97,21 +102,21 @@ impl Part<'_> {
     }
 
     /// Steps 3 and 4.
-    pub(crate) async fn settle(&self, session: Uuid) -> Result<(), RepairError> {
+    pub(super) async fn settle(&self, session: Uuid) -> Result<(), RepairError> {
         self.close_all(CloseKind::Flush, session).await?;
         let flush = self.order(|table| Order::Flush { table, session });
-        self.inner.on_all_shards(&flush).await?;
-        let at = self.inner.rt.wall().millis();
+        self.drive.shards.on_all(&flush).await?;
+        let at = self.env.rt.wall().millis();
         self.close_all(CloseKind::Repaired(at), session).await?;
         let end = self.order(|table| Order::End { table, session, repaired_at: Some(at) });
-        self.inner.on_all_shards(&end).await?;
-        self.inner.own_sessions.borrow_mut().remove(&session);
+        self.drive.shards.on_all(&end).await?;
+        self.drive.sessions.end_own(session);
         self.job.repaired_at.set(at);
         Ok(())
     }
 
     /// Ends the session without a result, as far as replicas can be reached now.
-    pub(crate) async fn give_up(&self, session: Uuid) {
+    pub(super) async fn give_up(&self, session: Uuid) {
         stdx::reached!("repair-session-given-up");
         let close =
             Close { kind: CloseKind::GiveUp, session, table: self.table.id, ranges: Vec::new() };
@@ -122,10 +127,10 @@ impl Part<'_> {
                 host: *host,
                 shard: ShardId(0),
                 verb: Verb::RepairClose,
-                deadline: self.inner.rt.now() + self.inner.settings.retry_pause * 8,
+                deadline: self.env.rt.now() + self.env.settings.retry_pause * 8,
                 trace: None,
             };
-            let messaging = &self.inner.messaging;
+            let messaging = &self.env.messaging;
             if let Err(error) =
                 messaging.request(&outgoing, |out| out.extend_from_slice(&payload)).await
             {
@@ -133,14 +138,14 @@ impl Part<'_> {
             }
         }
         let end = self.order(|table| Order::End { table, session, repaired_at: None });
-        if let Err(error) = self.inner.on_all_shards(&end).await {
+        if let Err(error) = self.drive.shards.on_all(&end).await {
             tracing::warn!(%session, %error, "files of the repair session wait for the next look");
         }
-        self.inner.own_sessions.borrow_mut().remove(&session);
+        self.drive.sessions.end_own(session);
     }
 
     /// Has all other replicas do it; all of them must.
-    pub(crate) async fn close_all(
+    pub(super) async fn close_all(
         &self,
         kind: CloseKind,
         session: Uuid,
@@ -151,8 +156,9 @@ impl Part<'_> {
         let payload = &payload;
         let work = self.session.peers.iter().map(|host| -> Work<'_, ()> {
             Box::pin(async move {
-                let verb = Verb::RepairClose;
-                self.inner.ask(self.job, (*host, None), verb, payload).await.map(|_| ())
+                let to = Destination::node(*host);
+                let asked = self.drive.exchange.ask(self.job, to, Verb::RepairClose, payload);
+                asked.await.map(|_| ())
             })
         });
         all(work.collect(), usize::MAX).await?;
@@ -161,7 +167,7 @@ impl Part<'_> {
 
     /// Keeps in mind, here and on the other replicas, that the ranges were repaired, once all of them
     /// have everything on the disk.
-    pub(crate) async fn note_repaired(&self) -> Result<(), RepairError> {
+    pub(super) async fn note_repaired(&self) -> Result<(), RepairError> {
         stdx::invariant!(
             self.job.options.is_global() && self.session.peers == self.session.others,
             "INV-repair-5: {} of {} replicas took part, tombstones may not go for that",
@@ -169,13 +175,15 @@ impl Part<'_> {
             self.session.others.len()
         );
         self.close_all(CloseKind::Sync, Uuid::nil()).await?;
-        self.inner.on_all_shards(&Order::Sync { table: self.table.id }).await?;
+        self.drive.shards.on_all(&Order::Sync { table: self.table.id }).await?;
         let seconds = self.job.started_at.seconds().0;
         if let Err(error) = self.close_all(CloseKind::Noted(seconds), Uuid::nil()).await {
             // Its tombstones wait for the next repair.
             tracing::info!(%error, "a replica was not told that its ranges were repaired");
         }
-        if let Err(error) = self.inner.note(self.table.id, &self.ranges(), seconds).await {
+        if let Err(error) =
+            self.drive.shards.note_repaired(self.table.id, &self.ranges(), seconds).await
+        {
             tracing::warn!(error = ?error, "that ranges were repaired could not be recorded");
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Stretches: parts of a table between two positions, as replicas with different content can be
+//! Segments: parts of a table between two positions, as replicas with different content can be
 //! asked for them.
 //!
-//! Owns: [`Stretch`], what of it lies before and behind the end of a page, its command.
+//! Owns: [`Segment`], what of it lies before and behind the end of a page, its command.
 
 use data::clustering::{Slice, Slices};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
@@ -11,7 +11,7 @@ use stdx::{DeletionSeconds, TableId, Token};
 /// A part of a table. It is bounded by positions, never by a number of rows: replicas that have
 /// different rows mean the same part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stretch {
+pub enum Segment {
     /// Whole partitions.
     Ring(KeyRange),
     /// Rows of one partition, each time with its static row and its deletion.
@@ -27,37 +27,38 @@ pub enum Stretch {
 
 /// Where a page ended, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     token: Token,
     key: Vec<u8>,
     /// Inside the partition, behind this row; `None`: behind the partition.
     clustering: Option<Vec<u8>>,
 }
 
-impl Place {
-    /// The end of a page; `None`: there is nothing behind it. In a table without clustering columns
-    /// nothing of a partition can be behind its row.
-    pub fn of(end: &PageEnd<'_>, has_clustering: bool) -> Option<Place> {
+impl Position {
+    /// The end of a page; `None`: nothing comes after it.
+    pub fn of(end: &PageEnd<'_>) -> Option<Position> {
         match end {
             PageEnd::Exhausted => None,
-            PageEnd::After { token, key } => Some(Place::after(*token, key)),
-            PageEnd::Inside { token, key, .. } if !has_clustering => {
-                Some(Place::after(*token, key))
-            }
+            PageEnd::After { token, key } => Some(Position::after(*token, key)),
             PageEnd::Inside { token, key, clustering } => {
-                Some(Place::inside(*token, key, clustering))
+                Some(Position::inside(*token, key, clustering))
             }
         }
     }
 
+    /// The same in a table without clustering columns, where nothing of a partition comes after its row.
+    pub fn of_whole_partition(end: &PageEnd<'_>) -> Option<Position> {
+        Position::of(end).map(|position| Position { clustering: None, ..position })
+    }
+
     /// Behind a partition.
-    pub fn after(token: Token, key: &[u8]) -> Place {
-        Place { token, key: key.to_vec(), clustering: None }
+    pub fn after(token: Token, key: &[u8]) -> Position {
+        Position { token, key: key.to_vec(), clustering: None }
     }
 
     /// Behind a row.
-    pub fn inside(token: Token, key: &[u8], clustering: &[u8]) -> Place {
-        Place { token, key: key.to_vec(), clustering: Some(clustering.to_vec()) }
+    pub fn inside(token: Token, key: &[u8], clustering: &[u8]) -> Position {
+        Position { token, key: key.to_vec(), clustering: Some(clustering.to_vec()) }
     }
 
     fn bound(&self, after: bool) -> RingBound {
@@ -65,10 +66,10 @@ impl Place {
     }
 }
 
-impl Stretch {
+impl Segment {
     /// The tokens behind the first up to the second; behind the smallest token is from it on.
-    pub fn of_tokens(start: Token, end: Token) -> Stretch {
-        Stretch::Ring(KeyRange {
+    pub fn of_tokens(start: Token, end: Token) -> Segment {
+        Segment::Ring(KeyRange {
             start: RingBound::Token { token: start, after: start != Token::MIN },
             end: RingBound::Token { token: end, after: true },
         })
@@ -77,8 +78,8 @@ impl Stretch {
     /// The command that reads it whole.
     pub fn command(&self, table: TableId, now: DeletionSeconds) -> ReadCommand {
         let (partitions, slices) = match self {
-            Stretch::Ring(range) => (Partitions::Range(range.clone()), Slices::all()),
-            Stretch::Rows { key, after, upto } => {
+            Segment::Ring(range) => (Partitions::Range(range.clone()), Slices::all()),
+            Segment::Rows { key, after, upto } => {
                 let slice = Slice {
                     start: after.clone().unwrap_or_default(),
                     start_after: after.is_some(),
@@ -104,11 +105,11 @@ impl Stretch {
     /// A token near its start: whom to ask.
     pub fn token(&self) -> Token {
         match self {
-            Stretch::Rows { key, .. } => codec::token_of(key),
-            Stretch::Ring(KeyRange { start: RingBound::Token { token, after }, .. }) => {
+            Segment::Rows { key, .. } => codec::token_of(key),
+            Segment::Ring(KeyRange { start: RingBound::Token { token, after }, .. }) => {
                 Token(token.0.saturating_add(i64::from(*after)))
             }
-            Stretch::Ring(KeyRange { start: RingBound::Key { token, .. }, .. }) => *token,
+            Segment::Ring(KeyRange { start: RingBound::Key { token, .. }, .. }) => *token,
         }
     }
 
@@ -118,20 +119,20 @@ impl Stretch {
             RingBound::Token { token, .. } | RingBound::Key { token, .. } => *token,
         };
         match self {
-            Stretch::Rows { .. } => 0,
-            Stretch::Ring(range) => {
+            Segment::Rows { .. } => 0,
+            Segment::Ring(range) => {
                 let (start, end) = (token(&range.start), token(&range.end));
                 u128::try_from(i128::from(end.0) - i128::from(start.0)).unwrap_or(0)
             }
         }
     }
 
-    /// Cuts it at a place within it: what lies before, and what lies behind, in order. Empty parts
+    /// Splits it at a position inside it: the parts before and the parts after, in order. Empty parts
     /// are left out.
-    pub fn cut(self, at: &Place) -> (Vec<Stretch>, Vec<Stretch>) {
+    pub fn split(self, at: &Position) -> (Vec<Segment>, Vec<Segment>) {
         let whole = self.width();
-        let (before, behind) = self.cut_at(at);
-        let parts: u128 = before.iter().chain(&behind).map(Stretch::width).sum();
+        let (before, behind) = self.split_at(at);
+        let parts: u128 = before.iter().chain(&behind).map(Segment::width).sum();
         stdx::debug_invariant!(
             parts == whole,
             "INV-repair-1: a stretch of {whole} tokens was cut into {parts}"
@@ -139,53 +140,53 @@ impl Stretch {
         (before, behind)
     }
 
-    fn cut_at(self, at: &Place) -> (Vec<Stretch>, Vec<Stretch>) {
+    fn split_at(self, at: &Position) -> (Vec<Segment>, Vec<Segment>) {
         let (mut before, mut behind) = (Vec::new(), Vec::new());
         match (self, &at.clustering) {
-            (Stretch::Ring(range), None) => {
+            (Segment::Ring(range), None) => {
                 push_ring(&mut before, range.start, at.bound(true));
                 push_ring(&mut behind, at.bound(true), range.end);
             }
-            (Stretch::Ring(range), Some(row)) => {
+            (Segment::Ring(range), Some(row)) => {
                 push_ring(&mut before, range.start, at.bound(false));
                 let (key, upto) = (at.key.clone(), Some(row.clone()));
-                before.push(Stretch::Rows { key, after: None, upto });
+                before.push(Segment::Rows { key, after: None, upto });
                 let (key, after) = (at.key.clone(), Some(row.clone()));
-                behind.push(Stretch::Rows { key, after, upto: None });
+                behind.push(Segment::Rows { key, after, upto: None });
                 push_ring(&mut behind, at.bound(true), range.end);
             }
-            (rows @ Stretch::Rows { .. }, None) => before.push(rows),
-            (Stretch::Rows { key, after, upto }, Some(row)) => {
+            (rows @ Segment::Rows { .. }, None) => before.push(rows),
+            (Segment::Rows { key, after, upto }, Some(row)) => {
                 if upto.as_ref() != Some(row) {
                     let after = Some(row.clone());
-                    behind.push(Stretch::Rows { key: key.clone(), after, upto });
+                    behind.push(Segment::Rows { key: key.clone(), after, upto });
                 }
-                before.push(Stretch::Rows { key, after, upto: Some(row.clone()) });
+                before.push(Segment::Rows { key, after, upto: Some(row.clone()) });
             }
         }
         (before, behind)
     }
 
-    /// Whether a place lies in it, or at its end.
-    fn holds(&self, at: &Place) -> bool {
+    /// Whether a position lies in it, or at its end.
+    fn holds(&self, at: &Position) -> bool {
         match self {
-            Stretch::Rows { key, .. } => *key == at.key,
-            Stretch::Ring(_) => true,
+            Segment::Rows { key, .. } => *key == at.key,
+            Segment::Ring(_) => true,
         }
     }
 
-    /// Cuts it at places that ascend.
-    pub fn cut_all(self, places: &[Place]) -> Vec<Stretch> {
+    /// Splits it at ascending positions.
+    pub fn split_all(self, positions: &[Position]) -> Vec<Segment> {
         let mut done = Vec::new();
         let mut rest = std::collections::VecDeque::from([self]);
-        for place in places {
+        for position in positions {
             while let Some(first) = rest.pop_front() {
-                if !first.holds(place) {
-                    // The rest of a partition before the place's own.
+                if !first.holds(position) {
+                    // The rest of a partition before the position's own.
                     done.push(first);
                     continue;
                 }
-                let (before, behind) = first.cut(place);
+                let (before, behind) = first.split(position);
                 done.extend(before);
                 for part in behind.into_iter().rev() {
                     rest.push_front(part);
@@ -198,9 +199,9 @@ impl Stretch {
     }
 }
 
-fn push_ring(out: &mut Vec<Stretch>, start: RingBound, end: RingBound) {
+fn push_ring(out: &mut Vec<Segment>, start: RingBound, end: RingBound) {
     if start != end {
-        out.push(Stretch::Ring(KeyRange { start, end }));
+        out.push(Segment::Ring(KeyRange { start, end }));
     }
 }
 
@@ -216,42 +217,42 @@ mod tests {
         codec::token_of(&key(n))
     }
 
-    fn rows(n: i32, after: Option<u8>, upto: Option<u8>) -> Stretch {
+    fn rows(n: i32, after: Option<u8>, upto: Option<u8>) -> Segment {
         let row = |r: u8| vec![r];
-        Stretch::Rows { key: key(n), after: after.map(row), upto: upto.map(row) }
+        Segment::Rows { key: key(n), after: after.map(row), upto: upto.map(row) }
     }
 
     fn bound(n: i32, after: bool) -> RingBound {
         RingBound::Key { token: token(n), key: key(n), after }
     }
 
-    fn ring(start: RingBound, end: RingBound) -> Stretch {
-        Stretch::Ring(KeyRange { start, end })
+    fn ring(start: RingBound, end: RingBound) -> Segment {
+        Segment::Ring(KeyRange { start, end })
     }
 
-    fn inside(n: i32, row: u8) -> Place {
-        Place::inside(token(n), &key(n), &[row])
+    fn inside(n: i32, row: u8) -> Position {
+        Position::inside(token(n), &key(n), &[row])
     }
 
     #[test]
     fn a_cut_leaves_nothing_out_and_overlaps_nowhere() {
         let all = KeyRange::all();
-        let whole = Stretch::Ring(all.clone());
-        let (before, behind) = whole.clone().cut(&Place::after(token(1), &key(1)));
+        let whole = Segment::Ring(all.clone());
+        let (before, behind) = whole.clone().split(&Position::after(token(1), &key(1)));
         assert_eq!(before, [ring(all.start.clone(), bound(1, true))]);
         assert_eq!(behind, [ring(bound(1, true), all.end.clone())]);
-        let (before, behind) = whole.cut(&inside(1, 7));
+        let (before, behind) = whole.split(&inside(1, 7));
         let first = ring(all.start.clone(), bound(1, false));
         assert_eq!(before, [first, rows(1, None, Some(7))]);
         assert_eq!(behind, [rows(1, Some(7), None), ring(bound(1, true), all.end)]);
-        let (before, behind) = rows(1, Some(2), Some(9)).cut(&inside(1, 5));
+        let (before, behind) = rows(1, Some(2), Some(9)).split(&inside(1, 5));
         assert_eq!(
             (before, behind),
             (vec![rows(1, Some(2), Some(5))], vec![rows(1, Some(5), Some(9))])
         );
-        let (before, behind) = rows(1, Some(2), Some(9)).cut(&inside(1, 9));
+        let (before, behind) = rows(1, Some(2), Some(9)).split(&inside(1, 9));
         assert_eq!((before, behind), (vec![rows(1, Some(2), Some(9))], vec![]));
-        let (before, behind) = rows(1, Some(2), None).cut(&Place::after(token(1), &key(1)));
+        let (before, behind) = rows(1, Some(2), None).split(&Position::after(token(1), &key(1)));
         assert_eq!((before, behind), (vec![rows(1, Some(2), None)], vec![]));
     }
 
@@ -261,9 +262,10 @@ mod tests {
         keys.sort_by_key(|n| token(*n));
         let [a, b, c] = keys;
         let all = KeyRange::all();
-        let places = [inside(a, 3), inside(a, 5), Place::after(token(b), &key(b)), inside(c, 1)];
+        let positions =
+            [inside(a, 3), inside(a, 5), Position::after(token(b), &key(b)), inside(c, 1)];
         assert_eq!(
-            Stretch::Ring(all.clone()).cut_all(&places),
+            Segment::Ring(all.clone()).split_all(&positions),
             [
                 ring(all.start, bound(a, false)),
                 rows(a, None, Some(3)),
@@ -277,27 +279,27 @@ mod tests {
             ]
         );
         // A cut at the end of a partition within which another one was.
-        let places = [inside(a, 3), Place::after(token(a), &key(a))];
-        assert_eq!(Stretch::Ring(KeyRange::all()).cut_all(&places).len(), 4);
-        assert_eq!(rows(a, None, None).cut_all(&[]), [rows(a, None, None)]);
+        let positions = [inside(a, 3), Position::after(token(a), &key(a))];
+        assert_eq!(Segment::Ring(KeyRange::all()).split_all(&positions).len(), 4);
+        assert_eq!(rows(a, None, None).split_all(&[]), [rows(a, None, None)]);
     }
 
     #[test]
     fn a_table_without_clustering_columns_is_not_cut_inside_partitions() {
         let end = PageEnd::Inside { token: token(1), key: &key(1), clustering: &[] };
-        assert_eq!(Place::of(&end, false), Some(Place::after(token(1), &key(1))));
-        assert_eq!(Place::of(&end, true), Some(Place::inside(token(1), &key(1), &[])));
-        assert_eq!(Place::of(&PageEnd::Exhausted, true), None);
+        assert_eq!(Position::of_whole_partition(&end), Some(Position::after(token(1), &key(1))));
+        assert_eq!(Position::of(&end), Some(Position::inside(token(1), &key(1), &[])));
+        assert_eq!(Position::of(&PageEnd::Exhausted), None);
     }
 
     #[test]
     fn tokens_are_above_the_first_but_for_the_smallest() {
-        let after = |stretch: &Stretch| match stretch {
-            Stretch::Ring(KeyRange { start: RingBound::Token { after, .. }, .. }) => *after,
+        let after = |segment: &Segment| match segment {
+            Segment::Ring(KeyRange { start: RingBound::Token { after, .. }, .. }) => *after,
             _ => panic!("no tokens"),
         };
         let (all, some) =
-            (Stretch::of_tokens(Token::MIN, Token::MAX), Stretch::of_tokens(Token(5), Token(9)));
+            (Segment::of_tokens(Token::MIN, Token::MAX), Segment::of_tokens(Token(5), Token(9)));
         assert!(!after(&all) && after(&some));
         assert_eq!((all.width(), some.width()), (u128::from(u64::MAX), 4));
         assert_eq!((all.token(), some.token()), (Token::MIN, Token(6)));

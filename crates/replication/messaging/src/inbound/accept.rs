@@ -1,9 +1,8 @@
 //! Shard 0: listening, handshakes of who connects, handing connections to their shards.
 
-use crate::connect::first_of;
-use crate::link::READ_BYTES_MAX;
+use super::Inbounds;
+use crate::io::{READ_BYTES_MAX, first_of};
 use crate::mesh::Adopt;
-use crate::messaging::Inner;
 use internode::{Agreement, Handshake, HandshakeError, Hello, Lane, Refusal, judge};
 use rt::{Group, ListenOptions, Stream};
 use std::net::SocketAddr;
@@ -14,66 +13,68 @@ use stdx::{IoError, IoErrorKind};
 /// Longest pause after a connection could not be accepted.
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-impl Inner {
+impl Inbounds {
     pub(crate) async fn listen(
         self: &Rc<Self>,
         address: SocketAddr,
     ) -> Result<SocketAddr, IoError> {
-        let listener = self.rt.listen(address, ListenOptions::default()).await?;
+        let listener = self.env.rt.listen(address, ListenOptions::default()).await?;
         let local = listener.local_addr();
-        let inner = self.clone();
+        let inbounds = self.clone();
         let task = async move {
+            let env = &inbounds.env;
             let mut pause = Duration::from_millis(1);
             // While it drains too: who connects then is told that this node stops.
-            while !inner.ended.get() {
-                let changed = inner.changed.notified();
+            while !env.ended.get() {
+                let changed = env.changed.notified();
                 match first_of(listener.accept(), changed).await {
                     None => {}
                     Some(Ok(conn)) => {
                         pause = Duration::from_millis(1);
-                        inner.greet(Stream::plain(conn));
+                        inbounds.greet(Stream::plain(conn));
                     }
                     Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
                     Some(Err(error)) => {
                         // Out of descriptors, say: keep those that are there, try again.
                         tracing::warn!(%error, "a connection of a peer could not be accepted");
-                        inner.rt.sleep(pause).await;
+                        env.rt.sleep(pause).await;
                         pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
                     }
                 }
             }
         };
         // A closed gate: the node stops.
-        let _ = self.gate.spawn(&self.rt, Group::Gossip, "internode-listener", task);
+        let _ = self.env.gate.spawn(&self.env.rt, Group::Gossip, "internode-listener", task);
         Ok(local)
     }
 
     /// Starts the handshake of an accepted connection.
     fn greet(self: &Rc<Self>, conn: Stream) {
-        if self.handshakes.get() >= self.settings.handshakes_max {
-            self.counters.refused.inc();
+        if self.handshakes.get() >= self.env.settings.handshakes_max {
+            self.env.counters.refused.inc();
             tracing::debug!(peer = %conn.peer_addr(), "connection closed: too many handshakes");
             conn.shutdown();
             return;
         }
         self.handshakes.set(self.handshakes.get() + 1);
-        let inner = self.clone();
+        let inbounds = self.clone();
         let task = async move {
-            let deadline = inner.rt.now() + inner.settings.connect_timeout;
+            let env = &inbounds.env;
+            let deadline = env.rt.now() + env.settings.connect_timeout;
             let peer = conn.peer_addr();
-            let greeting = inner.rt.timeout(deadline, inner.shake_hands(conn));
+            let greeting = env.rt.timeout(deadline, inbounds.shake_hands(conn));
             let ended = async {
-                while !inner.ended.get() {
-                    inner.changed.notified().await;
+                while !env.ended.get() {
+                    env.changed.notified().await;
                 }
             };
             if let Some(Err(_)) = first_of(greeting, ended).await {
-                inner.counters.refused.inc();
+                env.counters.refused.inc();
                 tracing::debug!(%peer, "connection closed: no HELLO in time");
             }
-            inner.handshakes.set(inner.handshakes.get().saturating_sub(1));
+            inbounds.handshakes.set(inbounds.handshakes.get().saturating_sub(1));
         };
-        if self.gate.spawn(&self.rt, Group::Gossip, "internode-handshake", task).is_err() {
+        if self.env.gate.spawn(&self.env.rt, Group::Gossip, "internode-handshake", task).is_err() {
             self.handshakes.set(self.handshakes.get().saturating_sub(1));
         }
     }
@@ -98,7 +99,7 @@ impl Inner {
             }
             Ok(agreement) if hello.lane == Lane::Probe => {
                 let mut bytes = Vec::new();
-                Handshake::Ack(self.identity().ack(&agreement)).encode(&mut bytes);
+                Handshake::Ack(self.env.identity().ack(&agreement)).encode(&mut bytes);
                 if conn.write_all(&bytes).await.is_ok() {
                     conn.shutdown();
                 }
@@ -130,10 +131,10 @@ impl Inner {
     }
 
     fn decide(&self, hello: &Hello, peer: SocketAddr) -> Result<Agreement, Refusal> {
-        let identity = self.identity();
-        let is_known = self.peers.borrow().contains_key(&hello.from);
+        let identity = self.env.identity();
+        let is_known = self.env.peers.borrow().contains_key(&hello.from);
         let mut agreement = judge(&identity, hello, is_known)?;
-        if self.draining.get() {
+        if self.env.draining.get() {
             return Err(Refusal::ShuttingDown);
         }
         // Who asks whether it is welcome is told when another process has its host id. Connections
@@ -141,11 +142,11 @@ impl Inner {
         if hello.lane == Lane::Probe && self.is_in_use(hello) {
             return Err(Refusal::DuplicateHostId(hello.from));
         }
-        let admission = self.admission.borrow().clone();
+        let admission = self.hooks.admission();
         if let Some(admission) = admission {
             admission(hello, peer)?;
         }
-        if agreement.shard.0 >= self.rt.shard_count() {
+        if agreement.shard.0 >= self.env.rt.shard_count() {
             agreement.shard.0 = 0;
         }
         Ok(agreement)
@@ -154,15 +155,15 @@ impl Inner {
     /// Whether another process with the sender's host id was heard of lately: each pings its open
     /// connections.
     fn is_in_use(&self, hello: &Hello) -> bool {
-        let silence = self.settings.keepalive_interval * 2;
+        let silence = self.env.settings.keepalive_interval * 2;
         let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
-        let since = stdx::Instant(self.rt.now().0.saturating_sub(silence));
-        let inbounds = self.inbounds.borrow();
+        let since = stdx::Instant(self.env.rt.now().0.saturating_sub(silence));
+        let inbounds = self.open.borrow();
         inbounds.values().any(|i| i.is_other_process(hello.from, hello.incarnation, since))
     }
 
     async fn refuse(&self, conn: &Stream, refusal: Option<&Refusal>) {
-        self.counters.refused.inc();
+        self.env.counters.refused.inc();
         if let Some(refusal) = refusal {
             let mut bytes = Vec::new();
             refusal.message().encode(&mut bytes);
@@ -181,14 +182,14 @@ impl Inner {
         rest: Vec<u8>,
     ) {
         let shard = agreement.shard;
-        if shard == self.rt.shard() {
+        if shard == self.env.rt.shard() {
             return self.adopt(conn, hello, agreement, rest);
         }
         let peer = conn.peer_addr();
         let adopt = Adopt { conn: conn.into_moved(), hello, agreement, rest };
-        let handed = self.mesh.calls.call(&self.rt, shard, Box::new(adopt)).await;
+        let handed = self.mesh.calls.call(&self.env.rt, shard, Box::new(adopt)).await;
         if handed.is_err() {
-            self.counters.refused.inc();
+            self.env.counters.refused.inc();
             tracing::info!(%peer, shard = shard.0, "connection dropped: its shard does not take it");
         }
     }
@@ -196,7 +197,7 @@ impl Inner {
     /// A connection comes from shard 0.
     pub(crate) fn adopt_moved(self: &Rc<Self>, adopt: Adopt) {
         let Adopt { conn, hello, agreement, rest } = adopt;
-        match Stream::from_moved(&self.rt, conn) {
+        match Stream::from_moved(&self.env.rt, conn) {
             Ok(conn) => self.adopt(conn, hello, agreement, rest),
             Err(error) => tracing::info!(%error, "a peer's connection could not be taken over"),
         }

@@ -1,0 +1,101 @@
+//! [`Hooks`]: what other parts of the node decide for messaging, or are told by it.
+
+use internode::{Hello, Refusal};
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use stdx::{Epoch, HostId};
+
+/// A further opinion about who may connect: called on shard 0 with a HELLO that is otherwise
+/// acceptable and the address it came from. The membership refuses here a host id that another live
+/// node has.
+pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
+
+/// Whether connections to a peer are compressed.
+pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
+
+/// How a connection to a peer failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkFailure {
+    /// It was open and ended although this node did not close it.
+    Lost,
+    /// The peer's machine refused it: nothing listens there.
+    Refused,
+}
+
+/// Told of connections to peers that failed.
+pub type LinkFailed = Rc<dyn Fn(HostId, LinkFailure)>;
+
+/// Told of answers whose sender knows a newer epoch than [`Messaging::set_epoch`] said.
+pub type NewerEpoch = Rc<dyn Fn(HostId, Epoch)>;
+
+/// Called after each measurement of a peer's clock.
+type ClockMeasured = Rc<dyn Fn()>;
+
+/// The hooks of a shard's messaging; none is set at first.
+#[derive(Default)]
+pub struct Hooks {
+    admission: RefCell<Option<Admission>>,
+    compressed: RefCell<Option<Compressed>>,
+    newer: RefCell<Option<NewerEpoch>>,
+    link_failed: RefCell<Option<LinkFailed>>,
+    clock_measured: RefCell<Option<ClockMeasured>>,
+}
+
+impl Hooks {
+    /// Asks `admission` too about who connects.
+    pub fn set_admission(&self, admission: Admission) {
+        *self.admission.borrow_mut() = Some(admission);
+    }
+
+    /// Compresses connections to those peers only for which `to` says so, if
+    /// [`crate::Settings::compression`] allows any; asked when a connection is made.
+    pub fn compress_only(&self, to: Compressed) {
+        *self.compressed.borrow_mut() = Some(to);
+    }
+
+    /// Has `hook` told of each answer of a peer that knows a newer epoch; requests carry theirs to
+    /// the handler.
+    pub fn on_newer_epoch(&self, hook: NewerEpoch) {
+        *self.newer.borrow_mut() = Some(hook);
+    }
+
+    /// Has `hook` told of each connection to a peer that is lost or refused.
+    pub fn on_link_failed(&self, hook: LinkFailed) {
+        *self.link_failed.borrow_mut() = Some(hook);
+    }
+
+    /// Calls `hook` after each measurement of a peer's clock.
+    pub fn on_clock(&self, hook: impl Fn() + 'static) {
+        *self.clock_measured.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    pub(crate) fn admission(&self) -> Option<Admission> {
+        self.admission.borrow().clone()
+    }
+
+    pub(crate) fn compressed(&self) -> Option<Compressed> {
+        self.compressed.borrow().clone()
+    }
+
+    pub(crate) fn newer_epoch(&self) -> Option<NewerEpoch> {
+        self.newer.borrow().clone()
+    }
+
+    pub(crate) fn link_failed(&self) -> Option<LinkFailed> {
+        self.link_failed.borrow().clone()
+    }
+
+    pub(crate) fn clock_measured(&self) -> Option<ClockMeasured> {
+        self.clock_measured.borrow().clone()
+    }
+
+    /// Releases all of them: they hold what holds messaging.
+    pub(crate) fn release(&self) {
+        drop(self.admission.take());
+        drop(self.compressed.take());
+        drop(self.newer.take());
+        drop(self.link_failed.take());
+        drop(self.clock_measured.take());
+    }
+}

@@ -1,0 +1,29 @@
+//! Peers and messages for them, as callers name them.
+
+use internode::Verb;
+use std::net::SocketAddr;
+use stdx::{HostId, Instant, ShardId, Uuid};
+
+/// Where a peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Address and storage port.
+    pub address: SocketAddr,
+    /// Its shards, as far as is known; corrected by what the peer says when a connection opens.
+    pub shard_count: u16,
+}
+
+/// Whom a message goes to, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    /// The peer.
+    pub host: HostId,
+    /// Its shard.
+    pub shard: ShardId,
+    /// What is asked.
+    pub verb: Verb,
+    /// When the sender gives up.
+    pub deadline: Instant,
+    /// Trace session that it belongs to.
+    pub trace: Option<Uuid>,
+}
