@@ -1,8 +1,8 @@
-//! The part of `COMPAT.md` that says which statements answer otherwise than in Cassandra.
+//! The tables of statements that differ from Cassandra, in `docs/compat/cql.md`.
 //!
-//! Owns: the tables, made of the list of differences and of the case files, which have both answers;
-//! that ours are what a server answers is what running the cases shows. Never: a server. Text outside of
-//! the marks is left alone. A document that no longer follows from these is found by a test.
+//! Owns: the tables, generated from the list of differences and the case files, which hold both answers.
+//! Never: a server; running the cases proves our answers. Text outside of the marks stays. A test fails when
+//! the document is stale.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,10 +12,12 @@ use anyhow::{Context, Result, bail};
 use crate::differences::Reasons;
 use crate::file::{self, Block, Item};
 
-/// Stands before the generated part.
+/// Precedes the generated part.
 const BEGIN: &str = "<!-- made by conformance --compat; not to be edited -->\n";
-/// Stands behind it.
+/// Follows it.
 const END: &str = "<!-- made by conformance --compat: end -->\n";
+/// The document, relative to the folder of the cases.
+pub const DOCUMENT: &str = "../docs/compat/cql.md";
 /// Characters of a statement and of an answer that are shown.
 const SHOWN_MAX: usize = 90;
 
@@ -47,9 +49,9 @@ pub fn part(reasons: &Reasons, files: &[(String, String)]) -> Result<String> {
     }
     let differing: usize = cases.values().map(Vec::len).sum();
     let mut out = format!(
-        "Of {statements} statements in {} files of cases, whose answers were recorded from a Cassandra \
-         5.0.9,\n{differing} answer otherwise here, in {} ways. Both answers are in the cases \
-         (`conformance/`), by the name of\nthe difference.\n",
+        "Of {statements} statements in {} files of cases, recorded from a Cassandra 5.0.9, {differing} \
+         have another answer here,\nin {} named ways. The cases (`conformance/`) hold both answers, by the \
+         name of the difference.\n",
         files.len(),
         reasons.all().len()
     );
@@ -80,7 +82,7 @@ pub fn part(reasons: &Reasons, files: &[(String, String)]) -> Result<String> {
     Ok(out)
 }
 
-/// The document with its generated part made anew.
+/// The document with its generated part replaced.
 ///
 /// # Errors
 /// The document has not both marks, in their order.
@@ -199,12 +201,12 @@ mod tests {
         let list = std::fs::read_to_string(folder.join(crate::differences::FILE)).unwrap();
         let (_, files) = crate::coverage::read(folder).unwrap();
         let part = part(&Reasons::parse(&list).unwrap(), &files).unwrap();
-        let kept = std::fs::read_to_string(folder.join("../COMPAT.md")).unwrap();
+        let kept = std::fs::read_to_string(folder.join(DOCUMENT)).unwrap();
         let wanted = insert(&kept, &part).unwrap();
         let first = kept.lines().zip(wanted.lines()).find(|(kept, wanted)| kept != wanted);
         assert!(
             kept == wanted,
-            "COMPAT.md is stale, make it anew with `conformance --compat conformance`: {first:?}"
+            "docs/compat/cql.md is stale, rebuild it with `conformance --compat conformance`: {first:?}"
         );
     }
 
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_between_the_marks_is_made_anew() {
+    fn only_text_between_the_marks_is_replaced() {
         let document = format!("a\n{BEGIN}old\n{END}b\n");
         assert_eq!(insert(&document, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n\n{END}b\n"));
         assert!(insert("a\n", "new\n").is_err());

@@ -21,7 +21,7 @@ Runs .cqltest files against a server and compares every answer with the file.
   --prefix NAME       keyspaces are named NAME_<file>; default ct
   --coverage FOLDER   print which forms of statements and errors the cases in FOLDER, `conformance`
                       in the source tree, have
-  --compat FOLDER     make the tables of differences in COMPAT.md, beside FOLDER, anew
+  --compat FOLDER     rebuild the tables of differences in docs/compat/cql.md, beside FOLDER
 FILES may be folders: all .cqltest files in them, by name.
 exit status: 0 all answers agree, 1 some differ, 2 could not run";
 
@@ -84,13 +84,13 @@ fn options() -> Result<Options> {
     Ok(options)
 }
 
-/// Makes the generated part of `COMPAT.md` anew.
+/// Rebuilds the generated part of `docs/compat/cql.md`.
 fn compat(folder: &Path) -> Result<()> {
     let list = folder.join(differences::FILE);
     let list = std::fs::read_to_string(&list).with_context(|| list.display().to_string())?;
     let (_, files) = conformance::coverage::read(folder)?;
     let part = conformance::compat::part(&Reasons::parse(&list)?, &files)?;
-    let path = folder.join("../COMPAT.md");
+    let path = folder.join(conformance::compat::DOCUMENT);
     let document = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(std::fs::write(&path, conformance::compat::insert(&document, &part)?)?)
 }

@@ -3,7 +3,9 @@
 //! Owns: what is checked before a merge and in which order. Never: product code.
 
 mod amplification;
+mod book;
 mod disk;
+mod documents;
 mod english;
 mod fuzz;
 mod layers;
@@ -22,7 +24,7 @@ use anyhow::{Context, Result, bail};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  tidy              layers, permissions, licences, names, forbidden words, links
+  tidy              layers, permissions, licences, names, forbidden words, links, anchors
   check             before a commit: format, tidy, lints, unit tests, conformance
   test [STEP…]      the one test command: every step below, or the named ones
   ci                the same as test
@@ -77,6 +79,7 @@ cargo xtask COMMAND
   structure [--accept]
                     writes docs/dev/structure.md: cycles, methods, long functions of each crate;
                     --accept: what is above a limit becomes what tidy allows
+  docs              builds the documents as a site below target/book; needs mdbook, installs nothing
   reference         writes docs/user/configuration.md from the table of settings, and what docs/user/api.md and
                     docs/user/nodetool.md have from the tables of administration
 ";
@@ -132,6 +135,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["structure", "--accept"] => {
             structure::write(&root, &layers::members(&root)?, true).map(|()| true)
         }
+        ["docs"] => book::build(&root),
         ["reference"] => {
             let path = root.join(tidy::REFERENCE);
             std::fs::write(&path, conf::reference_markdown())

@@ -63,7 +63,8 @@ const fn step(name: &'static str, what: &'static str, words: &'static [&'static 
 
 const FORMAT: Step =
     step("format", "rustfmt changes nothing", &["cargo", "fmt", "--all", "--check"]);
-const TIDY: Step = Step::new("tidy", "layers, permissions, licences, names, links", Action::Tidy);
+const TIDY: Step =
+    Step::new("tidy", "layers, permissions, licences, names, links and anchors", Action::Tidy);
 const LINTS: Step = step(
     "lints",
     "clippy without a warning",

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::documents;
 use crate::english;
 use crate::layers::{Layers, Member, members};
 use crate::names;
@@ -15,6 +16,9 @@ use crate::structure;
 
 /// Where the reference of settings is kept.
 pub const REFERENCE: &str = "docs/user/configuration.md";
+
+/// What a reload of the configuration changes.
+const RELOAD: &str = "crates/node/src/reload.rs";
 
 /// Lines of a file without its tests above which it is reported.
 const FILE_LINES: usize = 800;
@@ -150,7 +154,7 @@ pub fn run(root: &Path) -> Result<bool> {
     wrong.extend(names::violations(root)?);
     wrong.extend(english::violations(root)?);
     settings(root, &members, &mut wrong)?;
-    documents(root, &mut wrong)?;
+    documents::check(root, &mut wrong)?;
     words(root, &mut wrong)?;
     long.sort_by(|a, b| b.cmp(a));
     for (lines, path) in &long {
@@ -235,6 +239,24 @@ fn sources(
     Ok(())
 }
 
+/// The table of settings calls those live that a reload changes.
+fn live(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let source = fs::read_to_string(root.join(RELOAD)).context(RELOAD)?;
+    let actions = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let guardrails = conf::guardrails::report(&conf::Options::default());
+    for setting in conf::options::settings() {
+        let is_guardrail = guardrails
+            .iter()
+            .any(|guardrail| guardrail.settings.iter().any(|(name, _)| name == setting.name));
+        let is_live = is_guardrail || actions.contains(&format!("\"{}\" =>", setting.name));
+        if is_live != setting.hot {
+            let word = if is_live { "hot" } else { "cold" };
+            wrong.push(format!("setting \"{}\" is {word} by {RELOAD}", setting.name));
+        }
+    }
+    Ok(())
+}
+
 /// Every block of unsafe code says why it is sound.
 fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
     let lines: Vec<&str> = source.lines().collect();
@@ -278,55 +300,10 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
             ));
         }
     }
+    live(root, wrong)?;
     let reference = fs::read_to_string(root.join(REFERENCE)).unwrap_or_default();
     if reference != conf::reference_markdown() {
         wrong.push(format!("{REFERENCE} is out of date: run cargo xtask reference"));
-    }
-    Ok(())
-}
-
-/// Documents that must be there, and links that must lead somewhere.
-fn documents(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    for path in [
-        "README.md",
-        "ARCHITECTURE.md",
-        "STYLE.md",
-        "COMPAT.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "SECURITY.md",
-        "LICENSE",
-        "NOTICE",
-        "clippy.toml",
-        "deny.toml",
-        "docs/glossary.md",
-        "docs/dev/decisions.md",
-        "docs/dev/roadmap.md",
-    ] {
-        if !root.join(path).is_file() {
-            wrong.push(format!("{path} is missing"));
-        }
-    }
-    let readme = fs::read_to_string(root.join("README.md")).unwrap_or_default();
-    let ci = fs::read_to_string(root.join(".ci/run")).unwrap_or_default();
-    if !(readme.contains("\ncargo xtask test\n") && ci.contains("cargo xtask test")) {
-        wrong.push("README.md and .ci/run do not name the one test command".into());
-    }
-    for path in repository_files(root, &["md"])? {
-        let text = fs::read_to_string(&path)?;
-        let directory = path.parent().unwrap_or(root);
-        for (number, line) in (1..).zip(text.lines()) {
-            for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-                let target = link.split('#').next().unwrap_or("");
-                if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
-                    continue;
-                }
-                if !directory.join(target).exists() {
-                    let shown = shown(root, &path);
-                    wrong.push(format!("{shown}:{number}: link to \"{target}\" leads nowhere"));
-                }
-            }
-        }
     }
     Ok(())
 }

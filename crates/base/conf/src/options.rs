@@ -46,7 +46,7 @@ pub struct Setting {
     pub help: String,
     /// Whether the server acts on it.
     pub status: Status,
-    /// Whether a change takes effect without a restart.
+    /// Whether SIGHUP puts a change in force; tidy compares it with `node::reload` and the guardrails.
     pub hot: bool,
     /// What a value looks like.
     pub form: String,
@@ -232,7 +232,7 @@ settings! {
         /// first; a node that is the first of its own seeds founds a cluster if no other seed is a
         /// member. With seeds, or a `listen_address` other than 127.0.0.1, the storage port is
         /// opened. `seed_provider` of cassandra.yaml sets it too.
-        supported cold seeds: Vec<String> = Vec::new();
+        supported hot seeds: Vec<String> = Vec::new();
         /// Whether reads prefer replicas that answer quickly.
         supported cold dynamic_snitch: bool = true;
         /// How often the order of replicas is made anew.
@@ -285,23 +285,23 @@ settings! {
         /// connection goes on.
         supported cold native_transport_max_frame_size: DataSize = DataSize(16 << 20), 65_536 to 2 * GIB - 1;
         /// Most client connections; -1 is no limit.
-        supported hot native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;
+        supported cold native_transport_max_concurrent_connections: i64 = -1, -1 to i64::MAX;
         /// Most client connections of one address; -1 is no limit.
-        supported hot native_transport_max_concurrent_connections_per_ip: i64 = -1, -1 to i64::MAX;
+        supported cold native_transport_max_concurrent_connections_per_ip: i64 = -1, -1 to i64::MAX;
         /// Most requests in flight on one connection; more are answered with OVERLOADED.
-        supported hot native_transport_max_concurrent_requests_per_connection: u32 = 8192, 1 to 32_768;
+        supported cold native_transport_max_concurrent_requests_per_connection: u32 = 8192, 1 to 32_768;
         /// Most bytes of requests in flight. Unset: 15 % of `memory`.
         supported cold native_transport_max_request_data_in_flight: Option<DataSize> = None, 1_048_576 to TIB;
         /// Most bytes of requests in flight of one address. Unset: a quarter of the total.
         not_yet cold native_transport_max_request_data_in_flight_per_ip: Option<DataSize> = None, 1_048_576 to TIB;
         /// Connections that are silent for longer are closed; 0 is never.
-        supported hot native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
+        supported cold native_transport_idle_timeout: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
         /// Whether protocol versions below the newest are spoken.
-        supported hot native_transport_allow_older_protocols: bool = true;
+        supported cold native_transport_allow_older_protocols: bool = true;
         /// Whether requests per second are limited.
-        not_yet hot native_transport_rate_limiting_enabled: bool = false;
+        not_yet cold native_transport_rate_limiting_enabled: bool = false;
         /// Requests per second of all clients together.
-        not_yet hot native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
+        not_yet cold native_transport_max_requests_per_second: u32 = 1_000_000, 1 to 2_147_483_647;
         /// Memory for prepared statements; every shard keeps all of them. Unset: 1/256 of `memory`,
         /// at least 10 MiB.
         supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
@@ -375,7 +375,7 @@ settings! {
         /// Longest time for any request of a client; a shorter one of the others holds too.
         supported cold native_transport_timeout: Duration = Duration::from_secs(12), 10 to DAY_MS;
         /// Requests that take longer are logged; 0 is none.
-        not_yet hot slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
+        not_yet cold slow_query_log_timeout: Duration = Duration::from_millis(500), 0 to DAY_MS;
     }
     "Between nodes" {
         /// Time for connecting to another node and the handshake.
@@ -401,9 +401,9 @@ settings! {
         supported cold transfer_hints_on_decommission: bool = true;
         /// Bytes per second that replayed batches may write, divided by the number of nodes; 0 is no
         /// limit.
-        supported cold batchlog_replay_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
+        supported hot batchlog_replay_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
         /// Bytes of hints per second and node that are sent to those that are back; 0 is no limit.
-        supported cold hinted_handoff_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
+        supported hot hinted_handoff_throttle: DataSize = DataSize(1 << 20), 0 to TIB;
         /// Size of a file with hints.
         supported cold max_hints_file_size: DataSize = DataSize(128 << 20), 65_536 to 2 * GIB - 1;
         /// Longest time until a hint is on the disk.
@@ -411,10 +411,10 @@ settings! {
         /// Whether files whose partitions all go to one node are sent as they are.
         supported cold stream_entire_sstables: bool = true;
         /// Bytes per second of streams to other nodes; 0 is no limit.
-        supported cold stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
+        supported hot stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Bytes per second of streams to nodes of other datacenters, within the limit of all
         /// streams; 0 is no limit of their own.
-        supported cold inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
+        supported hot inter_dc_stream_throughput_outbound: DataRate = DataRate(24 << 20), 0 to TIB;
         /// Whether every replicated table is repaired by itself: each node sees to its primary
         /// ranges, in turns, and without a turn to the ranges of a damaged SSTable. Tombstones of such
         /// tables go only behind what is repaired.
@@ -476,7 +476,7 @@ settings! {
         supported cold memtable_heap_space: Option<DataSize> = None, 1_048_576 to 64 * TIB;
         /// Memory for rows of tables whose option `caching` asks for it, of all shards; at most half of what
         /// caches have, which is 40 % of `memory`. `nodetool setcachecapacity` changes it until the next start.
-        supported cold row_cache_size: DataSize = DataSize(0), 0 to 64 * TIB;
+        supported hot row_cache_size: DataSize = DataSize(0), 0 to 64 * TIB;
         /// How often it is saved which partitions are in the row cache, and at the end, to read them again behind
         /// the next start; 0: never.
         supported cold row_cache_save_period: Duration = Duration::ZERO, 0 to 365 * DAY_MS;
@@ -485,7 +485,7 @@ settings! {
         /// Memory for what this node has counted in counters, of all shards, so that increments need no read; at
         /// most a quarter of what caches have. Unset: 2.5 % of `memory`, at most 50 MiB. 0: there is none.
         /// `nodetool setcachecapacity` changes it until the next start.
-        supported cold counter_cache_size: Option<DataSize> = None, 0 to 64 * TIB;
+        supported hot counter_cache_size: Option<DataSize> = None, 0 to 64 * TIB;
         /// How often it is saved which counters are in the counter cache, and at the end, to read them again
         /// behind the next start; 0: never.
         supported cold counter_cache_save_period: Duration = Duration::from_secs(7_200), 0 to 365 * DAY_MS;
@@ -514,7 +514,7 @@ settings! {
         supported cold column_index_size: Option<DataSize> = None, 1024 to GIB;
         /// Compactions that run at the same time; each shard runs its part, rounded up. Unset: one for
         /// each shard.
-        supported cold concurrent_compactors: Option<u32> = None, 1 to 256;
+        supported hot concurrent_compactors: Option<u32> = None, 1 to 256;
         /// Bytes per second that all compactions write; 0 is no limit.
         supported hot compaction_throughput: DataRate = DataRate(64 << 20), 0 to TIB;
         /// Bytes per second that are read to verify SSTables in the background, one after the other;
@@ -528,7 +528,7 @@ settings! {
         /// Largest single value; a longer one in a file is taken for corruption.
         not_yet cold max_value_size: DataSize = DataSize(256 << 20), 1_048_576 to 2 * GIB - 1;
         /// Whether DROP and TRUNCATE take a snapshot first.
-        supported hot auto_snapshot: bool = true;
+        supported cold auto_snapshot: bool = true;
         /// `compaction` of tables whose CREATE TABLE names none, as `class_name` and `parameters`; tables of the
         /// built-in keyspaces too. Size-tiered when it is not set.
         supported cold default_compaction: Option<ParameterizedClass> = None;
@@ -538,7 +538,7 @@ settings! {
         /// Whether each compaction takes a snapshot first.
         supported cold snapshot_before_compaction: bool = false;
         /// Whether each flushed SSTable is linked into `backups` of its table.
-        supported cold incremental_backups: bool = false;
+        supported hot incremental_backups: bool = false;
         /// What happens after an error of a data file. A full disk is none: it refuses writes until
         /// there is space again. `best_effort`: a shard goes on without the data directory that failed and the
         /// SSTables in it until the next start, so that reads at ONE may be stale; it stops serving when that was
@@ -551,17 +551,17 @@ settings! {
     }
     "Limits of requests" {
         /// Batches larger than this give a warning.
-        supported hot batch_size_warn_threshold: DataSize = DataSize(5 << 10), 0 to 2 * GIB - 1;
+        supported cold batch_size_warn_threshold: DataSize = DataSize(5 << 10), 0 to 2 * GIB - 1;
         /// Batches larger than this are refused.
-        supported hot batch_size_fail_threshold: DataSize = DataSize(50 << 10), 0 to 2 * GIB - 1;
+        supported cold batch_size_fail_threshold: DataSize = DataSize(50 << 10), 0 to 2 * GIB - 1;
         /// Unlogged batches over more partitions than this give a warning.
-        supported hot unlogged_batch_across_partitions_warn_threshold: u32 = 10, 0 to 2_147_483_647;
+        supported cold unlogged_batch_across_partitions_warn_threshold: u32 = 10, 0 to 2_147_483_647;
         /// Reads that meet more tombstones than this give a warning.
-        supported hot tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
+        supported cold tombstone_warn_threshold: u32 = 1000, 0 to 2_147_483_647;
         /// Reads that meet more tombstones than this fail, when the client asked for no pages.
-        supported hot tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
+        supported cold tombstone_failure_threshold: u32 = 100_000, 0 to 2_147_483_647;
         /// Pages end behind so many tombstones, with the rows that they have or none, and say that there is more. 0: they do not end for tombstones.
-        supported hot query_tombstone_page_limit: u32 = 10_000, 0 to 2_147_483_647;
+        supported cold query_tombstone_page_limit: u32 = 10_000, 0 to 2_147_483_647;
     }
     "Guardrails" {
         /// Keyspaces above this give a warning; -1 is off.

@@ -1,6 +1,6 @@
-//! The reference of all settings as Markdown, made from the table.
+//! The reference of all settings as Markdown, generated from the table.
 //!
-//! Owns: `docs/user/configuration.md`, which `cargo xtask tidy` holds equal to it.
+//! Owns: `docs/user/configuration.md`, which `cargo xtask tidy` compares with it.
 
 use core::fmt::Write;
 
@@ -10,21 +10,36 @@ use crate::{known, spelling};
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made from the table in crates/base/conf by `cargo xtask reference`; do not edit. -->
+<!-- Generated from the table in crates/base/conf by `cargo xtask reference`; do not edit. -->
 
-`helenus server` reads, each over the one before: the defaults below, a `cassandra.yaml` given with
-`--config FILE` or `HELENUS_CONFIG`, the environment (`HELENUS_` and the name in capitals:
-`HELENUS_NATIVE_TRANSPORT_PORT=9142`), the command line (`--native-transport-port 9142`; dashes and
-underscores are the same). Cassandra's old spellings (`read_request_timeout_in_ms: 5000`) are read
-too. A wrong value is an error with its line and the expected form.
+`helenus server` reads its settings from four layers. A later layer overrides an earlier one:
 
-Durations are written `5s`, `500ms`, `10m`, `3h`, `2d`, `500us`; sizes `64MiB`, `4KiB`, `100B`;
-rates `64MiB/s`; memory also `4G`, `512M`.
+1. the defaults below;
+2. a `cassandra.yaml`, named by `--config FILE` or `HELENUS_CONFIG`;
+3. the environment: `HELENUS_` and the name in capitals, `HELENUS_NATIVE_TRANSPORT_PORT=9142`;
+4. the command line: `--native-transport-port 9142`; dashes and underscores are the same.
 
-A setting marked *not yet* is read and checked and has no effect; it is named in a warning when it
-is set. One marked *not needed* has none either, as there is nothing here that it could bound; it is
-named when it is not its default. One marked *refused* protects data or access and is not there yet: any other value than the
-default stops the start.
+Cassandra's old spellings (`read_request_timeout_in_ms: 5000`) are accepted. A wrong value is an error that names its
+line and the expected form.
+
+| form | examples |
+| --- | --- |
+| duration | `5s`, `500ms`, `10m`, `3h`, `2d`, `500us` |
+| size | `64MiB`, `4KiB`, `100B` |
+| rate | `64MiB/s` |
+| memory | `4G`, `512M`, and sizes |
+
+Column *change*:
+
+| word | meaning |
+| --- | --- |
+| live | SIGHUP puts a changed value in force |
+| restart | a changed value takes effect at the next start |
+| *no effect* | read and checked, not implemented yet; a warning names the setting when it is set |
+| *not needed* | read and checked; nothing here depends on it. A warning names it when it is not its default |
+| *refused* | asks for protection that does not exist yet; any value but the default stops the start |
+
+What `nodetool` changes lasts until the node stops.
 ";
 
 /// The text of `docs/user/configuration.md`.
@@ -34,19 +49,30 @@ pub fn reference_markdown() -> String {
     for setting in settings() {
         if setting.section != section {
             section = setting.section;
-            let _ = write!(out, "\n## {section}\n");
+            let _ = write!(
+                out,
+                "\n## {section}\n\n| name | default | change | meaning |\n| --- | --- | --- | --- |\n"
+            );
         }
-        let mark = match setting.status {
-            Status::Supported => "",
-            Status::NotYet => " *not yet*",
-            Status::NotNeeded => " *not needed*",
-            Status::Protects => " *refused*",
+        let change = match (setting.status, setting.hot) {
+            (Status::Supported, true) => "live",
+            (Status::Supported, false) => "restart",
+            (Status::NotYet, _) => "*no effect*",
+            (Status::NotNeeded, _) => "*not needed*",
+            (Status::Protects, _) => "*refused*",
         };
         let default = match setting.default.as_str() {
             "" => "unset".to_owned(),
             text => format!("`{text}`"),
         };
-        let _ = write!(out, "\n`{}`{mark}: {} Default {default}", setting.name, setting.help);
+        let _ = write!(
+            out,
+            "| `{}` | {} | {change} | {} Value: {}",
+            setting.name,
+            cell(&default),
+            cell(&setting.help),
+            cell(&setting.form)
+        );
         if let Some((min, max)) = &setting.range
             && max.len() < 12
         {
@@ -54,23 +80,34 @@ pub fn reference_markdown() -> String {
         } else if let Some((min, _)) = &setting.range {
             let _ = write!(out, ", from {min}");
         }
-        let _ = write!(out, "; {}.", setting.form);
+        out.push('.');
         let old: Vec<String> =
             spelling::spellings(setting.name).map(|(old, _)| format!("`{old}`")).collect();
         if !old.is_empty() {
             let _ = write!(out, " Also {}.", old.join(", "));
         }
-        out.push('\n');
+        out.push_str(" |\n");
     }
-    out.push_str("\n## Known without effect\n\nSettings of Cassandra 5.0 that are read over; they are named in a warning when they are set.\n\n");
+    out.push_str(
+        "\n## Known without effect\n\nSettings of Cassandra 5.0 that are accepted and ignored; a warning names them \
+         when they are set.\n\n",
+    );
     for (name, _) in known::NOT_YET {
         let _ = writeln!(out, "- `{name}`");
     }
-    out.push_str("\n## Asking for protection\n\nSettings of Cassandra 5.0 for protection that is not there yet; asking for it stops the start.\n\n");
+    out.push_str(
+        "\n## Asking for protection\n\nSettings of Cassandra 5.0 for protection that does not exist yet. A \
+         configuration that asks for it stops the start.\n\n| name | protection |\n| --- | --- |\n",
+    );
     for (name, what) in known::PROTECTS {
-        let _ = writeln!(out, "- `{name}`: {what}");
+        let _ = writeln!(out, "| `{name}` | {what} |");
     }
     out
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
 }
 
 #[cfg(test)]
@@ -81,7 +118,7 @@ mod tests {
     fn every_setting_is_in_the_reference_once() {
         let text = reference_markdown();
         for (name, _) in crate::options::NAMES {
-            assert_eq!(text.matches(&format!("\n`{name}`")).count(), 1, "{name}");
+            assert_eq!(text.matches(&format!("\n| `{name}` |")).count(), 1, "{name}");
         }
         assert!(text.contains("Also `read_request_timeout_in_ms`."));
     }
