@@ -204,7 +204,7 @@ impl ClusterShard {
             }
             received.forget().await;
         }
-        let taken = self.coordinator.inherit_registers(keyspace, REGISTERS).await;
+        let taken = self.coordinator.lwt().inherit_registers(keyspace, REGISTERS).await;
         taken.map(|_| ()).map_err(|error| error.to_string())
     }
 }

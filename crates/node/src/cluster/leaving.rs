@@ -373,7 +373,8 @@ impl ClusterShard {
             }
             // The rounds of lightweight transactions that the present owners know of.
             let dead = (!goes_itself).then_some(mover);
-            let taken = self.coordinator.take_over_registers(mover, dead, goes_without, REGISTERS);
+            let taken =
+                self.coordinator.lwt().take_over_registers(mover, dead, goes_without, REGISTERS);
             match taken.await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = error.to_string(),
@@ -555,7 +556,7 @@ impl ClusterShard {
             }
             let snapshot = self.membership.snapshot();
             let heirs = self.heirs(&snapshot);
-            match self.coordinator.hand_over_batches(&snapshot, &heirs).await {
+            match self.coordinator.batches().hand_over_batches(&snapshot, &heirs).await {
                 Ok(0) => return Ok(()),
                 Ok(batches) => {
                     tracing::info!(batches, "logged batches were handed to other nodes");

@@ -356,7 +356,7 @@ impl ClusterShard {
             let without = goes_without
                 || !self.options.consistent_rangemovement
                 || self.goes_without(&self.membership.snapshot(), refusals);
-            let taken = self.coordinator.take_over_registers(me, None, without, REGISTERS);
+            let taken = self.coordinator.lwt().take_over_registers(me, None, without, REGISTERS);
             let Err(error) = taken.await else { return Ok(()) };
             tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
                 trying again");

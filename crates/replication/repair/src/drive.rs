@@ -238,7 +238,7 @@ impl Inner {
             for range in &session.ranges {
                 for host in std::iter::once(me).chain(session.peers.iter().copied()) {
                     let patience = self.settings.answer_timeout;
-                    let work = self.coordinator.finish_rounds_at(host, *range, patience);
+                    let work = self.coordinator.lwt().finish_rounds_at(host, *range, patience);
                     let done = self.unless_ended(job, work).await?;
                     let address = self.address(host);
                     let done =
@@ -543,7 +543,7 @@ impl<'a> Part<'a> {
     async fn own_page(&self, stretch: &Stretch, bytes: usize) -> Result<Vec<u8>, RepairError> {
         let command = stretch.command(self.table.id, self.now);
         let (coordinator, scope) = (&self.inner.coordinator, self.scope);
-        let read = coordinator.read_stretch(&self.snapshot, command, bytes, scope);
+        let read = coordinator.replica_reads().read_stretch(&self.snapshot, command, bytes, scope);
         let page = self.inner.unless_ended(self.job, read).await??;
         self.job.count(|c| c.bytes_read += page.len() as u64);
         self.inner.counts.bytes_read.add(page.len() as u64);

@@ -94,7 +94,11 @@ impl Repair {
             }
             let begins = read.command.slices.0.first().is_none_or(|s| !s.start_after);
             let _running = inner.counts.validation.run();
-            let page = inner.coordinator.read_as_replica(read, epoch, deadline, scope).await?;
+            let page = inner
+                .coordinator
+                .replica_reads()
+                .read_as_replica(read, epoch, deadline, scope)
+                .await?;
             inner.counts.served.inc();
             let page = ReplicaPage::open(&page)
                 .map_err(|error| ErrorReply::Internal(error.to_string()))?;
@@ -154,7 +158,11 @@ impl Serving {
                 let (epoch, deadline) = times;
                 self.0.inner.counts.served.inc();
                 let coordinator = &self.0.inner.coordinator;
-                match coordinator.read_as_replica(*read, epoch, deadline, scope).await {
+                match coordinator
+                    .replica_reads()
+                    .read_as_replica(*read, epoch, deadline, scope)
+                    .await
+                {
                     Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
                     Err(error) => responder.fail(&error),
                 }
