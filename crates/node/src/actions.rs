@@ -100,7 +100,7 @@ impl Actions {
         SettingsReport {
             seeds: self.seeds.borrow().clone(),
             data_directories: options.data_directories(),
-            batchlog_bytes_per_second: self.coordinator.batch_replay_throttle(),
+            batchlog_bytes_per_second: self.coordinator.batches().batch_replay_throttle(),
             column_index_bytes: self.store.env().live().column_index_bytes(),
             default_keyspace_rf: self.live.borrow().default_keyspace_rf,
             trace_probability: self.server.trace_probability(),
@@ -496,7 +496,7 @@ impl ShardActions for Actions {
                 (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {
                     let bytes = kib_per_second.saturating_mul(1024);
                     this.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
-                    this.coordinator.set_batch_replay_throttle(bytes);
+                    this.coordinator.batches().set_batch_replay_throttle(bytes);
                     Ok(())
                 }
                 (_, ClusterAction::SetIncrementalBackups { enabled }) => {
@@ -505,7 +505,7 @@ impl ShardActions for Actions {
                 }
                 (_, ClusterAction::ReplayBatchlog) => {
                     let snapshot = this.membership.snapshot();
-                    let replay = this.coordinator.replay_abandoned(&snapshot).await;
+                    let replay = this.coordinator.batches().replay_abandoned(&snapshot).await;
                     let (batches, left) = (replay.batches, replay.left);
                     tracing::info!(batches, left, "the batch log was replayed by command");
                     match replay.error {

@@ -83,7 +83,7 @@ impl Actions {
                 batch_id: Uuid::nil(),
                 deadline: self.rt.now() + PATIENCE,
             };
-            let written = self.coordinator.write_replicated(order).await;
+            let written = self.coordinator.writer().write_replicated(order).await;
             return written.or_else(|error| failed(error.to_string()));
         }
         for mutation in mutations {

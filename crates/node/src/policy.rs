@@ -107,7 +107,7 @@ impl Policy {
     fn count_as_somebody_new(&self) {
         let halves = [self.rt.random_u64(), self.rt.random_u64()];
         let id = u128::from(halves[0]) << 64 | u128::from(halves[1]);
-        self.actions.coordinator.set_counter_id(CounterId(id.to_be_bytes()));
+        self.actions.coordinator.counters().set_counter_id(CounterId(id.to_be_bytes()));
     }
 
     fn act(&self, failure: &StoreFailure, acted: &Cell<bool>) {

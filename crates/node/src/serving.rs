@@ -172,7 +172,7 @@ impl Actions {
             Timeout::Request => &mut live.request_timeout,
         } = timeout;
         if *kind == Timeout::Write {
-            self.coordinator.set_write_timeout(timeout);
+            self.coordinator.batches().set_write_timeout(timeout);
         }
         Ok(())
     }

@@ -177,13 +177,13 @@ pub(crate) async fn run(
         coordinator.limit_windows(window);
     }
     if let Some(limit) = program.page_limit {
-        coordinator.limit_pages(limit);
+        coordinator.local().limit_pages(limit);
     }
     if options.query_tombstone_page_limit > 0 {
-        coordinator.limit_replica_pages(options.query_tombstone_page_limit);
+        coordinator.local().limit_replica_pages(options.query_tombstone_page_limit);
     }
     let (counter_id, was_kept) = counter_id::take(&rt, &options.workdir).await;
-    coordinator.set_counter_id(counter_id);
+    coordinator.counters().set_counter_id(counter_id);
     // Tables are there before any statement can be planned on the new schema.
     let on_change = store.clone();
     membership.on_change(move |_, after| {
@@ -278,7 +278,7 @@ pub(crate) async fn run(
         let epoch = membership.snapshot().epoch;
         CarriedOut::new(&rt, &options.workdir).note(epoch, &store).await;
     }
-    if let (Ok(()), Some(id)) = (drained, coordinator.counter_id(was_kept)) {
+    if let (Ok(()), Some(id)) = (drained, coordinator.counters().counter_id(was_kept)) {
         counter_id::keep(&rt, &options.workdir, id).await;
     }
     if let Some(cluster) = &cluster {
@@ -429,7 +429,7 @@ impl Parts {
         }
         let (mesh, liveness) = (&self.meshes.disks, self.cluster.as_ref().map(|c| &c.liveness));
         DiskMonitor::new(rt, limits, mesh.clone(), liveness.cloned()).start(&self.own_rows);
-        report_batches(rt, &coordinator.replay_batches(&membership.snapshot()).await);
+        report_batches(rt, &coordinator.batches().replay_batches(&membership.snapshot()).await);
         own_rows.record_estimates();
         expiry::expire_snapshots(rt, &self.own_rows, &self.store);
         bug_log::log_bugs(rt, &self.own_rows);
@@ -545,13 +545,17 @@ impl Parts {
         own_rows.record_large_data(&self.store, server.executor());
         let (membership, of_shard) = (self.membership.clone(), rt.clone());
         let timeout = options.write_request_timeout;
-        self.coordinator.set_batch_replay_throttle(options.batchlog_replay_throttle.0);
+        self.coordinator.batches().set_batch_replay_throttle(options.batchlog_replay_throttle.0);
         let traces = server.clone();
         self.coordinator.on_peer_trace(Rc::new(move |session, events| {
             traces.record_peer_trace(session, events);
         }));
         let report = move |replay: &BatchReplay| report_batches(&of_shard, replay);
-        self.coordinator.start_batch_replay(timeout, move || membership.snapshot(), report);
+        self.coordinator.batches().start_batch_replay(
+            timeout,
+            move || membership.snapshot(),
+            report,
+        );
         Ok((Served { server, actions, admin: None }, own_rows))
     }
 

@@ -135,7 +135,7 @@ async fn rebuild(rt: &Rt, work_dir: &str, name: &str) -> Result<(), StartError> 
         disks::LIST => "a data directory whose disk is not mounted is not noticed by this start",
         HISTORY => "ranges count as never repaired, which keeps tombstones longer",
         _ if directory == HORIZONS => {
-            coordinator::serial::rebuild_horizon(&rt.fs(), &path, rt.wall()).await?;
+            coordinator::rebuild_horizon(&rt.fs(), &path, rt.wall()).await?;
             "every ballot up to now counts as promised"
         }
         _ if directory == FLOORS => "old ballots are refused by the clock alone",

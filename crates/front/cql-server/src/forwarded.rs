@@ -22,7 +22,7 @@ pub(crate) fn install(server: &CqlServer) {
             serve(&server, &statement).await
         })
     };
-    server.inner().query.coordinator.serve_forwarded(Rc::new(handler));
+    server.inner().query.coordinator.lwt().serve_forwarded(Rc::new(handler));
 }
 
 /// Gives a request's share of the limits back, also when its task is dropped.

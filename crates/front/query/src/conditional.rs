@@ -79,9 +79,12 @@ fn run_evaluated<S: ResultSink>(
         timeout_nanos.map_or(executor.timeouts.get(Timeout::CasContention), Duration::from_nanos);
     let forwarded = cx.sink.client().forwarded_deadline();
     let route = match forwarded {
-        None if S::TAKES_FORWARDED => {
-            executor.coordinator.serial_route(&snapshot, bound.table().id, bound.token(), scope)
-        }
+        None if S::TAKES_FORWARDED => executor.coordinator.lwt().serial_route(
+            &snapshot,
+            bound.table().id,
+            bound.token(),
+            scope,
+        ),
         // Where it arrives it is carried out.
         _ => None,
     };
@@ -245,7 +248,7 @@ impl<S: ResultSink> Conditional<S> {
             deadline: self.deadline,
             trace: self.ticket.request_trace(),
         };
-        let outcome = executor.coordinator.cas(order, &mut operation).await;
+        let outcome = executor.coordinator.lwt().cas(order, &mut operation).await;
         let Operation { exec, refused, contentions, read, .. } = operation;
         let told = |applied| {
             let result = match self.sink.client().negotiated.get().lwt_mark {

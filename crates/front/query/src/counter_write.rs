@@ -76,7 +76,7 @@ async fn carry_out(
             mutation,
             deadline,
         };
-        executor.coordinator.count(write, ticket.request_trace())
+        executor.coordinator.counters().count(write, ticket.request_trace())
     });
     let all = join_all(leading.collect());
     // A node that is alone keeps no deadline after its increments are applied.

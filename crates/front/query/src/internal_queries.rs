@@ -124,7 +124,7 @@ async fn write_replicas(
         batch_id: Uuid::from_bytes(executor.next_time_uuid()),
         deadline: executor.rt.now() + executor.timeouts.get(Timeout::Write),
     };
-    executor.coordinator.write_replicated(write).await.map_err(|error| error.to_string())
+    executor.coordinator.writer().write_replicated(write).await.map_err(|error| error.to_string())
 }
 
 const PREPARED_STATEMENTS: (&str, &str) = ("system", "prepared_statements");

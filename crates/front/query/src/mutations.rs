@@ -144,7 +144,7 @@ async fn apply_logged(
     coordinator.store().writer().wait_for_room().await?;
     let mutations: Vec<&[u8]> = writes.iter().map(|w| w.bytes.as_slice()).collect();
     let (schema, mut next_id) = (executor.schema(), || executor.next_time_uuid());
-    let batch = coordinator.log_batch(&schema, &mutations, &mut next_id).await?;
+    let batch = coordinator.batches().log().log_batch(&schema, &mutations, &mut next_id).await?;
     stage.set(WriteType::Batch);
     apply_all(executor, ticket, writes).await?;
     batch.finish();

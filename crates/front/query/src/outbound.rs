@@ -117,7 +117,8 @@ impl Outbound {
                 format!("Sending the statement to {host}, which proposes for its partition")
             });
             let write = |out: &mut Vec<u8>, slack| self.message.encode(slack, out);
-            let sent = executor.coordinator.forward_serial(*host, self.token, terms, write).await;
+            let sent =
+                executor.coordinator.lwt().forward_serial(*host, self.token, terms, write).await;
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) if executor.rt.now() < deadline => {}

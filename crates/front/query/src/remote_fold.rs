@@ -32,7 +32,7 @@ pub(crate) fn ship(
 /// Plans what other nodes ask shards of this node to do, from now on.
 pub fn install(executor: &Rc<Executor>) {
     let weak = Rc::downgrade(executor);
-    executor.coordinator.serve_scans(Rc::new(move |work, table| {
+    executor.coordinator.replica_reads().serve_scans(Rc::new(move |work, table| {
         let executor = weak.upgrade().filter(|executor| !executor.is_draining());
         let executor = executor.ok_or_else(|| "the node stops".to_owned())?;
         plan(&executor, work, table)

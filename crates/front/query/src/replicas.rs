@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result, level};
 use crate::ticket::Ticket;
 use cluster::ClusterSnapshot;
 use coordinator::ReplicaMutation;
-use coordinator::{CasError, ReadTrace, ReplicatedRead, ReplicatedWrite, ShardFilter};
+use coordinator::{CasError, ReadOptions, ReadTrace, ReplicatedRead, ReplicatedWrite, ShardFilter};
 use cql_wire::{Consistency, WriteType};
 use data::command::ReadCommand;
 use std::rc::Rc;
@@ -45,7 +45,11 @@ pub(crate) async fn read<S: RowSink>(
 ) -> Result<ReadStats> {
     if let Some(scope) = scope {
         let request = trace.map(|trace| trace.request().clone());
-        let read = executor.coordinator.read_serial(command, order, (scope, request), sink).await;
+        let read = executor
+            .coordinator
+            .lwt()
+            .read_serial(command, &order.serial(scope, request), sink)
+            .await;
         return read.map_err(|error| match error {
             CasError::Request(error) => Failure::request(error, asked, &order.snapshot),
             CasError::Overloaded(message) => Failure::overloaded(message),
@@ -58,7 +62,11 @@ pub(crate) async fn read<S: RowSink>(
             }
         });
     }
-    let read = executor.coordinator.read_traced(command, order, (trace, filter), sink).await;
+    let read = executor
+        .coordinator
+        .reads()
+        .read_traced(command, order, ReadOptions { trace, filter }, sink)
+        .await;
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }
 
@@ -102,8 +110,10 @@ pub(crate) async fn write(
         deadline,
     };
     let trace = ticket.request_trace();
-    executor.coordinator.write_traced(request, ticket.connection, trace).await.map_err(|error| {
-        let log = |error: &store::StoreError| executor.log_failure("write", error);
-        Failure::replicated(error, (consistency, write_type), snapshot, log)
-    })
+    executor.coordinator.writer().write_traced(request, ticket.connection, trace).await.map_err(
+        |error| {
+            let log = |error: &store::StoreError| executor.log_failure("write", error);
+            Failure::replicated(error, (consistency, write_type), snapshot, log)
+        },
+    )
 }

@@ -26,7 +26,8 @@ use crate::tombstones::{Tombstones, tombstone_warning};
 use crate::virtual_tables;
 use cluster::ClusterSnapshot;
 use coordinator::{
-    FoldError, FoldOrder, FoldSink, ReadTrace, ReplicatedRead, SelectLimits, ShardFilter,
+    FoldError, FoldOf, FoldOrder, FoldSink, ReadOptions, ReadTrace, ReplicatedRead, SelectLimits,
+    ShardFilter, Wanted,
 };
 use cql_exec::{Dropped, SelectDone, SelectExec, SelectFold, select};
 use cql_plan::auth::is_computed;
@@ -149,7 +150,7 @@ fn outbound<S: ResultSink>(
     let command = bound.reads().first()?;
     let Partitions::Key(key) = &command.partitions else { return None };
     let (token, snapshot) = (codec::token_of(key), cx.executor.snapshot());
-    let route = cx.executor.coordinator.serial_route(&snapshot, command.table, token, scope)?;
+    let route = cx.executor.coordinator.lwt().serial_route(&snapshot, command.table, token, scope)?;
     let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
     let table = statement.plan.select.table();
     let terms = Terms {
@@ -499,7 +500,12 @@ impl<S: ResultSink> Read<S> {
         let source = order.and(self.statement.header.source.as_ref());
         let shipped = source.and_then(|source| remote_fold::ship(bound, plan, Some(source)));
         let fold = FoldOrder { fold, results_wanted, shipped };
-        let read = coordinator.fold(command, &fold, (order, trace.map(|t| &**t)), &mut sink);
+        let read = coordinator.scans().fold(
+            command,
+            &fold,
+            FoldOf { order, trace: trace.map(|t| &**t) },
+            &mut sink,
+        );
         let folded = Box::pin(read).await.map_err(|error| match error {
             FoldError::Request(error) => match order {
                 Some(order) => Failure::request(error, self.consistency, &order.snapshot),
@@ -541,8 +547,9 @@ impl<S: ResultSink> Read<S> {
         let counters = &self.executor.counters;
         let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
         let mut counting = Counting { sink, bytes: 0 };
-        let how = (trace.map(|trace| &**trace), filter);
-        let read = self.executor.coordinator.read_scattered(command, order, how, &mut counting);
+        let how = ReadOptions { trace, filter: Some(filter) };
+        let read =
+            self.executor.coordinator.scans().read_scattered(command, order, how, &mut counting);
         let read = Box::pin(read).await;
         let read = read.map_err(|e| Failure::request(e, self.consistency, &order.snapshot))?;
         let bytes = counting.bytes;
@@ -606,7 +613,8 @@ impl<S: ResultSink> Read<S> {
             return replicas::read(&self.executor, asked, command, order, to).await;
         }
         let coordinator = &self.executor.coordinator;
-        let read = coordinator.read_noted(command, ((rows, filter), trace), sink).await;
+        let wanted = Wanted { rows, filter };
+        let read = coordinator.local().read_noted(command, wanted, trace.shards(), sink).await;
         read.map_err(|error| {
             let id = self.executor.log_failure("read", &error);
             Failure::read(&error, self.consistency, id)
@@ -619,7 +627,9 @@ impl<S: ResultSink> Read<S> {
         wanted: (usize, Option<&ShardFilter>),
         sink: &mut R,
     ) -> Result<ReadStats> {
-        let read = self.executor.coordinator.read_filtered(command, wanted, sink).await;
+        let (rows, filter) = wanted;
+        let wanted = Wanted { rows, filter };
+        let read = self.executor.coordinator.local().read_filtered(command, wanted, sink).await;
         read.map_err(|error| {
             let id = self.executor.log_failure("read", &error);
             Failure::read(&error, self.consistency, id)

@@ -42,7 +42,7 @@ impl ClusterShard {
     /// Goes by what is known of clocks, and on shard 0 finds out.
     pub(super) fn follow_clocks(&self) {
         let liveness = self.liveness.clone();
-        self.coordinator.route_around_clocks(move |host| liveness.has_wrong_clock(host));
+        self.coordinator.lwt().route_around_clocks(move |host| liveness.has_wrong_clock(host));
         if self.rt.shard() != ShardId(0) {
             return;
         }

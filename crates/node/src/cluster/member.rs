@@ -206,7 +206,7 @@ impl ClusterShard {
             cleaning,
         };
         this.repair.begin().await.map_err(StartError::from)?;
-        this.coordinator.keep_floor(&this.options.workdir).await?;
+        this.coordinator.lwt().load_checkpoints(&this.options.workdir).await?;
         this.follow_metadata();
         this.follow_liveness();
         this.follow_clocks();
@@ -316,7 +316,7 @@ impl ClusterShard {
         let coordinator = self.coordinator.clone();
         self.hints.set_redistribute(Rc::new(move |missed| {
             let (coordinator, snapshot) = (coordinator.clone(), membership.snapshot());
-            let deadline = rt.now() + coordinator.write_timeout();
+            let deadline = rt.now() + coordinator.batches().write_timeout();
             let mutation = ReplicaMutation::durable(missed.token, missed.mutation);
             Box::pin(async move {
                 if !coordinator.is_replicated(&snapshot, missed.table) {
@@ -331,7 +331,7 @@ impl ClusterShard {
                     batch_id: Uuid::nil(),
                     deadline,
                 };
-                coordinator.write_missed(write, missed.written_at).await.is_ok()
+                coordinator.writer().write_missed(write, missed.written_at).await.is_ok()
             })
         }));
     }

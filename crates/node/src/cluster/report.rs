@@ -53,7 +53,7 @@ impl ClusterShard {
     }
 
     fn read_repairs(&self) -> ReadRepairReport {
-        let counts = self.coordinator.read_repair_counts();
+        let counts = self.coordinator.reads().read_repair_counts();
         // A read waits until what differs is written; nothing is repaired beside one.
         ReadRepairReport {
             attempted: counts.mismatches,

@@ -1,6 +1,6 @@
 //! Fuzz targets: bytes from peers.
 
-use crate::batch_wire::{BatchRemove, BatchStore, encode_store};
+use crate::replicated::batch::batch_wire::{BatchRemove, BatchStore, encode_store};
 
 /// Any bytes are refused, or mean a message that is read the same when it is written again.
 pub fn fuzz_batch_message(data: &[u8]) {

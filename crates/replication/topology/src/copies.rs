@@ -202,7 +202,7 @@ impl RangeCopies {
             // The rounds of lightweight transactions that the present owners know of.
             let dead = (!goes_itself).then_some(mover);
             let taken =
-                self.env.coordinator.take_over_registers(mover, dead, goes_without, REGISTERS);
+                self.env.coordinator.lwt().take_over_registers(mover, dead, goes_without, REGISTERS);
             match taken.await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = error.to_string(),
@@ -244,7 +244,7 @@ impl RangeCopies {
             }
             received.forget().await;
         }
-        let taken = self.env.coordinator.inherit_registers(keyspace, REGISTERS).await;
+        let taken = self.env.coordinator.lwt().inherit_registers(keyspace, REGISTERS).await;
         taken.map(|_| ()).map_err(|error| error.to_string())
     }
 

@@ -70,7 +70,7 @@ impl HintHandover {
             }
             let snapshot = self.env.membership.snapshot();
             let heirs = self.heirs(&snapshot);
-            match self.env.coordinator.hand_over_batches(&snapshot, &heirs).await {
+            match self.env.coordinator.batches().hand_over_batches(&snapshot, &heirs).await {
                 Ok(0) => return Ok(()),
                 Ok(batches) => {
                     tracing::info!(batches, "logged batches were handed to other nodes");

@@ -91,7 +91,7 @@ impl Truncations {
         let result = if store.lifecycle().is_truncated(table, TimestampMicros(at.0)) {
             store.lifecycle().sync_truncation(table).await
         } else {
-            coordinator.truncate(table, at).await
+            coordinator.counters().truncate(table, at).await
         };
         result.map_err(|error| {
             (self.inner.on_failure)(&error);

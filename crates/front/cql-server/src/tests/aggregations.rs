@@ -45,7 +45,7 @@ fn start(world: &World, shards: u16, left_out: usize) -> SimNode {
             Box::pin(async move {
                 let server = node(&rt, settings(), &meshes).await;
                 let limit = PageLimit { bytes: 150, left_out, ..PageLimit::default() };
-                server.executor().coordinator.limit_pages(limit);
+                server.executor().coordinator.local().limit_pages(limit);
                 if rt.shard() == ShardId(0) {
                     rt.sleep(Duration::from_millis(500)).await;
                     server.load_prepared().await.unwrap();

@@ -64,12 +64,20 @@ async fn abandon(server: &CqlServer, mutations: &[&[u8]]) {
     let executor = server.executor();
     let mut next_id = || executor.next_time_uuid();
     let schema = executor.schema();
-    drop(executor.coordinator.log_batch(&schema, mutations, &mut next_id).await.unwrap());
+    drop(
+        executor
+            .coordinator
+            .batches()
+            .log()
+            .log_batch(&schema, mutations, &mut next_id)
+            .await
+            .unwrap(),
+    );
 }
 
 async fn replay(server: &CqlServer) -> BatchReplay {
     let snapshot = server.executor().snapshot().clone();
-    server.executor().coordinator.replay_batches(&snapshot).await
+    server.executor().coordinator.batches().replay_batches(&snapshot).await
 }
 
 const BATCH: &str = "INSERT INTO ks.a (k, v) VALUES (1, 1); INSERT INTO ks.b (k, v) VALUES \
@@ -160,7 +168,7 @@ fn the_background_replay_takes_what_was_left_behind_after_twice_the_timeout() {
         let inner = server.executor().clone();
         let snapshot = inner.snapshot().clone();
         let timeout = std::time::Duration::from_secs(8);
-        inner.coordinator.start_batch_replay(timeout, move || snapshot.clone(), |_| ());
+        inner.coordinator.batches().start_batch_replay(timeout, move || snapshot.clone(), |_| ());
         let a = mutation(&server, "INSERT INTO ks.a (k, v) VALUES (1, 1)");
         abandon(&server, &[&a]).await;
         rt.sleep(std::time::Duration::from_secs(15)).await;

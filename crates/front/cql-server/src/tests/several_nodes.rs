@@ -238,7 +238,7 @@ impl Cluster {
     /// How large pages between nodes are from now on.
     pub(super) fn limit_pages(&self, limit: coordinator::PageLimit) {
         for server in self.shared.servers.borrow().values() {
-            server.executor().coordinator.limit_pages(limit);
+            server.executor().coordinator.local().limit_pages(limit);
         }
     }
 

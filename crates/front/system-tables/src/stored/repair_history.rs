@@ -78,7 +78,7 @@ impl RepairRecords for RepairRows {
                     batch_id: Uuid::nil(),
                     deadline,
                 };
-                data.write_replicated(write).await.map_err(|error| error.to_string())
+                data.writer().write_replicated(write).await.map_err(|error| error.to_string())
             } else {
                 data.apply(mutation, Origin::System).await.map_err(|error| error.to_string())
             };

@@ -48,7 +48,7 @@ fn begin(nodes: &Nodes, level: Consistency, rows: std::ops::Range<i32>, source: 
             let mut order = shard.order(level, vec![insert(pk, "some value", 1_000)]);
             let began = shard.rt.now();
             order.deadline = began + Duration::from_secs(60);
-            let result = shard.coordinator.write_traced(order, source, None).await;
+            let result = shard.coordinator.writer().write_traced(order, source, None).await;
             Outcome { result, took: shard.rt.now().since(began) }
         })
     };
@@ -111,7 +111,7 @@ fn a_replica_that_stands_still_holds_nobody_for_long_and_misses_nothing() {
             while !stop.get() {
                 let order = shard.order(One, vec![insert(pk, "v", 1_000)]);
                 let began = shard.rt.now();
-                shard.coordinator.write_traced(order, n as u64, None).await.unwrap();
+                shard.coordinator.writer().write_traced(order, n as u64, None).await.unwrap();
                 longest.set(longest.get().max(shard.rt.now().since(began)));
                 written.set(written.get() + 1);
                 pk += 1;

@@ -31,7 +31,7 @@ fn write(nodes: &Nodes, by: u8, number: i32, level: Consistency) -> Result<(), R
     let order = batch(nodes, number, level);
     nodes.run_on(nodes.any_shard(by), |shard| async move {
         let order = order(shard.clone());
-        shard.coordinator.write_replicated(order).await
+        shard.coordinator.writer().write_replicated(order).await
     })
 }
 
@@ -74,7 +74,7 @@ fn an_unlogged_batch_has_no_log_and_one_answer() {
         let rows = (0..20).map(|pk| insert(pk, "x", 1_000)).collect();
         let order = shard.order(All, rows);
         let order = ReplicatedWrite { write_type: WriteType::UnloggedBatch, ..order };
-        shard.coordinator.write_replicated(order).await
+        shard.coordinator.writer().write_replicated(order).await
     });
     assert!(result.is_ok());
     for n in 1..=3 {
@@ -128,7 +128,7 @@ fn coordinator_dies(seed: u64) -> (usize, u64) {
             nodes.spawn(nodes.shard(1, 0), |shard| async move {
                 shard.rt.sleep(std::time::Duration::from_millis(number as u64)).await;
                 let order = order(shard.clone());
-                shard.coordinator.write_replicated(order).await
+                shard.coordinator.writer().write_replicated(order).await
             })
         })
         .collect();
@@ -189,7 +189,7 @@ fn a_batch_whose_replica_was_away_is_replayed_with_a_hint() {
     let order = batch(&nodes, 1, All);
     nodes.spawn(nodes.shard(1, 0), |shard| async move {
         let order = order(shard.clone());
-        shard.coordinator.write_replicated(order).await
+        shard.coordinator.writer().write_replicated(order).await
     });
     nodes.run(30);
     nodes.kill(1);
@@ -221,7 +221,7 @@ fn a_batch_is_kept_while_a_replica_has_neither_its_rows_nor_hints() {
     let order = batch(&nodes, 1, All);
     nodes.spawn(nodes.shard(1, 0), |shard| async move {
         let order = order(shard.clone());
-        shard.coordinator.write_replicated(order).await
+        shard.coordinator.writer().write_replicated(order).await
     });
     nodes.run(30);
     nodes.kill(1);
@@ -257,7 +257,7 @@ fn leave_behind(nodes: &Nodes, count: i32) {
         let order = batch(nodes, number, All);
         nodes.spawn(nodes.shard(1, 0), |shard| async move {
             let order = order(shard.clone());
-            shard.coordinator.write_replicated(order).await
+            shard.coordinator.writer().write_replicated(order).await
         });
     }
     nodes.run(30);
@@ -292,7 +292,7 @@ fn replays_keep_to_their_throttle() {
         leave_behind(&nodes, 12);
         nodes.set_down(1, true);
         for shard in nodes.all_shards(2) {
-            shard.coordinator.set_batch_replay_throttle(bytes_per_second);
+            shard.coordinator.batches().set_batch_replay_throttle(bytes_per_second);
         }
         until_one_is_replayed(&nodes, 12);
         nodes.run(1_000);
@@ -314,7 +314,7 @@ fn a_replay_by_command_takes_what_was_left_behind_and_waits_for_it() {
     let replay = |nodes: &Nodes| {
         nodes.run_on(nodes.shard(2, 0), |shard| async move {
             let snapshot = shard.snapshot();
-            shard.coordinator.replay_abandoned(&snapshot).await
+            shard.coordinator.batches().replay_abandoned(&snapshot).await
         })
     };
     // Somebody may still be at work on them.
@@ -333,7 +333,7 @@ fn hand_over(nodes: &Nodes, takers: &[u8]) -> Result<u64, String> {
     let takers: Vec<_> = takers.iter().map(|n| host(*n)).collect();
     nodes.run_on(nodes.shard(2, 0), |shard| async move {
         let snapshot = shard.snapshot();
-        shard.coordinator.hand_over_batches(&snapshot, &takers).await
+        shard.coordinator.batches().hand_over_batches(&snapshot, &takers).await
     })
 }
 

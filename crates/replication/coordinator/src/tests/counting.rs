@@ -18,8 +18,8 @@ use store::{Flow, RowSink, SyncMode};
 
 use super::nodes::{CounterIds, Nodes, Options, Shard, TIMEOUT, millis};
 use super::table::{COUNTERS, VALUE, read_all};
-use crate::replica::ReplicaMutation;
 use crate::{CounterWrite, ReplicatedError, ReplicatedRead, SelectLimits};
+use replica::ReplicaMutation;
 
 /// Partitions; few, so that their increments meet.
 const KEYS: i32 = 4;
@@ -89,7 +89,12 @@ fn totals(nodes: &Nodes, n: u8, level: Consistency) -> BTreeMap<i32, i64> {
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };
         let mut totals = Totals::default();
-        shard.coordinator.read_replicated(&all_counters(), &order, &mut totals).await.unwrap();
+        shard
+            .coordinator
+            .reads()
+            .read_replicated(&all_counters(), &order, &mut totals)
+            .await
+            .unwrap();
         totals.found
     })
 }
@@ -147,7 +152,7 @@ async fn client(shard: Shard, facts: Facts) {
         let level = levels[(random >> 16 & 3) as usize];
         // Until it is answered nobody knows: the node may be killed.
         facts.known.borrow_mut().entry(pk).or_default().note_unknown(by);
-        let result = shard.coordinator.count(order(&shard, level, pk, by), None).await;
+        let result = shard.coordinator.counters().count(order(&shard, level, pk, by), None).await;
         note(&facts, pk, by, &result);
         shard.rt.sleep(millis(1 + shard.rt.random_u64() % 8)).await;
     }
@@ -314,7 +319,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     let mut expected = BTreeMap::new();
     for pk in 0..20 {
         let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-            shard.coordinator.count(order(&shard, Quorum, pk, 5), None).await
+            shard.coordinator.counters().count(order(&shard, Quorum, pk, 5), None).await
         });
         assert!(result.is_ok(), "{result:?}");
         expected.insert(pk, 5);
@@ -328,7 +333,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     for pk in 0..20 {
         for _ in 0..3 {
             let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-                shard.coordinator.count(order(&shard, One, pk, 5), None).await
+                shard.coordinator.counters().count(order(&shard, One, pk, 5), None).await
             });
             match result {
                 Ok(()) => *expected.get_mut(&pk).unwrap() += 5,
@@ -344,7 +349,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
     let mut unavailable = 0;
     for pk in 0..20 {
         let result = nodes.run_on(nodes.any_shard(1), move |shard| async move {
-            shard.coordinator.count(order(&shard, All, pk, 1000), None).await
+            shard.coordinator.counters().count(order(&shard, All, pk, 1000), None).await
         });
         match result {
             Ok(()) => *expected.get_mut(&pk).unwrap() += 1000,
@@ -361,7 +366,7 @@ fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     let nodes = Nodes::start(&Options::new(10));
     let count = |by| {
         nodes.run_on(nodes.shard(1, 0), move |shard| async move {
-            shard.coordinator.count(order(&shard, Quorum, 1, by), None).await
+            shard.coordinator.counters().count(order(&shard, Quorum, 1, by), None).await
         })
     };
     count(5).unwrap();
@@ -397,7 +402,7 @@ fn an_increment_that_has_read_before_a_truncation_reads_again() {
         let (nodes, replication) = (vec![(1, "dc1")], super::table::simple("1"));
         let nodes = Nodes::start(&Options { nodes, replication, is_alone, ..Options::new(12) });
         nodes.run_on(nodes.shard(1, 0), |shard| async move {
-            shard.coordinator.count(order(&shard, One, 1, 5), None).await.unwrap();
+            shard.coordinator.counters().count(order(&shard, One, 1, 5), None).await.unwrap();
             shard.coordinator.store().flush(None).await.unwrap();
         });
         // No cache has it then.
@@ -405,10 +410,11 @@ fn an_increment_that_has_read_before_a_truncation_reads_again() {
         nodes.restart(1);
         nodes.run_on(nodes.shard(1, 0), |shard| async move {
             let coordinator = &shard.coordinator;
-            let mut under_way = pin!(coordinator.count(order(&shard, One, 1, 100), None));
+            let mut under_way =
+                pin!(coordinator.counters().count(order(&shard, One, 1, 100), None));
             let is_ready = poll_fn(|cx| Poll::Ready(under_way.as_mut().poll(cx).is_ready())).await;
             assert!(!is_ready, "the count is in memory");
-            coordinator.truncate(COUNTERS, shard.rt.wall()).await.unwrap();
+            coordinator.counters().truncate(COUNTERS, shard.rt.wall()).await.unwrap();
             under_way.await.unwrap();
         });
         assert_eq!(own_totals(&nodes, 1), [(1, 100)].into(), "alone: {is_alone}");
@@ -424,7 +430,7 @@ fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
             let (token, mutation) = add(1, by, shard.rt.wall().0 - 60_000_000);
             let mutation = ReplicaMutation::durable(token, mutation);
             let write = CounterWrite { mutation, ..order(&shard, All, 1, by) };
-            shard.coordinator.count(write, None).await.unwrap();
+            shard.coordinator.counters().count(write, None).await.unwrap();
         });
     };
     count(5);
@@ -434,7 +440,7 @@ fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
         for shard in nodes.all_shards(n) {
             shard.messaging.set_epoch(shard.snapshot().epoch);
             nodes.run_on(shard, move |shard| async move {
-                shard.coordinator.truncate(COUNTERS, at).await.unwrap();
+                shard.coordinator.counters().truncate(COUNTERS, at).await.unwrap();
             });
         }
     }
@@ -486,7 +492,7 @@ const OWN: counter::CounterId = counter::CounterId([3; 16]);
 fn what_leaders_keep_is_what_reads_find() {
     let nodes = Nodes::start(&Options::new(11));
     let hits = nodes.run_on(nodes.shard(1, 0), |shard| async move {
-        shard.coordinator.set_counter_id(OWN);
+        shard.coordinator.counters().set_counter_id(OWN);
         let store = shard.coordinator.store().clone();
         let mut hits = 0;
         for step in 0..600 {
@@ -504,7 +510,7 @@ fn what_leaders_keep_is_what_reads_find() {
                     let (token, mutation) = add(pk, 1, at);
                     let mutation = ReplicaMutation::durable(token, mutation);
                     let write = CounterWrite { mutation, ..order(&shard, One, pk, 1) };
-                    shard.coordinator.count(write, None).await.unwrap();
+                    shard.coordinator.counters().count(write, None).await.unwrap();
                 }
             }
             let of = store.counters().counts_of(COUNTERS, &key).unwrap();

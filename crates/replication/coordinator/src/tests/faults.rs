@@ -24,7 +24,7 @@ async fn writer(shard: Shard, facts: Facts) {
         let pk = facts.last.get() + 1;
         facts.last.set(pk);
         let order = shard.order(Quorum, vec![insert(pk, &format!("value {pk}"), 1_000)]);
-        match shard.coordinator.write_replicated(order).await {
+        match shard.coordinator.writer().write_replicated(order).await {
             Ok(()) => facts.acknowledged.borrow_mut().push(pk),
             Err(_) => facts.refused.set(facts.refused.get() + 1),
         }

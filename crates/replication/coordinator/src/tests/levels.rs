@@ -225,7 +225,7 @@ fn a_write_goes_on_when_its_client_has_gone() {
     let seen = polled.clone();
     nodes.run_on(nodes.shard(1, 0), |shard| async move {
         let order = shard.order(All, vec![insert(1, "a", 1_000)]);
-        let write = shard.coordinator.write_replicated(order);
+        let write = shard.coordinator.writer().write_replicated(order);
         let soon = shard.rt.now() + millis(20);
         seen.set(shard.rt.timeout(soon, write).await.is_err());
     });
@@ -259,7 +259,7 @@ fn old_answered_writes_make_room_and_unanswered_ones_do_not() {
         .map(|pk| {
             nodes.spawn(nodes.shard(1, 0), |shard| async move {
                 let order = shard.order(All, vec![insert(20 + pk, "b", 1_000)]);
-                shard.coordinator.write_replicated(order).await
+                shard.coordinator.writer().write_replicated(order).await
             })
         })
         .collect();

@@ -13,8 +13,8 @@ use stdx::{Epoch, ShardMap, TableId, TimestampMicros, Token, Uuid, WallMicros};
 use super::nodes::{Nodes, Options};
 use super::serving::{ask, hint};
 use super::table::{TABLE, insert, simple};
-use crate::batch_wire;
-use crate::replica::ReplicaMutation;
+use crate::replicated::batch::batch_wire;
+use replica::ReplicaMutation;
 
 /// What a node knows from now on.
 fn learn(nodes: &Nodes, n: u8, snapshot: &ClusterSnapshot) {

@@ -20,11 +20,11 @@ use stdx::{Epoch, HostId, Instant, ShardId, TableId, Token, Uuid, WallMicros};
 use store::SyncMode;
 
 use super::table::{self, Collect};
-use crate::replica::ReplicaMutation;
 use crate::{
     ClusterParts, Coordinator, HintSink, ReplicatedError, ReplicatedWrite, ReplicationSettings,
     ShardMesh,
 };
+use replica::ReplicaMutation;
 
 /// What a write of these tests may take.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
@@ -261,13 +261,13 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
         CounterIds::Host => {}
         CounterIds::Fresh => {
             let id = u128::from(run) << 64 | u128::from(n);
-            coordinator.set_counter_id(CounterId(id.to_be_bytes()));
+            coordinator.counters().set_counter_id(CounterId(id.to_be_bytes()));
         }
-        CounterIds::One => coordinator.set_counter_id(CounterId([7; 16])),
+        CounterIds::One => coordinator.counters().set_counter_id(CounterId([7; 16])),
     }
     if rt.shard() == ShardId(0) {
         // Nothing can be replayed yet, which must not be forgotten.
-        coordinator.replay_batches(&setup.snapshot).await;
+        coordinator.batches().replay_batches(&setup.snapshot).await;
     }
     let settings = Settings { connect_timeout: millis(200), ..Settings::default() };
     let (identity, mesh) = (identity(n, run, rt.shard_count()), setup.messaging.clone());
@@ -289,14 +289,14 @@ async fn shard(rt: Rt, setup: Arc<Setup>) {
         })),
         settings: setup.options.settings.clone(),
     };
-    coordinator.keep_floor("/paxos").await.unwrap();
+    coordinator.lwt().load_checkpoints("/paxos").await.unwrap();
     if !setup.options.is_alone {
         coordinator.attach(parts);
     }
     let served = Served { n, coordinator: coordinator.clone() };
     serve(&rt, &messaging, Rc::new(served)).await;
     let of_replay = known.clone();
-    coordinator.start_batch_replay(TIMEOUT, move || of_replay.borrow().clone(), |_| ());
+    coordinator.batches().start_batch_replay(TIMEOUT, move || of_replay.borrow().clone(), |_| ());
     let made = Shard { rt: rt.clone(), coordinator, messaging, snapshot: known };
     registry(|r| r.shards.insert((n, rt.shard().0), made));
     rt.stop_requested().await;
@@ -476,7 +476,7 @@ impl Nodes {
     ) -> Result<(), ReplicatedError> {
         let mutation = table::insert(pk, value, 1_000);
         self.run_on(self.any_shard(by), |shard| async move {
-            shard.coordinator.write_replicated(shard.order(level, vec![mutation])).await
+            shard.coordinator.writer().write_replicated(shard.order(level, vec![mutation])).await
         })
     }
 
@@ -488,7 +488,7 @@ impl Nodes {
                 let mutation = table::insert(-pk, "connected", 1);
                 self.run_on(self.shard(by, shard), |shard| async move {
                     let order = shard.order(Consistency::All, vec![mutation]);
-                    shard.coordinator.write_replicated(order).await.unwrap();
+                    shard.coordinator.writer().write_replicated(order).await.unwrap();
                 });
             }
         }

@@ -73,7 +73,7 @@ fn read(nodes: &Nodes, pk: i32) -> Read {
             limits: SelectLimits { rows_per_partition: u32::MAX },
         };
         let mut found = Collect::default();
-        let result = shard.coordinator.read_replicated(&command, &order, &mut found).await;
+        let result = shard.coordinator.reads().read_replicated(&command, &order, &mut found).await;
         result.map(|_| found.rows)
     })
 }

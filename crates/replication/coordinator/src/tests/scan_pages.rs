@@ -7,8 +7,9 @@ use store::{ReadStats, RowSink};
 
 use super::table::VALUE;
 use crate::PageLimit;
-use crate::page::{PackedPage, PageWriter};
-use crate::scan_page::{Expected, decode, encode};
+use replica::{
+    Expected, PackedPage, PageWriter, decode_scan_page as decode, encode_scan_page as encode,
+};
 
 #[derive(Debug)]
 struct All;
@@ -141,7 +142,7 @@ fn damaged_pages_are_refused_or_are_pages() {
         // What is taken can be looked through to its end.
         let mut at = 0;
         while let Some((item, next)) = page.item(at) {
-            if let crate::page::PageItem::Row { row, .. } = item {
+            if let replica::PageItem::Row { row, .. } = item {
                 row.columns().for_each(drop);
             }
             at = next;

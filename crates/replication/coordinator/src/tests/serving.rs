@@ -10,7 +10,7 @@ use stdx::{HostId, ShardId, ShardMap, TableId, Uuid, WallMicros};
 use super::nodes::{Nodes, Options, Shard, millis};
 use super::table::{TABLE, insert, simple};
 use crate::ReplicatedError;
-use crate::replica::ReplicaMutation;
+use replica::ReplicaMutation;
 
 /// Asks a node from node 1; `shard` of that node.
 pub(super) fn ask(
@@ -93,7 +93,7 @@ fn a_replica_with_older_metadata_waits_for_it_and_one_without_the_table_refuses(
     let write = |pk| {
         nodes.spawn(nodes.shard(1, 0), move |shard: Shard| async move {
             let order = shard.order(All, vec![insert(pk, "y", 1_000)]);
-            shard.coordinator.write_replicated(order).await
+            shard.coordinator.writer().write_replicated(order).await
         })
     };
     let waiting = write(1);
@@ -112,7 +112,7 @@ fn a_replica_with_older_metadata_waits_for_it_and_one_without_the_table_refuses(
     assert_eq!(failures[..], [(host(2), ReplicaError::IncompatibleSchema)]);
     let unknown = nodes.run_on(nodes.shard(2, 0), |shard| async move {
         let order = shard.order(Quorum, vec![insert(3, "z", 1_000)]);
-        shard.coordinator.write_replicated(order).await
+        shard.coordinator.writer().write_replicated(order).await
     });
     let Err(ReplicatedError::Store(error)) = unknown else { panic!("{unknown:?}") };
     assert_eq!(error, store::StoreError::UnknownTable(TABLE));

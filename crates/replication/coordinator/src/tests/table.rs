@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::replica::ReplicaMutation;
 use data::command::{KeyRange, Partitions, ReadCommand};
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, MutationBuilder, RowBuilder, RowRef};
+use replica::ReplicaMutation;
 use schema::{
     Column, ColumnKind, Keyspace, KeyspaceParams, Schema, Table, TableKind, TableOptions,
 };

@@ -10,8 +10,8 @@ use stdx::Uuid;
 use super::counting::order;
 use super::nodes::{CounterIds, Nodes, Options, TIMEOUT};
 use super::table::{Collect, TABLE, insert, read_all};
-use crate::replica::Origin;
 use crate::{ReadTrace, ReplicatedRead, RequestTrace, SelectLimits};
+use replica::Origin;
 
 type Written = Rc<RefCell<Vec<(u8, Uuid, Vec<String>)>>>;
 type Said = Rc<RefCell<Vec<String>>>;
@@ -42,7 +42,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
     let said = nodes.run_on(nodes.shard(1, 0), move |shard| async move {
         let order = shard.order(All, vec![insert(2, "traced", 1_000)]);
         let (trace, said) = noting(id);
-        shard.coordinator.write_traced(order, 0, Some(trace)).await.unwrap();
+        shard.coordinator.writer().write_traced(order, 0, Some(trace)).await.unwrap();
         said.borrow().clone()
     });
     let count = |begin: &str| said.iter().filter(|text| text.starts_with(begin)).count();
@@ -83,7 +83,7 @@ fn replicas_write_down_what_they_do_for_a_traced_request_only() {
         let noted: Rc<RefCell<Vec<String>>> = Rc::default();
         let own = noted.clone();
         let trace = Rc::new(ReadTrace::new(id, move |activity| own.borrow_mut().push(activity)));
-        shard.coordinator.read_traced(&command, &order, (Some(&trace), None), &mut found).await.unwrap();
+        shard.coordinator.reads().read_traced(&command, &order, crate::ReadOptions { trace: Some(&trace), filter: None }, &mut found).await.unwrap();
         assert_eq!(found.rows.len(), 1);
         let said = |begin: &str| noted.borrow().iter().filter(|e| e.starts_with(begin)).count();
         let whom = (said("reading data locally"), said("reading digest from /"));
@@ -138,8 +138,8 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
         let own = said.clone();
         let trace = Rc::new(ReadTrace::new(Uuid::nil(), move |text| own.borrow_mut().push(text)));
         let mut found = Collect::default();
-        let terms = (Some(&trace), None);
-        shard.coordinator.read_traced(&command, &order, terms, &mut found).await.unwrap();
+        let terms = crate::ReadOptions { trace: Some(&trace), filter: None };
+        shard.coordinator.reads().read_traced(&command, &order, terms, &mut found).await.unwrap();
         assert_eq!(found.rows.len(), 1);
         said.borrow().clone()
     };
@@ -197,7 +197,7 @@ fn a_traced_increment_says_what_its_leader_does() {
         let said = nodes.run_on(shard, move |shard| async move {
             let (trace, said) = noting(id);
             let write = order(&shard, All, pk, 1);
-            shard.coordinator.count(write, Some(trace)).await.unwrap();
+            shard.coordinator.counters().count(write, Some(trace)).await.unwrap();
             said.borrow().clone()
         });
         nodes.run(10);

@@ -174,7 +174,7 @@ impl Drive {
             for range in &session.ranges {
                 for host in std::iter::once(me).chain(session.peers.iter().copied()) {
                     let patience = self.env.settings.answer_timeout;
-                    let work = self.env.coordinator.finish_rounds_at(host, *range, patience);
+                    let work = self.env.coordinator.lwt().finish_rounds_at(host, *range, patience);
                     let done = self.env.unless_ended(job, work).await?;
                     let address = self.env.address(host);
                     let done =

@@ -182,7 +182,7 @@ impl<'a> Part<'a> {
     async fn own_page(&self, segment: &Segment, bytes: usize) -> Result<Vec<u8>, RepairError> {
         let command = segment.command(self.table.id, self.now);
         let (coordinator, scope) = (&self.env.coordinator, self.scope);
-        let read = coordinator.read_stretch(&self.snapshot, command, bytes, scope);
+        let read = coordinator.replica_reads().read_stretch(&self.snapshot, command, bytes, scope);
         let page = self.env.unless_ended(self.job, read).await??;
         self.job.count(|c| c.bytes_read += page.len() as u64);
         self.env.counts.bytes_read.add(page.len() as u64);

@@ -274,7 +274,7 @@ fn what_was_repaired_is_known_to_the_next_run() {
             .command(TABLE, node.rt.wall().seconds());
         let scope = ReadScope::Pending(stdx::Uuid::from_u128(1));
         let snapshot = node.snapshot.borrow().clone();
-        node.coordinator.read_stretch(&snapshot, command, 1000, scope).await
+        node.coordinator.replica_reads().read_stretch(&snapshot, command, 1000, scope).await
     });
     assert!(unknown.is_err());
 }

@@ -235,7 +235,12 @@ impl Nodes {
             let command = whole.command(TABLE, DeletionSeconds(NOW.0 + 3600));
             let snapshot = node.snapshot.borrow().clone();
             let scope = store::ReadScope::Repair;
-            let read = node.coordinator.read_stretch(&snapshot, command, usize::MAX, scope);
+            let read = node.coordinator.replica_reads().read_stretch(
+                &snapshot,
+                command,
+                usize::MAX,
+                scope,
+            );
             let page = read.await.unwrap();
             ReplicaPage::open(&page).unwrap().content().to_vec()
         })

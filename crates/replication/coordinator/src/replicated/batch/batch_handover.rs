@@ -1,0 +1,109 @@
+//! The batch log of a node that leaves its cluster: other members keep what is in it.
+//!
+//! Nobody accepts what a node writes that is no member any more, or only those who have not heard of it:
+//! a batch that it replayed then would be applied by half. Cassandra's `decommission` replays its log
+//! (`BatchlogManager.startBatchlogReplay`) and leaves what could not be applied; here each entry goes
+//! to another member, which replays it like one that its coordinator stored there.
+//!
+//! Owns: [`Batches::hand_over_batches`]. Who may be asked, and when, is the caller's affair.
+
+use cluster::{ClusterSnapshot, MemberState};
+use internode::Verb;
+use messaging::Outgoing;
+use stdx::{HostId, Uuid};
+
+use super::batch_log::{self, BatchTable, Entries, Entry, Fate};
+use super::{Batches, batch_wire};
+use crate::shared::Cluster;
+
+/// Whether this node keeps batches for others and replays what they leave behind: not when it is about
+/// to go, or is gone. What is in its log then is handed over, or waits until it is taken back.
+pub(crate) fn keeps_batches(snapshot: &ClusterSnapshot) -> bool {
+    // A node without members was not attached to a cluster yet.
+    snapshot.members.is_empty()
+        || snapshot.local_member().is_some_and(|own| own.state != MemberState::LeaveHandover)
+}
+
+/// Entries of one page of the log.
+const PAGE_ENTRIES: usize = 128;
+
+impl Batches {
+    /// Gives every entry of this node's batch log, of all shards, to one of `takers`, the first that
+    /// takes it. To be called on one shard, when no coordinator stores more here: when the cluster knows
+    /// that this node is about to go. How many were given away.
+    ///
+    /// # Errors
+    /// In words for the operator: the log cannot be read, or nobody takes an entry. What was given away
+    /// until then is replayed by its new keeper; what is left stays in the log.
+    pub async fn hand_over_batches(
+        &self,
+        snapshot: &ClusterSnapshot,
+        takers: &[HostId],
+    ) -> Result<u64, String> {
+        let (Some(cluster), Some(table)) =
+            (self.inner.shared.cluster(), BatchTable::of(&snapshot.schema))
+        else {
+            return Ok(0);
+        };
+        let mut given = 0;
+        let mut behind: Option<Vec<u8>> = None;
+        loop {
+            let mut page = Entries::new(table, PAGE_ENTRIES);
+            let command = table.scan(behind.as_deref(), self.env().rt.wall().seconds());
+            let read = self.local().read(&command, PAGE_ENTRIES, &mut page).await;
+            read.map_err(|error| format!("the batch log cannot be read: {error}"))?;
+            let Some(last) = page.found.last() else { break };
+            behind = Some(last.id.clone());
+            for entry in &page.found {
+                given += u64::from(self.hand_over_entry(cluster, snapshot, entry, takers).await?);
+                self.inner.log.remove_entry(table, &entry.id, entry.written_at);
+            }
+        }
+        // The deletions; a failure of the log shows at the next write.
+        let _ = self.local().commit().await;
+        Ok(given)
+    }
+
+    /// Whether there was anything to give.
+    async fn hand_over_entry(
+        &self,
+        cluster: &Cluster,
+        snapshot: &ClusterSnapshot,
+        entry: &Entry,
+        takers: &[HostId],
+    ) -> Result<bool, String> {
+        let Ok(id) = <[u8; 16]>::try_from(entry.id.as_slice()) else { return Ok(false) };
+        if entry.is_past_grace(snapshot, self.env().rt.wall()) {
+            return Ok(false);
+        }
+        let fates = entry.fates(snapshot);
+        let kept = entry.mutations.iter().zip(fates);
+        let kept: Vec<&[u8]> = kept
+            .filter(|(_, fate)| matches!(fate, Fate::Apply { .. }))
+            .map(|(mutation, _)| mutation.as_slice())
+            .collect();
+        if kept.is_empty() {
+            return Ok(false);
+        }
+        let table = || batch_log::table_id(&snapshot.schema);
+        let mut refusal = "nobody else is there".to_owned();
+        for host in takers {
+            let outgoing = Outgoing {
+                host: *host,
+                shard: cluster.shard_map_of(*host).shard_of_lazy(codec::token_of(&id), table),
+                verb: Verb::BatchStore,
+                deadline: self.env().rt.now() + self.write_timeout(),
+                trace: None,
+            };
+            let stored = cluster.parts.messaging.request(&outgoing, |out| {
+                let mutations = kept.iter().copied();
+                batch_wire::encode_store(out, Uuid::from_bytes(id), entry.written_at, mutations);
+            });
+            match stored.await {
+                Ok(_) => return Ok(true),
+                Err(error) => refusal = format!("node {host}: {error}"),
+            }
+        }
+        Err(format!("a logged batch could not be handed to another node: {refusal}"))
+    }
+}

@@ -1,0 +1,179 @@
+//! Pages of ranges that replicas filter: a replica sends what passes, and the digest of its whole page.
+//!
+//! Owns: whom a read asks so, what it does with those who do not do it, the check of what comes from outside. Never: merges such a page: it has no deletions, and lacks rows that its replica has.
+//!
+//! INV-filtered-1: what is shown of a filtered page is what the reader's filter leaves of the whole page, whose digest
+//! agrees with as many replicas as the level needs. So no row is missed whose parts match on different replicas.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Ordering;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use data::command::{Partitions, ReadCommand, RingBound};
+use data::replica_page::{FilteredPage, PageEnd, PageError, ReplicaPage};
+use data::{RowFilter, TableShape};
+use internode::{ErrorReply, FilteredAnswer, Verb, encode_filtered_read};
+use messaging::MessagingError;
+use replica::{NodePage, replica_error};
+use request::{PageDigest, PageFacts, ReplicaError, digest_of};
+use stdx::HostId;
+
+use super::Reads;
+use super::asking::ToPeer;
+use super::calls::{Answer, AnswerFuture, What};
+use super::slot::{holds, is_within};
+use crate::local::ShardFilter;
+use crate::shared::ReplicatedRead;
+
+/// How a read has its pages filtered.
+#[derive(Clone)]
+pub(super) struct Filtering {
+    pub(super) filter: Arc<dyn RowFilter>,
+    /// The same for other nodes.
+    work: Rc<[u8]>,
+    /// Nodes that would not do it for this read.
+    refused: Rc<RefCell<Vec<HostId>>>,
+    /// Replicas differed a moment ago: whole pages are asked for, as they may be merged.
+    pub(super) is_wary: Rc<Cell<bool>>,
+}
+
+impl Filtering {
+    /// `None`: pages of this read are not filtered by replicas.
+    pub(super) fn of(
+        filter: Option<&ShardFilter>,
+        command: &ReadCommand,
+        order: &ReplicatedRead,
+    ) -> Option<Filtering> {
+        let ShardFilter { filter, shipped, .. } = filter?;
+        // A partition that is cut ends behind so many live rows, whether they pass or not.
+        let has_limit = order.limits.rows_per_partition != u32::MAX;
+        if has_limit || !matches!(command.partitions, Partitions::Range(_)) {
+            return None;
+        }
+        let work = Rc::from(shipped.as_deref()?);
+        let (refused, is_wary) = Default::default();
+        Some(Filtering { filter: filter.clone(), work, refused, is_wary })
+    }
+
+    /// Whether a node is asked to filter.
+    pub(super) fn may_ask(&self, reads: &Reads, host: HostId) -> bool {
+        let now = reads.env().rt.now();
+        let not_filtering = &reads.inner.not_filtering;
+        not_filtering.may_ask(host, now) && !self.refused.borrow().contains(&host)
+    }
+
+    /// Asks a replica; one that does not do it is asked for its whole page.
+    pub(super) fn ask(&self, reads: &Reads, peer: ToPeer) -> AnswerFuture {
+        let (this, reads) = (self.clone(), reads.clone());
+        let answer = peer.request(Verb::FilteredRead, |out| {
+            encode_filtered_read(out, &this.work, &peer.command, peer.limits);
+        });
+        Box::pin(async move {
+            let error = match answer.await {
+                Ok(response) => {
+                    peer.note(response.elapsed, Some(response.payload.len()));
+                    return match decode(&response.payload) {
+                        Some(filtered) => Ok(Answer::Filtered(Box::new(filtered))),
+                        None => Err(ReplicaError::Unknown),
+                    };
+                }
+                Err(error) => error,
+            };
+            let host = peer.host;
+            match &error {
+                MessagingError::Remote(ErrorReply::UnknownVerb(_)) => {
+                    let now = reads.env().rt.now();
+                    reads.inner.not_filtering.note(host, now);
+                }
+                MessagingError::Remote(ErrorReply::Invalid(why)) => {
+                    tracing::debug!(%host, why, "a node does not filter a page");
+                    this.refused.borrow_mut().push(host);
+                }
+                error => {
+                    peer.note_error(error);
+                    return Err(replica_error(error));
+                }
+            }
+            reads.inner.filtered_refused.inc();
+            peer.ask(What::Page).await
+        })
+    }
+}
+
+/// What passes of a page, with the digest of all of it.
+pub(super) struct Filtered {
+    pub(super) page: FilteredPage,
+    pub(super) digest: PageDigest,
+    /// Of this node, so that it need not be checked.
+    is_own: bool,
+}
+
+impl Filtered {
+    /// Of this node's page.
+    pub(super) fn own(page: NodePage) -> Option<Filtered> {
+        let digest = digest_of(&page.page);
+        Some(Filtered { page: page.filtered?, digest, is_own: true })
+    }
+
+    /// Where it ends: see [`super::drive`]'s `last_place`, of which the last partition may be left out here.
+    pub(super) fn last_place<'p>(&'p self, end: PageEnd<'p>) -> PageEnd<'p> {
+        match (end, self.page.last_key.as_deref()) {
+            (PageEnd::Exhausted, Some(key)) => PageEnd::After { token: codec::token_of(key), key },
+            (end, _) => end,
+        }
+    }
+
+    /// What of it counts for the machine, when it may be an answer to this command.
+    pub(super) fn check(
+        &self,
+        command: &ReadCommand,
+        shape: &TableShape,
+    ) -> Result<PageFacts, PageError> {
+        let FilteredPage { page, whole, last_key } = &self.page;
+        let page = match self.is_own {
+            true => ReplicaPage::open(page)?,
+            false => ReplicaPage::parse(page, shape, command.reversed)?,
+        };
+        let exhausted = page.is_exhausted();
+        let facts = PageFacts { digest: self.digest, live_rows: whole.live_rows, exhausted };
+        if self.is_own {
+            return Ok(facts);
+        }
+        let last_key = last_key.as_deref().map(|key| (codec::token_of(key), key));
+        if !is_within(&command.partitions, &page)
+            || last_key.is_some_and(|(token, key)| !holds(&command.partitions, token, key))
+        {
+            return Err(PageError::Malformed("it holds what was not asked for"));
+        }
+        if page.partitions().last().is_some_and(|last| last_key.is_none_or(|key| key < last)) {
+            return Err(PageError::Malformed("its last partition is none that was looked at"));
+        }
+        if !gets_on(command, shape, &page.end()) {
+            return Err(PageError::Malformed("it ends where it begins"));
+        }
+        Ok(facts)
+    }
+}
+
+/// Whether a page with that end is behind where the command begins, so that a read of such pages ends.
+fn gets_on(command: &ReadCommand, shape: &TableShape, end: &PageEnd<'_>) -> bool {
+    let Partitions::Range(range) = &command.partitions else { return true };
+    let RingBound::Key { token, key, after: false } = &range.start else { return true };
+    let PageEnd::Inside { token: at, key: at_key, clustering } = end else { return true };
+    let resumed = command.resume.as_ref().and_then(|resume| resume.clustering.as_deref());
+    match resumed.filter(|_| (token, key.as_slice()) == (at, *at_key)) {
+        Some(resumed) => shape.clustering().compare(clustering, resumed) == Ordering::Greater,
+        None => true,
+    }
+}
+
+pub(super) fn decode(payload: &[u8]) -> Option<Filtered> {
+    let answer = FilteredAnswer::decode(payload)
+        .inspect_err(|error| tracing::warn!(%error, "a filtered page cannot be used"))
+        .ok()?;
+    let FilteredAnswer { digest, whole, last_key, page } = answer;
+    let (page, last_key) = (page.to_vec(), last_key.map(<[u8]>::to_vec));
+    let page = FilteredPage { page, whole, last_key };
+    Some(Filtered { page, digest: PageDigest(digest), is_own: false })
+}

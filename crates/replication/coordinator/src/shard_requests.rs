@@ -1,0 +1,42 @@
+//! What one shard of a node asks another.
+
+use replica::{Origin, PackedPage, PackedRead, ReplicaMutation, ReplicaQuery};
+use rt::Mesh;
+use store::{ReplicaRead, StoreError};
+
+use crate::orders::{Lead, ReplicatedError};
+
+/// What one shard asks another.
+#[derive(Debug)]
+pub enum ShardRequest {
+    /// Apply one mutation and make it as durable as configured.
+    Apply(ReplicaMutation, Origin),
+    /// Apply several mutations and make them as durable as configured.
+    ApplyAll(Vec<ReplicaMutation>, Origin),
+    /// Read one page.
+    Read(Box<PackedRead>),
+    /// Read as a replica: with tombstones, for a coordinator that merges.
+    Replica(Box<ReplicaQuery>),
+    /// Lead increments of counters.
+    Count(Box<Lead>),
+    /// What conditional writes and serial reads need of the shard that owns a partition.
+    Lwt(lwt::ShardRequest),
+}
+
+/// Answer to a [`ShardRequest`].
+#[derive(Debug)]
+pub enum ShardReply {
+    /// To `Apply` and `ApplyAll`.
+    Applied(Result<(), StoreError>),
+    /// To `Read`.
+    Page(Result<PackedPage, StoreError>),
+    /// To `Replica`.
+    Replica(Result<ReplicaRead, StoreError>),
+    /// To `Count`, with the events of its trace.
+    Counted(Result<(), ReplicatedError>, Vec<String>),
+    /// To `Lwt`.
+    Lwt(lwt::ShardReply),
+}
+
+/// The way between the shards of one node.
+pub type ShardMesh = Mesh<ShardRequest, ShardReply>;

@@ -1,0 +1,103 @@
+//! What a shard needs of the cluster.
+//!
+//! Owns: the types that `node` gives. Never: decides anything.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::ClusterSnapshot;
+use messaging::Messaging;
+use request::WindowSettings;
+use stdx::{Epoch, HostId, Instant, WallMicros};
+
+/// Waits until this node has applied an epoch, at most until an instant; says whether it has.
+pub type EpochWait = Rc<dyn Fn(Epoch, Instant) -> Pin<Box<dyn Future<Output = bool>>>>;
+
+/// What `node` gives each shard's coordinator once, when the node is part of a cluster.
+pub struct ClusterParts {
+    /// The way to other nodes; it serves already, or will.
+    pub messaging: Messaging,
+    /// The metadata in use.
+    pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
+    /// What the failure detector says. Not asked about this node.
+    pub is_alive: Rc<dyn Fn(HostId) -> bool>,
+    /// Where writes go that a replica missed.
+    pub hints: Rc<dyn HintSink>,
+    /// For requests of peers that know newer metadata; `None`: they are refused at once.
+    pub epoch_wait: Option<EpochWait>,
+    /// Limits and times.
+    pub settings: ReplicationSettings,
+}
+
+/// Keeps writes for replicas that missed them.
+pub trait HintSink {
+    /// Whether a hint for the host would be kept: hints are on, its hint window has not passed, its
+    /// hints do not fill their space.
+    fn may_hint(&self, host: HostId) -> bool;
+
+    /// Keeps an encoded mutation for a host, in memory at first. Bounded; false: it could not be
+    /// kept, and is counted.
+    fn store(&self, host: HostId, mutation: &[u8], written_at: WallMicros) -> bool;
+
+    /// Makes what was stored so far durable; false: it could not be.
+    fn flush(&self) -> Pin<Box<dyn Future<Output = bool>>>;
+}
+
+/// Hints are off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoHints;
+
+impl HintSink for NoHints {
+    fn may_hint(&self, _: HostId) -> bool {
+        false
+    }
+
+    fn store(&self, _: HostId, _: &[u8], _: WallMicros) -> bool {
+        false
+    }
+
+    fn flush(&self) -> Pin<Box<dyn Future<Output = bool>>> {
+        Box::pin(std::future::ready(true))
+    }
+}
+
+/// Limits and times of requests to several nodes, per shard. The defaults are Cassandra's where it
+/// has them.
+#[derive(Clone, Debug)]
+pub struct ReplicationSettings {
+    /// For writes without a client: replayed batches, hints whose replica has moved.
+    pub write_request_timeout: Duration,
+    /// Writes that are not finished: answered ones linger until all replicas have answered.
+    pub writes_in_flight_max: usize,
+    /// Bytes of their mutations, and what is kept beside them.
+    pub write_bytes_in_flight_max: usize,
+    /// What may be under way to one shard of a replica: more waits, and the clients with it.
+    pub replica_window: WindowSettings,
+    /// Whether reads prefer replicas that answer quickly.
+    pub dynamic_snitch: bool,
+    /// How often the order is made anew.
+    pub dynamic_snitch_update_interval: Duration,
+    /// After this time what was measured is forgotten, so that a bad replica is tried again.
+    pub dynamic_snitch_reset_interval: Duration,
+    /// A replica near by is preferred until it is so much slower than the best one (1.0: twice as
+    /// slow).
+    pub dynamic_snitch_badness_threshold: f64,
+}
+
+impl Default for ReplicationSettings {
+    fn default() -> ReplicationSettings {
+        ReplicationSettings {
+            write_request_timeout: Duration::from_secs(2),
+            writes_in_flight_max: 131_072,
+            write_bytes_in_flight_max: 128 << 20,
+            replica_window: WindowSettings::default(),
+            dynamic_snitch: true,
+            dynamic_snitch_update_interval: Duration::from_millis(100),
+            dynamic_snitch_reset_interval: Duration::from_secs(600),
+            dynamic_snitch_badness_threshold: 1.0,
+        }
+    }
+}

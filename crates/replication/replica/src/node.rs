@@ -1,0 +1,31 @@
+//! The other shards of this node, as seen from one of them.
+
+use std::future::Future;
+
+use stdx::ShardId;
+use store::{ReplicaRead, StoreError};
+
+use crate::env::Env;
+use crate::node_page::ReplicaQuery;
+use crate::packed_page::PackedPage;
+use crate::packed_read::PackedRead;
+
+/// A shard that can ask the other shards of its node. What is asked is sent when the method returns.
+pub trait Node: Clone + 'static {
+    /// The environment of this shard.
+    fn env(&self) -> &Env;
+
+    /// Reads as a replica on a shard of this node, which may be this one.
+    fn replica_page_of(
+        &self,
+        shard: ShardId,
+        query: ReplicaQuery,
+    ) -> impl Future<Output = Result<ReplicaRead, StoreError>> + 'static;
+
+    /// Has another shard of this node make a packed page.
+    fn packed_page_of(
+        &self,
+        shard: ShardId,
+        read: PackedRead,
+    ) -> impl Future<Output = Result<PackedPage, StoreError>> + 'static;
+}

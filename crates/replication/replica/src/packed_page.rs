@@ -1,0 +1,341 @@
+//! Pages of packed rows that cross from one shard to another.
+//!
+//! Bytes of a page: `partition*`, each `tag 1 · token i64 · key length u32 · key · static length u32
+//! (u32::MAX = none) · static row`, then `tag 2 · clustering length u32 · clustering · row length
+//! u32 · row` for each row. Trusted inside
+//! one process; what another node sends is checked first ([`crate::scan_page`]).
+//!
+//! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
+//! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
+
+use data::{FoldState, RowFilter, RowRef};
+use stdx::Token;
+use store::{Flow, Look, LookedAt, ReadStats, RowSink};
+
+const PARTITION: u8 = 1;
+const ROW: u8 = 2;
+const NONE: u32 = u32::MAX;
+/// What a row or partition that is left out counts beside its bytes.
+pub const LEFT_OUT_OVERHEAD: usize = 32;
+
+/// Tombstones behind which the pages of replicas and of other shards end, unless a client's page ends before: some
+/// milliseconds of work.
+pub const TOMBSTONES_OF_A_PAGE: u32 = 10_000;
+
+/// Bounds of one page that crosses shards.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimit {
+    /// At most this many rows.
+    pub rows: usize,
+    /// Stop after the row that crosses this many bytes.
+    pub bytes: usize,
+    /// Stop after so many bytes of rows that a filter leaves out: some milliseconds of work, so that whoever waits
+    /// can give up, and a shard does not read on for somebody who has enough.
+    pub left_out: usize,
+    /// Stop behind so many tombstones, at least 1.
+    pub tombstones: u32,
+}
+
+impl Default for PageLimit {
+    fn default() -> Self {
+        PageLimit {
+            rows: usize::MAX,
+            bytes: 1 << 20,
+            left_out: 4 << 20,
+            tombstones: TOMBSTONES_OF_A_PAGE,
+        }
+    }
+}
+
+/// A position in a read: a row of a partition, or its end.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPosition<'a> {
+    /// Token of the partition.
+    pub token: Token,
+    /// Its key.
+    pub key: &'a [u8],
+    /// The row; `None`: the whole partition lies before.
+    pub clustering: Option<&'a [u8]>,
+}
+
+/// A page of rows in packed form.
+#[derive(Debug, Default)]
+pub struct PackedPage {
+    /// Its items.
+    pub bytes: Vec<u8>,
+    /// The page stopped at a limit: there may be more behind its end.
+    pub more: bool,
+    /// Up to where it goes; set when there may be more.
+    pub end: Option<PageEnd>,
+    /// Rows in it.
+    pub rows: usize,
+    /// What it cost to make.
+    pub stats: ReadStats,
+    /// What it has come by when it ended for its tombstones: these, and what they hide.
+    pub scanned: u32,
+    /// What a fold has not made a result of.
+    pub state: Option<FoldState>,
+    /// The same as bytes, of another node.
+    pub encoded: Option<Vec<u8>>,
+    /// A fold could not be done.
+    pub is_failed: bool,
+}
+
+/// Up to where a page goes: everything before and at this place was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageEnd {
+    /// Token of its last partition.
+    pub token: Token,
+    /// The key.
+    pub key: Vec<u8>,
+    /// A row of the partition, or a place where nobody has one; `None`: all of the partition was looked at.
+    pub clustering: Option<Vec<u8>>,
+    /// The page has something of the partition, so that it is not to be shown for its static row alone any more.
+    pub is_shown: bool,
+}
+
+/// One item of a page.
+#[derive(Clone, Copy, Debug)]
+pub enum PageItem<'a> {
+    /// A partition begins.
+    Partition {
+        /// Its token.
+        token: Token,
+        /// Its key.
+        key: &'a [u8],
+        /// Its live static row.
+        static_row: Option<RowRef<'a>>,
+    },
+    /// A row of it.
+    Row {
+        /// Its clustering.
+        clustering: &'a [u8],
+        /// The row.
+        row: RowRef<'a>,
+    },
+}
+
+impl PackedPage {
+    /// The item at byte `at` and where the next one begins; `None` at the end.
+    #[inline]
+    pub fn item(&self, at: usize) -> Option<(PageItem<'_>, usize)> {
+        let mut rest = self.bytes.get(at..)?;
+        let before = rest.len();
+        let tag = *take(&mut rest, 1)?.first()?;
+        let item = if tag == PARTITION {
+            let token = Token(i64::from_le_bytes(take(&mut rest, 8)?.try_into().ok()?));
+            let key = sized(&mut rest)??;
+            let static_row = sized(&mut rest)?.map(RowRef::trusted);
+            PageItem::Partition { token, key, static_row }
+        } else {
+            let clustering = sized(&mut rest)??;
+            PageItem::Row { clustering, row: RowRef::trusted(sized(&mut rest)??) }
+        };
+        Some((item, at + before - rest.len()))
+    }
+
+    /// Ends it behind a row, or behind a whole partition, when it has reached a limit; `passed` is what was
+    /// looked at for it and is not in it, see [`PageLimit::left_out`].
+    #[inline]
+    pub fn flow(&mut self, limit: &PageLimit, passed: usize, at: RowPosition<'_>) -> Flow {
+        if self.rows < limit.rows && self.bytes.len() < limit.bytes && passed < limit.left_out {
+            return Flow::Continue;
+        }
+        self.end_at(at, true);
+        Flow::Stop
+    }
+
+    /// Ends it there.
+    fn end_at(&mut self, at: RowPosition<'_>, is_shown: bool) {
+        self.more = true;
+        let RowPosition { token, key, clustering } = at;
+        let (key, clustering) = (key.to_vec(), clustering.map(<[u8]>::to_vec));
+        self.end = Some(PageEnd { token, key, clustering, is_shown });
+    }
+
+    /// Ends it where a read has come to, when that has met as many tombstones as a page may.
+    pub fn look(&mut self, limit: &PageLimit, upto: &LookedAt<'_>, is_shown: bool) -> Look {
+        if upto.scanned < limit.tombstones {
+            return Look::Continue;
+        }
+        self.scanned = upto.scanned;
+        let LookedAt { token, key, clustering, .. } = *upto;
+        self.end_at(RowPosition { token, key, clustering }, is_shown);
+        Look::Stop
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+fn take<'a>(rest: &mut &'a [u8], n: usize) -> Option<&'a [u8]> {
+    let (head, tail) = rest.split_at_checked(n)?;
+    *rest = tail;
+    Some(head)
+}
+
+fn sized<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let n = u32::from_le_bytes(take(rest, 4)?.try_into().ok()?);
+    if n == NONE {
+        return Some(None);
+    }
+    Some(Some(take(rest, n as usize)?))
+}
+
+fn put(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+    let n = bytes.map_or(NONE, |b| u32::try_from(b.len()).unwrap_or(NONE));
+    stdx::invariant!(bytes.is_none() || n != NONE, "page: a value of 4 GiB or more");
+    out.extend_from_slice(&n.to_le_bytes());
+    out.extend_from_slice(bytes.unwrap_or(&[]));
+}
+
+pub fn put_partition(out: &mut Vec<u8>, token: Token, key: &[u8], static_row: Option<&[u8]>) {
+    out.push(PARTITION);
+    out.extend_from_slice(&token.0.to_le_bytes());
+    put(out, Some(key));
+    put(out, static_row);
+}
+
+pub fn put_row(out: &mut Vec<u8>, clustering: &[u8], row: &[u8]) {
+    out.push(ROW);
+    put(out, Some(clustering));
+    put(out, Some(row));
+}
+
+/// Collects rows into a page.
+#[derive(Debug)]
+pub struct PageWriter<'f> {
+    page: PackedPage,
+    limit: PageLimit,
+    filter: Option<&'f dyn RowFilter>,
+    /// A partition is wanted though no row of it is.
+    wants_static: bool,
+    /// The partition at hand.
+    token: Token,
+    key: Vec<u8>,
+    static_row: Option<Vec<u8>>,
+    /// It stands in the page.
+    is_put: bool,
+    /// It was announced and is not over.
+    is_inside: bool,
+    /// Bytes that the filter left out.
+    left_out: usize,
+}
+
+impl<'f> PageWriter<'f> {
+    /// An empty page with that limit, of what the filter keeps. `wants_static`: see
+    /// [`data::command::ReadCommand`].
+    pub fn new(
+        limit: PageLimit,
+        filter: Option<&'f dyn RowFilter>,
+        wants_static: bool,
+    ) -> PageWriter<'f> {
+        PageWriter {
+            page: PackedPage::default(),
+            limit,
+            filter,
+            wants_static,
+            token: Token::MIN,
+            key: Vec::new(),
+            static_row: None,
+            is_put: false,
+            is_inside: false,
+            left_out: 0,
+        }
+    }
+
+    /// It has reached a limit.
+    pub fn is_full(&self) -> bool {
+        self.page.more
+    }
+
+    /// The page. `stats`: what reading for it has cost.
+    pub fn finish(self, mut stats: ReadStats) -> PackedPage {
+        stats.filtered = self.page.stats.filtered;
+        PackedPage { stats, ..self.page }
+    }
+
+    /// Ends the page behind this row, or behind the partition at hand, when it has reached a limit.
+    #[inline]
+    fn flow(&mut self, clustering: Option<&[u8]>) -> Flow {
+        let at = RowPosition { token: self.token, key: &self.key, clustering };
+        self.page.flow(&self.limit, self.left_out, at)
+    }
+
+    /// So many bytes are left out.
+    #[inline]
+    fn leave_out(&mut self, bytes: usize) {
+        self.left_out = self.left_out.saturating_add(bytes + LEFT_OUT_OVERHEAD);
+        let filtered = &mut self.page.stats.filtered;
+        filtered.bytes = filtered.bytes.saturating_add(bytes as u64);
+    }
+}
+
+impl RowSink for PageWriter<'_> {
+    fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> Flow {
+        self.token = token;
+        self.is_inside = true;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let static_row = static_row.map(|row| row.bytes());
+        let Some(filter) = self.filter else {
+            put_partition(&mut self.page.bytes, token, key, static_row);
+            return Flow::Continue;
+        };
+        if !filter.keeps_partition(key, static_row.map(RowRef::trusted)) {
+            self.leave_out(key.len() + static_row.map_or(0, <[u8]>::len));
+            self.page.stats.filtered.partitions += 1;
+            self.is_put = true;
+            return Flow::SkipPartition;
+        }
+        self.is_put = self.wants_static && static_row.is_some();
+        match self.is_put {
+            true => put_partition(&mut self.page.bytes, token, key, static_row),
+            false => self.static_row = static_row.map(<[u8]>::to_vec),
+        }
+        Flow::Continue
+    }
+
+    #[inline]
+    fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> Flow {
+        if let Some(filter) = self.filter {
+            if !filter.keeps_row(clustering, row) {
+                self.leave_out(clustering.len() + row.bytes().len());
+                self.page.stats.filtered.rows += 1;
+                return self.flow(Some(clustering));
+            }
+            if !std::mem::replace(&mut self.is_put, true) {
+                let static_row = self.static_row.as_deref();
+                put_partition(&mut self.page.bytes, self.token, &self.key, static_row);
+            }
+        }
+        put_row(&mut self.page.bytes, clustering, row.bytes());
+        self.page.rows += 1;
+        self.flow(Some(clustering))
+    }
+
+    fn looked_at(&mut self, upto: LookedAt<'_>) -> Look {
+        let is_shown = self.is_inside && self.key == upto.key;
+        self.page.look(&self.limit, &upto, is_shown)
+    }
+
+    fn tombstones_per_look(&self) -> u32 {
+        self.limit.tombstones
+    }
+
+    fn partition_end(&mut self) -> Flow {
+        self.is_inside = false;
+        if self.filter.is_some() && !self.is_put {
+            let of_static = self.static_row.as_ref().map_or(0, Vec::len);
+            self.leave_out(self.key.len() + of_static);
+        }
+        self.flow(None)
+    }
+}

@@ -1,0 +1,97 @@
+//! Packed pages of what one shard has, of the rows or of what is done with them.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use data::command::{KeyRange, Partitions, ReadCommand};
+use data::{FoldState, RowFilter, RowFold};
+use schema::Table;
+use store::{ReadStats, RowSink, StoreError};
+
+use crate::env::Env;
+use crate::folded_page::FoldSink;
+use crate::packed_page::{PackedPage, PageLimit, PageWriter};
+use crate::shard_reads;
+
+/// What a shard does with the rows of a read, in the place of sending all of them.
+#[derive(Clone, Debug)]
+pub enum ShardWork {
+    /// Leaves out what is not wanted.
+    Filter(Arc<dyn RowFilter>),
+    /// Makes results of them.
+    Fold(Arc<dyn RowFold>),
+}
+
+/// What the bytes of another node's front end ask shards to do with rows of a table, or why it is not done.
+pub type ScanPlanner = Rc<dyn Fn(&[u8], &Arc<Table>) -> Result<ShardWork, String>>;
+
+/// A read of one page of one shard.
+#[derive(Debug)]
+pub struct PackedRead {
+    /// What to read; its partitions are restricted by the owner to its own.
+    pub command: ReadCommand,
+    /// Of a range: ranges after it that are read too, ascending.
+    pub further: Vec<KeyRange>,
+    /// Where the page stops.
+    pub limit: PageLimit,
+    /// What is done with the rows there; `None`: all of them are wanted, unmodified.
+    pub work: Option<ShardWork>,
+    /// What a fold had left when the page before ended.
+    pub state: Option<FoldState>,
+}
+
+impl PackedRead {
+    /// Reads the page on this shard.
+    ///
+    /// # Errors
+    /// As [`store::Store::read`].
+    pub async fn read(self, env: &Env) -> Result<PackedPage, StoreError> {
+        let PackedRead { command, further, limit, work, state } = self;
+        let ranges = Ranges { command: &command, further: &further };
+        let filter = match &work {
+            Some(ShardWork::Fold(fold)) => {
+                env.folded.inc();
+                let (on_shard, mut out) = (fold.on_shard(), Vec::new());
+                let mut sink = FoldSink::new(on_shard.begin(state, &mut out), limit);
+                let stats = ranges.read(env, &mut sink, FoldSink::is_full).await?;
+                return Ok(sink.finish(stats));
+            }
+            Some(ShardWork::Filter(filter)) => Some(&**filter as &dyn RowFilter),
+            None => None,
+        };
+        let mut writer = PageWriter::new(limit, filter, command.wants_static);
+        let stats = ranges.read(env, &mut writer, PageWriter::is_full).await?;
+        Ok(writer.finish(stats))
+    }
+}
+
+/// A command and the ranges after its own.
+struct Ranges<'a> {
+    command: &'a ReadCommand,
+    further: &'a [KeyRange],
+}
+
+impl Ranges<'_> {
+    /// Reads the command and, until the sink is full, the same of the further ranges.
+    async fn read<S: RowSink>(
+        &self,
+        env: &Env,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> Result<ReadStats, StoreError> {
+        let mut stats = env.store.read(self.command, sink).await?;
+        if self.further.is_empty() {
+            return Ok(stats);
+        }
+        let mut next = ReadCommand { resume: None, ..self.command.clone() };
+        for range in self.further {
+            if is_full(sink) {
+                break;
+            }
+            next.partitions = Partitions::Range(range.clone());
+            shard_reads::add(&mut stats, &env.store.read(&next, sink).await?);
+            env.rt.yield_if_due().await;
+        }
+        Ok(stats)
+    }
+}
