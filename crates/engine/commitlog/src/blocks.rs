@@ -25,6 +25,14 @@ const UNPACKED_BYTES_MAX: u32 = (1 << 30) + (1 << 20);
 /// Begins every block, so that blocks are found behind damage.
 pub(crate) const BLOCK_MAGIC: &[u8; 4] = b"\xf6HLB";
 
+/// Where a block begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace {
+    pub(crate) segment: SegmentId,
+    /// In the file, unlike positions of records.
+    pub(crate) offset: u64,
+}
+
 /// The number of a compressor in the file; 0 is none.
 pub(crate) fn compression_code(compression: Option<Algorithm>) -> u8 {
     match compression {
@@ -197,37 +205,38 @@ impl Packer {
     }
 
     /// Appends blocks with `records`, whole ones, of which the first has the position `offset`.
-    /// `place` is where the first byte of `out` will lie in the file; `random` fills nonces.
+    /// `at` is where the first byte of `out` will lie; `random` fills nonces.
     pub(crate) fn pack(
         &mut self,
-        (segment, place): (SegmentId, u64),
+        at: BlockPlace,
         offset: u64,
         records: &[u8],
         random: impl Fn(&mut [u8]),
         out: &mut Buf,
     ) {
-        let mut at = 0;
-        while at < records.len() {
-            let end = cut(records, at);
+        let mut start = 0;
+        while start < records.len() {
+            let end = cut(records, start);
             stdx::invariant!(
-                at < end && end <= records.len(),
-                "commit log: block {at}..{end} of {} bytes of records",
+                start < end && end <= records.len(),
+                "commit log: block {start}..{end} of {} bytes of records",
                 records.len()
             );
-            let content = records.get(at..end).unwrap_or(&[]);
-            let position = offset + at as u64;
+            let content = records.get(start..end).unwrap_or(&[]);
+            let position = offset + start as u64;
             let mut nonce = [0; NONCE_BYTES];
             if self.keys.is_some() {
                 random(&mut nonce);
             }
-            self.put((segment, place + out.len() as u64), position, content, nonce, out);
-            at = end;
+            let block = BlockPlace { offset: at.offset + out.len() as u64, ..at };
+            self.put(block, position, content, nonce, out);
+            start = end;
         }
     }
 
     fn put(
         &mut self,
-        (segment, place): (SegmentId, u64),
+        at: BlockPlace,
         offset: u64,
         content: &[u8],
         nonce: [u8; NONCE_BYTES],
@@ -262,7 +271,7 @@ impl Packer {
         }
         if let Some(keys) = &self.keys {
             self.sealed.clear();
-            let associated = associated(segment, place, &fields);
+            let associated = associated(at.segment, at.offset, &fields);
             keys.seal(nonce, &associated, stored, &mut self.sealed);
             stored = &self.sealed;
         }
@@ -272,7 +281,7 @@ impl Packer {
             stored.len()
         );
         out.extend_from_slice(&fields);
-        out.extend_from_slice(&block_crc(segment, place, &fields, stored).to_le_bytes());
+        out.extend_from_slice(&block_crc(at.segment, at.offset, &fields, stored).to_le_bytes());
         out.extend_from_slice(stored);
         for buffer in [&mut self.scratch, &mut self.sealed] {
             if buffer.capacity() > 4 * BLOCK_BYTES {

@@ -109,6 +109,12 @@ pub struct SegmentHeader {
     pub sealed: bool,
 }
 
+/// How the records of a segment are wrapped.
+struct Wrapping {
+    compression: Option<Algorithm>,
+    sealed: bool,
+}
+
 impl SegmentHeader {
     /// Whether blocks follow, not records.
     pub fn has_blocks(&self) -> bool {
@@ -162,12 +168,13 @@ impl SegmentHeader {
         let compression = compression_of(u32::from(code))
             .filter(|compression| sealed || compression.is_some() == (version != FORMAT_VERSION))
             .ok_or("compressed in a way that this build does not read")?;
-        Self::decode_body(&mut r, (compression, sealed)).map_err(|_| "the header is cut short")
+        let wrapping = Wrapping { compression, sealed };
+        Self::decode_body(&mut r, wrapping).map_err(|_| "the header is cut short")
     }
 
     fn decode_body(
         r: &mut Reader<'_>,
-        (compression, sealed): (Option<Algorithm>, bool),
+        Wrapping { compression, sealed }: Wrapping,
     ) -> Result<SegmentHeader, DecodeError> {
         Ok(SegmentHeader {
             compression,
@@ -261,13 +268,22 @@ pub fn encode_marker(out: &mut impl Sink, at: LogPosition, synced: LogPosition) 
     put_record(out, at, KIND_MARKER, &[MARKER_MAGIC, &segment, &synced.offset.to_le_bytes()]);
 }
 
+/// Which shard truncates a table, of how many.
+#[derive(Clone, Copy, Debug)]
+pub struct TruncatingShard {
+    /// Its number.
+    pub shard: u16,
+    /// Shards of the node.
+    pub shards: u16,
+}
+
 /// Appends a truncation that will lie at `at`.
 pub fn encode_truncation(
     out: &mut impl Sink,
     at: LogPosition,
     table: TableId,
     truncated_at: TimestampMicros,
-    shard_of: (u16, u16),
+    by: TruncatingShard,
     generations: &[u64],
 ) {
     let mut list = Vec::with_capacity(generations.len().saturating_mul(8));
@@ -281,8 +297,8 @@ pub fn encode_truncation(
         &[
             table.0.as_bytes(),
             &truncated_at.0.to_le_bytes(),
-            &shard_of.0.to_le_bytes(),
-            &shard_of.1.to_le_bytes(),
+            &by.shard.to_le_bytes(),
+            &by.shards.to_le_bytes(),
             &list,
         ],
     );

@@ -371,9 +371,10 @@ impl CommitLog {
         state.check_open()?;
         self.reserve(&mut state, 64 + generations.len() * 8);
         let at = state.end();
-        let shard = (self.inner.rt.shard().0, self.inner.rt.shard_count());
+        let (shard, shards) = (self.inner.rt.shard().0, self.inner.rt.shard_count());
+        let by = format::TruncatingShard { shard, shards };
         state.put(|buf| {
-            format::encode_truncation(buf, at, table, truncated_at, shard, generations);
+            format::encode_truncation(buf, at, table, truncated_at, by, generations);
         });
         Ok(at)
     }

@@ -77,23 +77,30 @@ struct Walk<'v, V> {
     mutations: u64,
 }
 
+/// A segment that is scanned; the records of one that is not wanted are checked only.
+#[derive(Clone, Copy)]
+struct Scanned {
+    id: SegmentId,
+    is_wanted: bool,
+}
+
 impl<V: Visitor> Walk<'_, V> {
     /// Each checksum is computed once: a record is visited as soon as it is found valid.
     fn take(
         &mut self,
         log: &CommitLog,
-        (id, wanted): (SegmentId, bool),
+        segment: Scanned,
         found: Found<'_>,
     ) -> Result<Next, LogError> {
         if let Record::Marker(synced) = found.record {
             attest(&mut self.attested, synced);
         }
         match found.header {
-            Some(header) if wanted => {
+            Some(header) if segment.is_wanted => {
                 self.mutations += u64::from(matches!(found.record, Record::Mutation(_)));
-                let at = LogPosition { segment: id, offset: found.offset };
+                let at = LogPosition { segment: segment.id, offset: found.offset };
                 self.visitor.record(header, at, found.record).map_err(|what| LogError::Corrupt {
-                    file: log.path_of(id),
+                    file: log.path_of(segment.id),
                     offset: found.place,
                     what,
                 })
@@ -121,9 +128,9 @@ impl CommitLog {
         // One buffer for all segments: fresh memory for each costs more than reading it.
         let mut buf = Buf::new();
         for id in self.old_segments() {
-            let wanted = !released.contains(&id);
+            let segment = Scanned { id, is_wanted: !released.contains(&id) };
             let scan;
-            (buf, scan) = self.scan_segment((id, wanted), buf, &mut walk).await?;
+            (buf, scan) = self.scan_segment(segment, buf, &mut walk).await?;
             let Some(scan) = scan else {
                 self.forget_old(id);
                 continue;
@@ -196,10 +203,11 @@ impl CommitLog {
     /// Reads a segment piece by piece; nothing when there is none, or when this run wrote it.
     async fn scan_segment<V: Visitor>(
         &self,
-        (id, wanted): (SegmentId, bool),
+        segment: Scanned,
         buf: Buf,
         walk: &mut Walk<'_, V>,
     ) -> Result<(Buf, Option<Scan>), V::Error> {
+        let id = segment.id;
         let options = OpenOptions { read: true, ..OpenOptions::default() };
         let file = match self.fs().open(&self.path_of(id), options).await {
             Ok(file) => file,
@@ -226,7 +234,7 @@ impl CommitLog {
                 begin = at;
                 piece = &buf;
             }
-            let mut take = |found: Found<'_>| walk.take(self, (id, wanted), found);
+            let mut take = |found: Found<'_>| walk.take(self, segment, found);
             if scanner.feed_until(piece, &mut take)? {
                 walk.visitor.pause().await?;
             }

@@ -337,7 +337,8 @@ fn records_round_trip_and_are_bound_to_their_place() {
     let mut out = vec![0; 68];
     format::encode_mutation(&mut out, at, b"mutation");
     let second = LogPosition { offset: out.len() as u64, ..at };
-    format::encode_truncation(&mut out, second, table().id, TimestampMicros(5), (1, 2), &[7, 9]);
+    let by = format::TruncatingShard { shard: 1, shards: 2 };
+    format::encode_truncation(&mut out, second, table().id, TimestampMicros(5), by, &[7, 9]);
     let (record, next) = decode_record(at.segment, &out, 68).unwrap();
     assert_eq!(record, Record::Mutation(b"mutation"));
     let Some((Record::Truncation(t), end)) = decode_record(at.segment, &out, next) else {

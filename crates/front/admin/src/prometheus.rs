@@ -183,6 +183,39 @@ fn clean_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
 }
 
+type Field = fn(&TableReport) -> u64;
+
+/// Name, kind, help and number of each series of a table.
+const TABLE_FIELDS: [(&str, Kind, &str, Field); 11] = [
+    ("scylla_column_family_live_disk_space", Kind::Gauge, "bytes of the SSTables in use", |t| {
+        t.disk_bytes
+    }),
+    ("scylla_column_family_live_sstable", Kind::Gauge, "SSTables in use", |t| t.sstables),
+    ("scylla_column_family_memtable_switch", Kind::Counter, "memtables flushed", |t| t.flushes),
+    ("scylla_column_family_pending_compaction", Kind::Gauge, "compactions that wait", |t| {
+        t.pending_compactions
+    }),
+    (
+        "helenus_table_uncompressed_bytes",
+        Kind::Gauge,
+        "uncompressed bytes of the SSTables in use",
+        |t| t.uncompressed_bytes,
+    ),
+    ("helenus_table_memtable_bytes", Kind::Gauge, "memory of memtables", |t| t.memtable_bytes),
+    ("helenus_table_reads_total", Kind::Counter, "reads of the shards' data", |t| t.reads),
+    ("helenus_table_writes_total", Kind::Counter, "writes to the shards' data", |t| t.writes),
+    ("helenus_table_compactions_total", Kind::Counter, "compactions finished", |t| t.compactions),
+    (
+        "helenus_table_metadata_bytes",
+        Kind::Gauge,
+        "memory of Bloom filters, summaries and chunk offsets",
+        |t| t.metadata_bytes,
+    ),
+    ("helenus_table_tombstones_scanned_total", Kind::Counter, "tombstones that reads met", |t| {
+        t.tombstones_scanned
+    }),
+];
+
 fn of_tables(page: &mut Page, tables: &[TableReport]) {
     let mut shown: Vec<&TableReport> = tables.iter().collect();
     shown.sort_by_key(|t| std::cmp::Reverse(t.reads.saturating_add(t.writes)));
@@ -191,45 +224,7 @@ fn of_tables(page: &mut Page, tables: &[TableReport]) {
     let help = "tables without series of their own because there are too many";
     let omitted = tables.len().saturating_sub(shown.len()) as u64;
     page.family("helenus_table_series_omitted", Kind::Gauge, help).sample(&[], omitted);
-    type Field = fn(&TableReport) -> u64;
-    let fields: [(&str, Kind, &str, Field); 11] = [
-        (
-            "scylla_column_family_live_disk_space",
-            Kind::Gauge,
-            "bytes of the SSTables in use",
-            |t| t.disk_bytes,
-        ),
-        ("scylla_column_family_live_sstable", Kind::Gauge, "SSTables in use", |t| t.sstables),
-        ("scylla_column_family_memtable_switch", Kind::Counter, "memtables flushed", |t| t.flushes),
-        ("scylla_column_family_pending_compaction", Kind::Gauge, "compactions that wait", |t| {
-            t.pending_compactions
-        }),
-        (
-            "helenus_table_uncompressed_bytes",
-            Kind::Gauge,
-            "uncompressed bytes of the SSTables in use",
-            |t| t.uncompressed_bytes,
-        ),
-        ("helenus_table_memtable_bytes", Kind::Gauge, "memory of memtables", |t| t.memtable_bytes),
-        ("helenus_table_reads_total", Kind::Counter, "reads of the shards' data", |t| t.reads),
-        ("helenus_table_writes_total", Kind::Counter, "writes to the shards' data", |t| t.writes),
-        ("helenus_table_compactions_total", Kind::Counter, "compactions finished", |t| {
-            t.compactions
-        }),
-        (
-            "helenus_table_metadata_bytes",
-            Kind::Gauge,
-            "memory of Bloom filters, summaries and chunk offsets",
-            |t| t.metadata_bytes,
-        ),
-        (
-            "helenus_table_tombstones_scanned_total",
-            Kind::Counter,
-            "tombstones that reads met",
-            |t| t.tombstones_scanned,
-        ),
-    ];
-    for (name, kind, help, field) in fields {
+    for (name, kind, help, field) in TABLE_FIELDS {
         let family = page.family(name, kind, help);
         for table in &shown {
             let labels = [("ks", table.keyspace.as_str()), ("cf", table.table.as_str())];

@@ -10,6 +10,7 @@ use rt::{Buf, File, Group, IoError, OpenOptions};
 use stdx::Instant;
 
 use super::{BUFFER_BYTES, CommitLog, SegmentFile, State};
+use crate::blocks::BlockPlace;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentId};
 
@@ -248,7 +249,8 @@ impl CommitLog {
         match self.inner.packer.borrow_mut().as_mut() {
             Some(packer) => {
                 let random = |out: &mut [u8]| self.inner.rt.random_fill(out);
-                packer.pack((segment, place), offset + header as u64, records, random, &mut packed);
+                let at = BlockPlace { segment, offset: place };
+                packer.pack(at, offset + header as u64, records, random, &mut packed);
             }
             None => stdx::invariant!(false, "commit log: records would be left out of {segment:?}"),
         }

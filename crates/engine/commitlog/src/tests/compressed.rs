@@ -6,7 +6,7 @@ use codec::Algorithm;
 use rt::Buf;
 
 use super::*;
-use crate::blocks::{BLOCK_BYTES, Packer};
+use crate::blocks::{BLOCK_BYTES, BlockPlace, Packer};
 use crate::scan::scan_bytes;
 use crate::walk_segment;
 
@@ -165,7 +165,7 @@ fn segment(algorithm: Algorithm, mutations: &[Vec<u8>]) -> (SegmentId, Vec<u8>) 
     }
     let (mut packed, at) = (Buf::new(), file.len() as u64);
     let mut packer = Packer::new(Some(algorithm), None).unwrap();
-    packer.pack((header.id, at), at, &records, |_| (), &mut packed);
+    packer.pack(BlockPlace { segment: header.id, offset: at }, at, &records, |_| (), &mut packed);
     file.extend_from_slice(&packed);
     (header.id, file)
 }
@@ -257,7 +257,13 @@ fn golden_v2() -> Vec<u8> {
         let mut block = Buf::new();
         let place = file.len() as u64;
         let mut packer = Packer::new(Some(*algorithm), None).unwrap();
-        packer.pack((header.id, place), offset, &record, |_| (), &mut block);
+        packer.pack(
+            BlockPlace { segment: header.id, offset: place },
+            offset,
+            &record,
+            |_| (),
+            &mut block,
+        );
         file.extend_from_slice(&block);
         offset += record.len() as u64;
     }

@@ -125,7 +125,13 @@ fn golden_v3() -> Vec<u8> {
     format::encode_mutation(&mut record, LogPosition { segment: header.id, offset }, b"ab");
     let mut packer = crate::blocks::Packer::new(None, Some(keys(&['a']))).unwrap();
     let mut block = rt::Buf::new();
-    packer.pack((header.id, offset), offset, &record, |nonce| nonce.fill(7), &mut block);
+    packer.pack(
+        crate::blocks::BlockPlace { segment: header.id, offset },
+        offset,
+        &record,
+        |nonce| nonce.fill(7),
+        &mut block,
+    );
     file.extend_from_slice(&block);
     file
 }

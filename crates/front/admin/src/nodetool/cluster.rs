@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use super::format::{Table, decimal, java_double};
 use super::history::civil;
-use super::{HostStyle, endpoint, file_size};
+use super::{HostStyle, SizeStyle, endpoint, file_size};
 use crate::histogram::HistogramReport;
 use crate::model::{
     ClusterReport, EndpointsReport, GossipPeerReport, GossipReport, HintsReport, MemberReport,
@@ -309,7 +309,7 @@ pub fn net_stats(
     node: &NodeReport,
     cluster: &ClusterReport,
     style: HostStyle,
-    human_readable: bool,
+    sizes: SizeStyle,
 ) -> String {
     let mut out = format!("Mode: {}\n", mode(node, cluster));
     let all = cluster.streaming.as_ref().map_or(&[][..], |s| &s.sessions);
@@ -326,8 +326,8 @@ pub fn net_stats(
         let member = node.nodes.iter().find(|m| m.host_id == session.host_id);
         let peer = member.map_or_else(|| session.host_id.clone(), |m| slashed(m, style));
         let _ = writeln!(out, "    {peer}");
-        progress(&mut out, session.receiving, ("Receiving", "received"), human_readable);
-        progress(&mut out, session.sending, ("Sending", "sent"), human_readable);
+        progress(&mut out, session.receiving, &RECEIVING, sizes);
+        progress(&mut out, session.sending, &SENDING, sizes);
         let direction = if session.sending.is_some() { "sent to" } else { "received from" };
         for file in &session.current {
             let percent = file.bytes_done * 100 / file.bytes.max(1);
@@ -362,14 +362,24 @@ pub fn net_stats(
     out
 }
 
+/// The words for one direction of a stream.
+struct ProgressWords {
+    doing: &'static str,
+    done: &'static str,
+}
+
+const RECEIVING: ProgressWords = ProgressWords { doing: "Receiving", done: "received" };
+const SENDING: ProgressWords = ProgressWords { doing: "Sending", done: "sent" };
+
 fn progress(
     out: &mut String,
     progress: Option<StreamProgress>,
-    (doing, done): (&str, &str),
-    human_readable: bool,
+    words: &ProgressWords,
+    sizes: SizeStyle,
 ) {
     let Some(p) = progress else { return };
-    let bytes = |n: u64| if human_readable { file_size(n) } else { format!("{n} bytes") };
+    let ProgressWords { doing, done } = words;
+    let bytes = |n: u64| if sizes.human_readable { file_size(n) } else { format!("{n} bytes") };
     let share = |part: u64, of: u64| decimal(part as f64 / of as f64 * 100.0, 2);
     let _ = writeln!(
         out,

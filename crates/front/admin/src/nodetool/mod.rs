@@ -30,17 +30,17 @@ pub use guardrails::{CATEGORIES as GUARDRAIL_CATEGORIES, Wanted as GuardrailsWan
 pub use histograms::{proxy_histograms, table_histograms};
 pub use history::{compaction_history, compaction_history_json};
 pub use repair::{
-    auto_repair, auto_repair_config, repair_failure, repair_line, repair_list, repair_not_needed,
-    repair_pending, repair_repaired,
+    SummaryStyle, auto_repair, auto_repair_config, repair_failure, repair_line, repair_list,
+    repair_not_needed, repair_pending, repair_repaired,
 };
-pub use sampling::{sample_jobs, samples};
+pub use sampling::{SamplesIn, sample_jobs, samples};
 pub use settings::{
-    client_stats, compaction_throughput, data_paths, data_paths_json, logging_levels,
-    trace_probability,
+    ClientStatsStyle, ThroughputStyle, client_stats, compaction_throughput, data_paths,
+    data_paths_json, logging_levels, trace_probability,
 };
 pub use tables::{TableFilter, TableStatsOptions, table_stats, table_stats_json, table_stats_yaml};
 pub use tables_order::{SORT_KEYS, SortKey};
-pub use upkeep::{auto_compaction, sstables};
+pub use upkeep::{AutoCompactionStyle, SstablesStyle, auto_compaction, sstables};
 pub use yaml::yaml_of_json;
 
 use std::fmt::Write;
@@ -229,13 +229,27 @@ pub fn ring(node: &NodeReport, keyspace: Option<&str>, style: HostStyle) -> Resu
     Ok(out)
 }
 
+/// How numbers of bytes are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeStyle {
+    /// `-H`: in units.
+    pub human_readable: bool,
+}
+
+/// What `nodetool info` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InfoStyle {
+    /// `-T`: each token.
+    pub all_tokens: bool,
+}
+
 /// `nodetool info`.
 pub fn info(
     node: &NodeReport,
     cluster: &ClusterReport,
     tables: &[TableReport],
     caches: &[CacheReport],
-    all_tokens: bool,
+    style: InfoStyle,
 ) -> String {
     let off_heap: u64 = tables.iter().map(TableReport::off_heap_bytes).sum();
     let memory_used: u64 = tables.iter().map(|t| t.memtable_bytes + t.metadata_bytes).sum();
@@ -264,9 +278,36 @@ pub fn info(
     line("Data Center", this.map_or("?", |n| &n.datacenter));
     line("Rack", this.map_or("?", |n| &n.rack));
     line("Exceptions", &node.exceptions.to_string());
+    for (name, text) in cache_lines(cluster, caches) {
+        line(name, &text);
+    }
+    line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
+    line("Percent Repaired", &format!("{}%", java_double(percent_repaired(node, tables))));
+    for text in token_lines(&mode, this.map_or(&[][..], |n| &n.tokens), style) {
+        line("Token", &text);
+    }
+    let state = match mode.as_str() {
+        "JOINING" => "IN_PROGRESS",
+        "DECOMMISSIONED" => "DECOMMISSIONED",
+        _ => "COMPLETED",
+    };
+    line("Bootstrap state", state);
+    line("Bootstrap failed", "false");
+    line("Decommissioning", &(mode == "LEAVING").to_string());
+    line("Decommission failed", &cluster.decommission_failed.to_string());
+    let wrong = cluster::wrong_clocks(node, cluster);
+    if !wrong.is_empty() {
+        // Cassandra has no such line; nobody sees it while all is well.
+        line("Wrong clocks", &wrong.join(", "));
+    }
+    out
+}
+
+/// The lines of `nodetool info` about caches.
+fn cache_lines(cluster: &ClusterReport, caches: &[CacheReport]) -> Vec<(&'static str, String)> {
     let no_cache = "entries 0, size 0 bytes, capacity 0 bytes, 0 hits, 0 requests, \
                     NaN recent hit rate, 0 save period in seconds";
-    line("Key Cache", no_cache);
+    let mut lines = vec![("Key Cache", no_cache.to_owned())];
     let cache = |name| caches.iter().find(|c| c.name == name).cloned().unwrap_or_default();
     let numbers = |c: &CacheReport| {
         let (size, capacity) = (file_size(c.size_bytes), file_size(c.capacity_bytes));
@@ -290,49 +331,31 @@ pub fn info(
             numbers(&cache),
             ratio(&cache)
         );
-        line(name, &text);
+        lines.push((name, text));
     }
     let chunks = cache("chunks");
     if chunks.capacity_bytes > 0 {
         let misses = chunks.requests.saturating_sub(chunks.hits);
-        line(
-            "Chunk Cache",
-            &format!(
-                "{}, {misses} misses, {} requests, {} recent hit rate, NaN microseconds miss latency",
-                numbers(&chunks),
-                chunks.requests,
-                ratio(&chunks)
-            ),
+        let text = format!(
+            "{}, {misses} misses, {} requests, {} recent hit rate, NaN microseconds miss latency",
+            numbers(&chunks),
+            chunks.requests,
+            ratio(&chunks)
         );
+        lines.push(("Chunk Cache", text));
     }
-    line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes");
-    line("Percent Repaired", &format!("{}%", java_double(percent_repaired(node, tables))));
-    let tokens = this.map_or(&[][..], |n| &n.tokens);
+    lines
+}
+
+/// The lines of `nodetool info` about tokens.
+fn token_lines(mode: &str, tokens: &[i64], style: InfoStyle) -> Vec<String> {
     if mode == "JOINING" || mode == "STARTING" {
-        line("Token", "(node is not joined to the cluster)");
-    } else if tokens.len() == 1 || all_tokens {
-        for token in tokens {
-            line("Token", &token.to_string());
-        }
-    } else {
-        let text = format!("(invoke with -T/--tokens to see all {} tokens)", tokens.len());
-        line("Token", &text);
+        return vec!["(node is not joined to the cluster)".to_owned()];
     }
-    let state = match mode.as_str() {
-        "JOINING" => "IN_PROGRESS",
-        "DECOMMISSIONED" => "DECOMMISSIONED",
-        _ => "COMPLETED",
-    };
-    line("Bootstrap state", state);
-    line("Bootstrap failed", "false");
-    line("Decommissioning", &(mode == "LEAVING").to_string());
-    line("Decommission failed", &cluster.decommission_failed.to_string());
-    let wrong = cluster::wrong_clocks(node, cluster);
-    if !wrong.is_empty() {
-        // Cassandra has no such line; nobody sees it while all is well.
-        line("Wrong clocks", &wrong.join(", "));
+    if tokens.len() == 1 || style.all_tokens {
+        return tokens.iter().map(ToString::to_string).collect();
     }
-    out
+    vec![format!("(invoke with -T/--tokens to see all {} tokens)", tokens.len())]
 }
 
 /// Of the tables with at least two replicas, as Cassandra's `TableMetrics.globalPercentRepaired`.
@@ -470,7 +493,8 @@ pub fn list_snapshots(snapshots: &[SnapshotReport], options: ListSnapshotsOption
 
 /// `nodetool compactionplan`, which Cassandra does not have: a line for each compaction that would
 /// begin now, then its files.
-pub fn compaction_plan(plans: &[PlannedReport], human_readable: bool) -> String {
+pub fn compaction_plan(plans: &[PlannedReport], sizes: SizeStyle) -> String {
+    let human_readable = sizes.human_readable;
     let bytes = |n: u64| if human_readable { file_size(n) } else { format!("{n} bytes") };
     let mut out = String::new();
     if plans.is_empty() {
@@ -504,10 +528,15 @@ pub struct CompactionStatsStyle {
     pub as_table: bool,
 }
 
+impl CompactionStatsStyle {
+    fn bytes(self, n: u64) -> String {
+        if self.human_readable { file_size(n) } else { n.to_string() }
+    }
+}
+
 /// `nodetool compactionstats`.
 pub fn compaction_stats(report: &CompactionReport, style: CompactionStatsStyle) -> String {
-    let human_readable = style.human_readable;
-    let bytes = |n: u64| if human_readable { file_size(n) } else { n.to_string() };
+    let bytes = |n: u64| style.bytes(n);
     let rate = |per_second: Option<f64>, factor: f64| {
         per_second.map_or_else(|| "NaN".to_owned(), |r| decimal(r * factor, 2))
     };
@@ -534,76 +563,85 @@ pub fn compaction_stats(report: &CompactionReport, style: CompactionStatsStyle) 
     };
     table.add(&["compaction throughput (MiB/s)", &throughput]);
     let mut out = String::new();
-    if !report.running.is_empty() {
-        match style.as_table {
-            false => table.add(&[
-                "id",
-                "compaction type",
-                "keyspace",
-                "table",
-                "completed",
-                "total",
-                "unit",
-                "progress",
-            ]),
-            true => table.add(&[
-                "keyspace",
-                "table",
-                "task id",
-                "completion ratio",
-                "kind",
-                "progress",
-                "sstables",
-                "total",
-                "unit",
-                "target directory",
-            ]),
-        }
-        for c in &report.running {
-            let progress = match c.total {
-                0 => "n/a".to_owned(),
-                total => format!("{:.2}%", c.completed as f64 / total as f64 * 100.0),
-            };
-            let (completed, total) = (bytes(c.completed), bytes(c.total));
-            let (id, kind, keyspace) = (c.id.as_str(), c.kind.as_str(), c.keyspace.as_str());
-            let (name, unit) = (c.table.as_str(), "bytes");
-            match style.as_table {
-                false => {
-                    table.add(&[id, kind, keyspace, name, &completed, &total, unit, &progress]);
-                }
-                true => table.add(&[
-                    keyspace,
-                    name,
-                    id,
-                    &progress,
-                    kind,
-                    &completed,
-                    &c.sstables.to_string(),
-                    &total,
-                    unit,
-                    &c.target_directory,
-                ]),
-            }
-        }
-        let left: u64 = report.running.iter().map(|c| c.total.saturating_sub(c.completed)).sum();
-        let remaining = match left.checked_div(report.bytes_per_second_max) {
-            None => "n/a".to_owned(),
-            Some(s) => format!("{}h{:02}m{:02}s", s / 3600, s % 3600 / 60, s % 60),
-        };
-        table.add(&["active compaction remaining time", &remaining]);
-    }
+    add_running(&mut table, report, style);
     // Ours, below what Cassandra prints.
     if report.backlog_bytes > 0 {
         table.add(&["backlog", &bytes(report.backlog_bytes)]);
-        let remaining = match report.backlog_bytes.checked_div(report.backlog_bytes_per_second) {
-            None => "n/a".to_owned(),
-            Some(s) => format!("{}h{:02}m{:02}s", s / 3600, s % 3600 / 60, s % 60),
-        };
+        let remaining = duration(report.backlog_bytes, report.backlog_bytes_per_second);
         table.add(&["backlog remaining time", &remaining]);
         table.add(&["compaction share", &report.share.to_string()]);
     }
     table.print(&mut out);
     out
+}
+
+/// The rows of running compactions, below their titles.
+fn add_running(table: &mut Table, report: &CompactionReport, style: CompactionStatsStyle) {
+    let bytes = |n: u64| style.bytes(n);
+    if report.running.is_empty() {
+        return;
+    }
+    match style.as_table {
+        false => table.add(&[
+            "id",
+            "compaction type",
+            "keyspace",
+            "table",
+            "completed",
+            "total",
+            "unit",
+            "progress",
+        ]),
+        true => table.add(&[
+            "keyspace",
+            "table",
+            "task id",
+            "completion ratio",
+            "kind",
+            "progress",
+            "sstables",
+            "total",
+            "unit",
+            "target directory",
+        ]),
+    }
+    for c in &report.running {
+        let progress = match c.total {
+            0 => "n/a".to_owned(),
+            total => format!("{:.2}%", c.completed as f64 / total as f64 * 100.0),
+        };
+        let (completed, total) = (bytes(c.completed), bytes(c.total));
+        let (id, kind, keyspace) = (c.id.as_str(), c.kind.as_str(), c.keyspace.as_str());
+        let (name, unit) = (c.table.as_str(), "bytes");
+        match style.as_table {
+            false => {
+                table.add(&[id, kind, keyspace, name, &completed, &total, unit, &progress]);
+            }
+            true => table.add(&[
+                keyspace,
+                name,
+                id,
+                &progress,
+                kind,
+                &completed,
+                &c.sstables.to_string(),
+                &total,
+                unit,
+                &c.target_directory,
+            ]),
+        }
+    }
+    let left: u64 = report.running.iter().map(|c| c.total.saturating_sub(c.completed)).sum();
+    let remaining = duration(left, report.bytes_per_second_max);
+    table.add(&["active compaction remaining time", &remaining]);
+}
+
+/// How long so many bytes take.
+fn duration(bytes: u64, bytes_per_second: u64) -> String {
+    match bytes.checked_div(bytes_per_second) {
+        None => "n/a".to_owned(),
+        Some(s) => format!("{}h{:02}m{:02}s", s / 3600, s % 3600 / 60, s % 60),
+    }
 }
 
 #[cfg(test)]

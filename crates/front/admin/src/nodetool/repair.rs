@@ -48,9 +48,17 @@ pub fn repair_list(reports: &[RepairReport]) -> String {
     out
 }
 
+/// How summaries of repairs are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SummaryStyle {
+    /// `-v`: sessions and ranges too.
+    pub verbose: bool,
+}
+
 /// `nodetool repair_admin summarize-pending`, by keyspace and table. Files of sessions that have ended lose
 /// their marks at once, so nothing is finalized or failed.
-pub fn repair_pending(summaries: &[RepairSummary], verbose: bool) -> String {
+pub fn repair_pending(summaries: &[RepairSummary], style: SummaryStyle) -> String {
+    let verbose = style.verbose;
     let mut out = String::new();
     let mut table = Table::new(" | ");
     let extra = ["pending", "finalized", "failed"];
@@ -74,7 +82,8 @@ pub fn repair_pending(summaries: &[RepairSummary], verbose: bool) -> String {
 }
 
 /// `nodetool repair_admin summarize-repaired`, by keyspace and table.
-pub fn repair_repaired(summaries: &[RepairSummary], verbose: bool) -> String {
+pub fn repair_repaired(summaries: &[RepairSummary], style: SummaryStyle) -> String {
+    let verbose = style.verbose;
     if summaries.is_empty() {
         return "no stats\n".to_owned();
     }
@@ -174,6 +183,9 @@ mod tests {
         RepairLineReport { number, at: 1_767_225_601_002_999, text: text.to_owned() }
     }
 
+    const BRIEF: SummaryStyle = SummaryStyle { verbose: false };
+    const VERBOSE: SummaryStyle = SummaryStyle { verbose: true };
+
     #[test]
     fn lines_have_times_as_javas() {
         let printed = repair_line(&line(0, "Repair completed successfully"));
@@ -237,7 +249,7 @@ mod tests {
 
     #[test]
     fn summaries_have_cassandras_columns() {
-        assert_eq!(repair_repaired(&[], false), "no stats\n");
+        assert_eq!(repair_repaired(&[], BRIEF), "no stats\n");
         let one = RepairSummary {
             keyspace: "ks".to_owned(),
             table: "t".to_owned(),
@@ -250,12 +262,12 @@ mod tests {
             let cells = |line: &str| line.split('|').map(|c| c.trim().to_owned()).collect();
             text.lines().map(cells).collect()
         };
-        let pending = rows(repair_pending(std::slice::from_ref(&one), true));
+        let pending = rows(repair_pending(std::slice::from_ref(&one), VERBOSE));
         assert_eq!(pending[0], ["keyspace", "table", "total", "pending", "finalized", "failed"]);
         let (all, none) = ("1 KiB (3 sstables / 2 sessions)", "0 bytes (0 sstables / 0 sessions)");
         assert_eq!(pending[1], ["ks", "t", all, all, none, none]);
-        assert_eq!(rows(repair_pending(std::slice::from_ref(&one), false))[1], ["ks", "t", all]);
-        let repaired = rows(repair_repaired(std::slice::from_ref(&one), true));
+        assert_eq!(rows(repair_pending(std::slice::from_ref(&one), BRIEF))[1], ["ks", "t", all]);
+        let repaired = rows(repair_repaired(std::slice::from_ref(&one), VERBOSE));
         assert_eq!(repaired[0], ["keyspace", "table", "min_repaired", "max_repaired", "detail"]);
         assert_eq!(repaired[1], ["ks", "t", "0", "7000", "(-5,5]=7000, (5,9]=0"]);
     }

@@ -31,10 +31,19 @@ fn heading(sampler: Sampler) -> (&'static str, [&'static str; 4]) {
     }
 }
 
-/// A table for each sampler that was asked for; `is_first`: no empty line before it.
-pub fn samples(reports: &[SamplerReport], is_first: bool) -> String {
+/// Where tables of samples are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SamplesIn {
+    /// On a terminal: no empty line before the first.
+    Terminal,
+    /// In the log, below the head of a line.
+    Log,
+}
+
+/// A table for each sampler that was asked for.
+pub fn samples(reports: &[SamplerReport], place: SamplesIn) -> String {
     let mut out = String::new();
-    let mut is_first = is_first;
+    let mut is_first = place == SamplesIn::Terminal;
     for sampler in Sampler::ALL {
         let Some(report) = reports.iter().find(|r| r.sampler == sampler.name()) else { continue };
         if !std::mem::take(&mut is_first) {

@@ -9,11 +9,19 @@ use crate::model::{ClientReport, LogLevelReport};
 /// What Java prints where it knows nothing.
 const UNDEFINED: &str = "undefined";
 
+/// How `nodetool getcompactionthroughput` prints the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThroughputStyle {
+    /// `-d`: with a fraction.
+    pub is_precise: bool,
+}
+
 /// `nodetool getcompactionthroughput`, exactly (`-d`) or as a whole number.
 ///
 /// # Errors
 /// As Cassandra's tool: it is no whole number of MiB and a whole one is asked for.
-pub fn compaction_throughput(bytes: u64, is_precise: bool) -> Result<String, String> {
+pub fn compaction_throughput(bytes: u64, style: ThroughputStyle) -> Result<String, String> {
+    let is_precise = style.is_precise;
     let mib = bytes as f64 / f64::from(1 << 20);
     match (is_precise, mib.fract() == 0.0) {
         (true, _) => Ok(format!("Current compaction throughput: {} MiB/s\n", java_double(mib))),
@@ -65,8 +73,18 @@ pub fn data_paths_json(paths: &Paths) -> String {
     format!("{}\n", serde_json::json!(paths))
 }
 
+/// What `nodetool clientstats` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientStatsStyle {
+    /// `--all`: each connection.
+    pub all: bool,
+    /// `--client-options`: each with its options.
+    pub with_options: bool,
+}
+
 /// `nodetool clientstats`, with `--all` and `--client-options`.
-pub fn client_stats(clients: &[ClientReport], all: bool, with_options: bool) -> String {
+pub fn client_stats(clients: &[ClientReport], style: ClientStatsStyle) -> String {
+    let ClientStatsStyle { all, with_options } = style;
     let mut out = String::new();
     let titles = [
         "Address",
@@ -132,10 +150,12 @@ mod tests {
 
     #[test]
     fn throughput_of_compactions_is_cassandras() {
-        let of = |bytes, precise| compaction_throughput(bytes, precise).unwrap();
+        let of = |bytes, precise| {
+            compaction_throughput(bytes, ThroughputStyle { is_precise: precise }).unwrap()
+        };
         assert_eq!(of(64 << 20, false), "Current compaction throughput: 64 MB/s\n");
         assert_eq!(of(3 << 19, true), "Current compaction throughput: 1.5 MiB/s\n");
-        assert!(compaction_throughput(3 << 19, false).is_err());
+        assert!(compaction_throughput(3 << 19, ThroughputStyle::default()).is_err());
         assert_eq!(trace_probability(0.2), "Current trace probability: 0.2\n");
     }
 
@@ -150,10 +170,10 @@ mod tests {
         };
         let clients = [client("anonymous", 1), client("anonymous", 2), client("me", 3)];
         assert_eq!(
-            client_stats(&clients, false, false),
+            client_stats(&clients, ClientStatsStyle::default()),
             "Total connected clients: 3\n\nUser      Connections\nanonymous 2          \nme        1          \n"
         );
-        let all = client_stats(&clients[..1], true, false);
+        let all = client_stats(&clients[..1], ClientStatsStyle { all: true, with_options: false });
         assert!(
             all.starts_with("Address      SSL   Cipher    Protocol  Version User      Keyspace")
         );

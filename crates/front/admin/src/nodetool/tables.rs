@@ -111,7 +111,8 @@ pub fn table_stats(
         let flushes: u64 = all().map(|t| t.pending_flushes).sum();
         let _ = writeln!(out, "\tPending Flushes: {flushes}");
         for table in shown {
-            print_table(&mut out, table, ("\t\t", &table.table), options);
+            let head = TableHead { indent: "\t\t", name: &table.table };
+            print_table(&mut out, table, head, options);
         }
         out.push_str("----------------\n");
     }
@@ -137,7 +138,7 @@ fn table_stats_sorted(
     let _ = writeln!(out, "Total number of tables: {count}{of}\n----------------");
     for table in shown {
         let name = format!("{}.{}", table.keyspace, table.table);
-        print_table(&mut out, table, ("\t", &name), options);
+        print_table(&mut out, table, TableHead { indent: "\t", name: &name }, options);
     }
     out.push_str("----------------\n");
     out
@@ -156,12 +157,19 @@ fn sorted<'a>(
     all
 }
 
+/// What a table is printed below.
+struct TableHead<'a> {
+    indent: &'a str,
+    name: &'a str,
+}
+
 fn print_table(
     out: &mut String,
     table: &TableReport,
-    (indent, name): (&str, &str),
+    head: TableHead<'_>,
     options: TableStatsOptions,
 ) {
+    let TableHead { indent, name } = head;
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(out, "{indent}{name}: {value}");
     };
@@ -421,9 +429,25 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "bytes_pending_repair": table.pending_repair_bytes,
         "bloom_filter_false_positives": table.filter_misses,
     });
+    for more in [of_files_and_reads(table, options), of_indexes()] {
+        if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+            value.extend(more);
+        }
+    }
+    if options.location_check
+        && let Some(value) = value.as_object_mut()
+    {
+        let placed = table.misplaced_sstables == 0;
+        value.insert("sstables_in_correct_location".to_owned(), placed.into());
+    }
+    value
+}
+
+fn of_files_and_reads(table: &TableReport, options: TableStatsOptions) -> Value {
+    let bytes = |n: u64| options.bytes(n);
     let (rows, tombstones) =
         (per_slice(&table.rows_per_read), per_slice(&table.tombstones_per_read));
-    let rest = json!({
+    json!({
         "bloom_filter_false_ratio": format!("{:.5}", table.filter_false_ratio()),
         "bloom_filter_space_used": bytes(table.filter_file_bytes),
         "bloom_filter_off_heap_memory_used": bytes(table.filter_bytes),
@@ -439,9 +463,12 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "droppable_tombstone_ratio": format!("{:.5}", table.droppable_ratio()),
         "top_size_partitions": {},
         "top_tombstone_partitions": {},
-    });
-    // What Cassandra shows of a table without storage-attached indexes.
-    let of_indexes = json!({
+    })
+}
+
+/// What Cassandra shows of a table without storage-attached indexes.
+fn of_indexes() -> Value {
+    json!({
         "sai_local_query_latency_ms": "0.000",
         "sai_post_filtering_read_latency": "0.000",
         "sai_disk_used_bytes": null,
@@ -450,17 +477,5 @@ fn as_json(table: &TableReport, options: TableStatsOptions) -> Value {
         "sai_rows_filtered": 0.0,
         "sai_total_query_timeouts": 0,
         "sai_total_queryable_index_ratio": null,
-    });
-    for more in [rest, of_indexes] {
-        if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
-            value.extend(more);
-        }
-    }
-    if options.location_check
-        && let Some(value) = value.as_object_mut()
-    {
-        let placed = table.misplaced_sstables == 0;
-        value.insert("sstables_in_correct_location".to_owned(), placed.into());
-    }
-    value
+    })
 }

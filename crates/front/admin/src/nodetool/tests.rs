@@ -22,7 +22,7 @@ fn samples_are_shown_as_cassandra_shows_them() {
         of("READS", vec![sample("1", 100, 0), sample("a:b", 7, 2)]),
         of("CAS_CONTENTIONS", Vec::new()),
     ];
-    let text = samples(&reports, true);
+    let text = samples(&reports, SamplesIn::Terminal);
     let wanted = concat!(
         "Frequency of reads by partition:\n",
         "   Table Partition Count +/-\n",
@@ -38,7 +38,7 @@ fn samples_are_shown_as_cassandra_shows_them() {
         "\n",
     );
     assert_eq!(text, wanted);
-    assert_eq!(samples(&reports, false), format!("\n{wanted}"));
+    assert_eq!(samples(&reports, SamplesIn::Log), format!("\n{wanted}"));
     let jobs = sample_jobs(&["*.*".to_owned(), "a_keyspace.t".to_owned()]);
     assert_eq!(jobs, "  KEYSPACE TABLE\n         *     *\na_keyspace     t\n");
 }
@@ -114,7 +114,13 @@ fn info_is_cassandras() {
         ..TableReport::default()
     };
     let shown = |table: &TableReport, all_tokens| {
-        info(&one_node(), &ClusterReport::default(), std::slice::from_ref(table), &[], all_tokens)
+        info(
+            &one_node(),
+            &ClusterReport::default(),
+            std::slice::from_ref(table),
+            &[],
+            InfoStyle { all_tokens },
+        )
     };
     assert_eq!(shown(&traces, false), include_str!("testdata/info.txt"));
     let all = shown(&traces, true);
@@ -141,7 +147,7 @@ fn info_is_cassandras() {
         ..SettingsReport::default()
     };
     let cluster = ClusterReport { settings: Some(settings), ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], &[rows, chunks, counters], false);
+    let text = info(&one_node(), &cluster, &[], &[rows, chunks, counters], InfoStyle::default());
     let line = "Row Cache              : entries 3, size 1.5 KiB, capacity 10 MiB, 5 hits, 8 requests, \
                 0.625 recent hit rate, 60 save period in seconds\n";
     assert!(text.contains(line), "{text}");
@@ -152,7 +158,7 @@ fn info_is_cassandras() {
                 0.625 recent hit rate, NaN microseconds miss latency\n";
     assert!(text.contains(line), "{text}");
     let cluster = ClusterReport { decommission_failed: true, ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], &[], false);
+    let text = info(&one_node(), &cluster, &[], &[], InfoStyle::default());
     assert!(text.contains("Decommission failed    : true\n"), "{text}");
 }
 
@@ -497,7 +503,7 @@ Keyspaces:
 fn info_of_a_joining_node_says_so() {
     let cluster =
         ClusterReport { operation_mode: "JOINING".to_owned(), ..ClusterReport::default() };
-    let text = info(&one_node(), &cluster, &[], &[], false);
+    let text = info(&one_node(), &cluster, &[], &[], InfoStyle::default());
     assert!(text.contains("Token                  : (node is not joined to the cluster)\n"));
     assert!(text.contains("Bootstrap state        : IN_PROGRESS\n"), "{text}");
 }

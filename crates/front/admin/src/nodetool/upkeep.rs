@@ -3,8 +3,16 @@
 use super::format::Table;
 use crate::model::{CompactionSettings, SstableReport};
 
+/// What `nodetool statusautocompaction` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutoCompactionStyle {
+    /// `--all`: a line for each table.
+    pub by_table: bool,
+}
+
 /// `statusautocompaction`, with `-a` by table.
-pub fn auto_compaction(tables: &[CompactionSettings], by_table: bool) -> String {
+pub fn auto_compaction(tables: &[CompactionSettings], style: AutoCompactionStyle) -> String {
+    let by_table = style.by_table;
     let word = |automatic: bool| if automatic { "running" } else { "not running" };
     if by_table {
         let mut layout = Table::new(" ");
@@ -25,8 +33,16 @@ pub fn auto_compaction(tables: &[CompactionSettings], by_table: bool) -> String 
     format!("{text}\n")
 }
 
+/// What `nodetool getsstables` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SstablesStyle {
+    /// `-l`: files by level.
+    pub with_levels: bool,
+}
+
 /// `getsstables`, with `-l` the levels of a leveled table before the names, as Cassandra's.
-pub fn sstables(files: &[SstableReport], with_levels: bool) -> String {
+pub fn sstables(files: &[SstableReport], style: SstablesStyle) -> String {
+    let with_levels = style.with_levels;
     let mut files: Vec<(Option<u32>, &str)> =
         files.iter().map(|f| (f.level.filter(|_| with_levels), f.path.as_str())).collect();
     files.sort_unstable();
@@ -45,9 +61,9 @@ mod tests {
     fn files_are_shown_by_level_where_there_are_levels() {
         let file = |path: &str, level| SstableReport { path: path.to_owned(), level };
         let files = [file("/a", Some(2)), file("/b", Some(0))];
-        assert_eq!(sstables(&files, true), "0: /b\n2: /a\n");
-        assert_eq!(sstables(&files, false), "/a\n/b\n");
-        assert_eq!(sstables(&[file("/c", None)], true), "/c\n");
+        assert_eq!(sstables(&files, SstablesStyle { with_levels: true }), "0: /b\n2: /a\n");
+        assert_eq!(sstables(&files, SstablesStyle::default()), "/a\n/b\n");
+        assert_eq!(sstables(&[file("/c", None)], SstablesStyle { with_levels: true }), "/c\n");
     }
 
     #[test]
@@ -61,7 +77,7 @@ mod tests {
         let (on, off) = (table("on", true), table("switched_off", false));
         let text = |tables: &[&CompactionSettings], by_table| {
             let tables: Vec<CompactionSettings> = tables.iter().map(|t| (*t).clone()).collect();
-            auto_compaction(&tables, by_table)
+            auto_compaction(&tables, AutoCompactionStyle { by_table })
         };
         assert_eq!(text(&[&on, &on], false), "running\n");
         assert_eq!(text(&[&off, &off], false), "not running\n");

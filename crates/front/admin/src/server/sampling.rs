@@ -138,7 +138,9 @@ impl Api {
             }
             tokio::time::sleep(pause).await;
             match self.end_samples(&request).await {
-                Ok(reports) => tracing::info!("{}", nodetool::samples(&reports, false)),
+                Ok(reports) => {
+                    tracing::info!("{}", nodetool::samples(&reports, nodetool::SamplesIn::Log))
+                }
                 Err(ApiError(_, why)) => {
                     tracing::warn!(job = job_text(&id), why, "a sampling job has no result");
                     break;

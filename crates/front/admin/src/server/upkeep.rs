@@ -30,7 +30,8 @@ impl Api {
     /// What shard 0 took in is shown by all.
     async fn take_in(
         &self,
-        (keyspace, table): (String, String),
+        keyspace: String,
+        table: String,
         request: UpkeepRequest,
     ) -> Answer<ImportReport> {
         let UpkeepReply::Imported { files, failed } = self.upkeep(request).await? else {
@@ -65,8 +66,8 @@ pub(super) async fn import(
     // To the end, also when the client goes away: the shards must all show the same.
     let task = tokio::spawn(async move {
         let _busy = Busy::new(&api.busy);
-        let table = (body.keyspace.clone(), body.table.clone());
-        api.take_in(table, UpkeepRequest::Import(body)).await
+        let (keyspace, table) = (body.keyspace.clone(), body.table.clone());
+        api.take_in(keyspace, table, UpkeepRequest::Import(body)).await
     });
     let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
     done.map(Json)
@@ -82,9 +83,9 @@ pub(super) async fn refresh(
         if files.is_empty() {
             return Ok(());
         }
-        let of = (keyspace.clone(), table.clone());
+        let (of_keyspace, of_table) = (keyspace.clone(), table.clone());
         let request = UpkeepRequest::Refresh { keyspace, table, files };
-        api.take_in(of, request).await.map(|_| ())
+        api.take_in(of_keyspace, of_table, request).await.map(|_| ())
     });
     let done = task.await.unwrap_or_else(|error| Err(ApiError::internal(&error.to_string())));
     done.map(|()| Json(DrainRequest {}))

@@ -61,7 +61,8 @@ pub(super) fn binary_status(line: &Line) -> Outcome {
 /// `netstats`.
 pub(super) fn net_stats(line: &Line) -> Outcome {
     let (node, cluster) = both(&line.api)?;
-    Ok(layout::net_stats(&node, &cluster, line.style, line.has("--human-readable")))
+    let sizes = layout::SizeStyle { human_readable: line.has("--human-readable") };
+    Ok(layout::net_stats(&node, &cluster, line.style, sizes))
 }
 
 /// `tpstats`.

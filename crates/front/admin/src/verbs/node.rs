@@ -75,7 +75,13 @@ pub(super) fn info(line: &Line) -> Outcome {
     let tables: Vec<TableReport> = line.api.get("/api/v1/tables")?;
     let caches: Vec<CacheReport> = line.api.get("/api/v1/caches")?;
     let cluster = cluster::report(&line.api)?;
-    Ok(layout::info(&node, &cluster, &tables, &caches, line.has("--tokens")))
+    Ok(layout::info(
+        &node,
+        &cluster,
+        &tables,
+        &caches,
+        layout::InfoStyle { all_tokens: line.has("--tokens") },
+    ))
 }
 
 /// `drain`.

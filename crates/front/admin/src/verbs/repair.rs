@@ -213,8 +213,8 @@ fn summarize(line: &Line, part: &str) -> Outcome {
         };
     let verbose = line.has("--verbose");
     Ok(match part {
-        "summarize-pending" => layout::repair_pending(&summaries, verbose),
-        _ => layout::repair_repaired(&summaries, verbose),
+        "summarize-pending" => layout::repair_pending(&summaries, layout::SummaryStyle { verbose }),
+        _ => layout::repair_repaired(&summaries, layout::SummaryStyle { verbose }),
     })
 }
 

@@ -146,7 +146,7 @@ pub(super) fn profile_load(line: &Line) -> Outcome {
     }
     let reports: Vec<SamplerReport> =
         line.api.order(Method::Post, "/api/v1/samples", &wanted).map_err(refused)?;
-    Ok(layout::samples(&reports, true))
+    Ok(layout::samples(&reports, layout::SamplesIn::Terminal))
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub(super) fn invalidate_key_cache(line: &Line) -> Outcome {
 /// `getcompactionthroughput`.
 pub(super) fn compaction_throughput(line: &Line) -> Outcome {
     let bytes = compactions(&line.api)?.bytes_per_second_max;
-    layout::compaction_throughput(bytes, line.has("--precise-mib")).map_err(Failure::Node)
+    let style = layout::ThroughputStyle { is_precise: line.has("--precise-mib") };
+    layout::compaction_throughput(bytes, style).map_err(Failure::Node)
 }
 
 /// `setcompactionthroughput`.
@@ -289,7 +290,8 @@ pub(super) fn set_guardrail(line: &Line) -> Outcome {
 /// `clientstats`.
 pub(super) fn clients(line: &Line) -> Outcome {
     let clients: Vec<ClientReport> = line.api.get("/api/v1/clients")?;
-    Ok(layout::client_stats(&clients, line.has("--all"), line.has("--client-options")))
+    let (all, with_options) = (line.has("--all"), line.has("--client-options"));
+    Ok(layout::client_stats(&clients, layout::ClientStatsStyle { all, with_options }))
 }
 
 /// `datapaths`.

@@ -83,7 +83,8 @@ pub(super) fn compaction_plan(line: &Line) -> Outcome {
         (keyspaces.is_empty() || keyspaces.contains(&plan.keyspace))
             && (tables.is_empty() || tables.contains(&plan.table))
     });
-    Ok(layout::compaction_plan(&plans, line.has("--human-readable")))
+    let sizes = layout::SizeStyle { human_readable: line.has("--human-readable") };
+    Ok(layout::compaction_plan(&plans, sizes))
 }
 
 /// `compactionstats`.

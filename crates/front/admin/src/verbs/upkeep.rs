@@ -90,7 +90,7 @@ pub(super) fn sstables(line: &Line) -> Outcome {
         Err(HttpError::Refused(400, words)) => return Err(of_key(words, line.has("--hex-format"))),
         Err(error) => return Err(error.into()),
     };
-    Ok(layout::sstables(&files, line.has("--show-levels")))
+    Ok(layout::sstables(&files, layout::SstablesStyle { with_levels: line.has("--show-levels") }))
 }
 
 /// A key in hexadecimal digits is looked at by Cassandra's tool, one of the table's type by the node, which
@@ -321,7 +321,7 @@ pub(super) fn automatic(line: &Line) -> Outcome {
         }
         all.retain(|s| s.keyspace == *keyspace && (tables.is_empty() || tables.contains(&s.table)));
     }
-    Ok(layout::auto_compaction(&all, line.has("--all")))
+    Ok(layout::auto_compaction(&all, layout::AutoCompactionStyle { by_table: line.has("--all") }))
 }
 
 /// `compact` in all its forms.

@@ -138,7 +138,7 @@ fn netstats_is_cassandras() {
         }),
         ..ClusterReport::default()
     };
-    let text = net_stats(&node, &cluster, PLAIN, false);
+    let text = net_stats(&node, &cluster, PLAIN, SizeStyle::default());
     assert_eq!(
         text,
         "\
@@ -183,7 +183,7 @@ fn netstats_shows_streams() {
         streaming: Some(StreamingReport { sessions, ..StreamingReport::default() }),
         ..ClusterReport::default()
     };
-    let text = net_stats(&node, &cluster, PORTS, true);
+    let text = net_stats(&node, &cluster, PORTS, SizeStyle { human_readable: true });
     let expected = "\
 Mode: JOINING
 Bootstrap p
@@ -191,13 +191,15 @@ Bootstrap p
         Receiving 4 files, 2 KiB total. Already received 1 files (25.00%), 1 KiB total (50.00%)
 Read Repair";
     assert!(text.starts_with(expected), "{text}");
-    assert!(net_stats(&node, &cluster, PLAIN, false).contains(" 2048 bytes total. "));
+    assert!(
+        net_stats(&node, &cluster, PLAIN, SizeStyle::default()).contains(" 2048 bytes total. ")
+    );
     // Who sends rows does not know how many are left.
     let mut cluster = cluster;
     for session in cluster.streaming.iter_mut().flat_map(|s| &mut s.sessions) {
         session.is_active = true;
     }
-    let text = net_stats(&node, &cluster, PORTS, false);
+    let text = net_stats(&node, &cluster, PORTS, SizeStyle::default());
     assert!(text.contains("Already sent 0 files (NaN%), 140 bytes total (100.00%)"), "{text}");
 }
 
@@ -316,8 +318,15 @@ fn a_wrong_clock_is_shown_by_gossipinfo_and_info() {
     assert_eq!(text.matches("  CLOCK:12:WRONG\n").count(), 1, "{text}");
     let cluster = ClusterReport { gossip: Some(gossip), ..ClusterReport::default() };
     assert_eq!(super::wrong_clocks(&node, &cluster), ["127.0.0.2"]);
-    let text = crate::nodetool::info(&node, &cluster, &[], &[], false);
+    let text =
+        crate::nodetool::info(&node, &cluster, &[], &[], crate::nodetool::InfoStyle::default());
     assert!(text.contains("Wrong clocks"), "{text}");
-    let fine = crate::nodetool::info(&node, &ClusterReport::default(), &[], &[], false);
+    let fine = crate::nodetool::info(
+        &node,
+        &ClusterReport::default(),
+        &[],
+        &[],
+        crate::nodetool::InfoStyle::default(),
+    );
     assert!(!fine.contains("Wrong clocks"), "{fine}");
 }
