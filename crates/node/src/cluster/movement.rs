@@ -383,6 +383,7 @@ impl ClusterShard {
         (received, told): (&Received, &dyn Fn(&FetchProgress)),
     ) -> Result<FetchReport, StreamError> {
         let keep: &Keep<'_> = &|ranges| Box::pin(received.keep(ranges));
+        let operation = streaming::Operation { name: operation.0, plan: operation.1 };
         self.streaming.fetch_keeping(operation, plan, told, keep).await
     }
 
