@@ -3,8 +3,8 @@
 use stdx::HostId;
 use store::StoreError;
 
-use crate::fetch::FetchReport;
 use crate::plan::FetchRange;
+use crate::report::FetchReport;
 
 /// A range that could not be fetched from any of its sources.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,130 +1,109 @@
-//! One operation: all ranges of all tables, by all shards.
+//! [`Fetcher`]: one operation, which is all ranges of all tables, by all shards.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use rt::MeshError;
-use stdx::{HostId, ShardId, TableId, Uuid};
+use rt::{Group, MeshError};
+use stdx::{HostId, ShardId, Uuid};
 
+use crate::env::Env;
 use crate::error::{FailedRange, StreamError};
+use crate::orders::{Order, ShardOutcome, StreamMesh, TableOrder};
 use crate::plan::FetchRange;
-use crate::streaming::Streaming;
-
-/// What an operation has brought.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FetchReport {
-    /// Ranges that are here, of all tables.
-    pub ranges: u64,
-    /// Bytes of pages.
-    pub bytes: u64,
-    /// Partitions, those that go on in another page counted again.
-    pub partitions: u64,
-    /// SSTables that were made.
-    pub files: u64,
-    /// Their bytes on disk.
-    pub disk_bytes: u64,
-    /// Those of them that came as they are.
-    pub whole_files: u64,
-}
-
-/// How far an operation is. Told after each table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FetchProgress {
-    /// Ranges to be fetched, of all tables.
-    pub ranges: u64,
-    /// Ranges that could not be fetched.
-    pub failed: u64,
-    /// What is here.
-    pub done: FetchReport,
-}
+use crate::pull::Puller;
+use crate::report::{FetchProgress, FetchReport};
 
 /// Told of ranges that are here, durably.
 pub type Keep<'a> = dyn Fn(Vec<FetchRange>) -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a;
 
-/// One table's ranges, for every shard.
-#[derive(Clone)]
-pub(crate) struct TableOrder {
-    pub(crate) plan: Uuid,
-    pub(crate) operation: Arc<str>,
-    pub(crate) table: TableId,
-    pub(crate) ranges: Arc<[FetchRange]>,
+/// What an operation is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// For `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
+    pub name: &'a str,
+    /// Of [`crate::Streaming::new_plan`]; by it the operation can be aborted.
+    pub plan: Uuid,
 }
 
-/// What a shard is told.
-pub(crate) enum Order {
-    /// Fetch what of these ranges is yours.
-    Fetch(TableOrder),
-    /// What of the operation still runs is to end.
-    Abort(Uuid),
-    /// The operation is over.
-    Forget(Uuid),
+/// Fetches for this node, and does this shard's part in what others fetch for it.
+pub(crate) struct Fetcher {
+    env: Rc<Env>,
+    mesh: Arc<StreamMesh>,
+    puller: Puller,
+    /// Operations that this shard has begun.
+    running: RefCell<BTreeSet<Uuid>>,
 }
 
-/// What one shard fetched of a table.
-#[derive(Debug, Default)]
-pub(crate) struct ShardOutcome {
-    pub(crate) report: FetchReport,
-    /// Index of a range, the last source and why it failed.
-    pub(crate) failed: Vec<(usize, Option<HostId>, String)>,
-}
-
-impl Streaming {
-    /// Fetches ranges into SSTables of this node, on all of its shards, table after table. The data
-    /// is seen as its parts become durable. Tables that are dropped meanwhile count as fetched.
-    /// `operation` names it for `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
-    ///
-    /// A movement's writes must reach this node before it is called: every coordinator has applied
-    /// the entry that made it a pending replica, and writes that began before are over.
-    ///
-    /// # Errors
-    /// `Incomplete`: everything else was fetched; `Store`, `Stopping`.
-    pub async fn fetch(
-        &self,
-        operation: &str,
-        plan: Vec<FetchRange>,
-        progress: &dyn Fn(&FetchProgress),
-    ) -> Result<FetchReport, StreamError> {
-        let keep: &Keep<'_> = &|_| Box::pin(std::future::ready(()));
-        self.fetch_keeping((operation, self.new_plan()), plan, progress, keep).await
+impl Fetcher {
+    pub(crate) fn new(env: Rc<Env>, mesh: Arc<StreamMesh>) -> Fetcher {
+        let puller = Puller::new(env.clone());
+        Fetcher { env, mesh, puller, running: RefCell::default() }
     }
 
-    /// The same under a name of [`Streaming::new_plan`], by which it can be given up; after each table `keep` is given its ranges that are here now, as they were asked
-    /// for, and is waited for. What it makes durable need not be fetched again after a crash.
-    ///
-    /// # Errors
-    /// As [`Streaming::fetch`]; `Aborted`.
-    pub async fn fetch_keeping(
+    /// Carries out the orders of other shards.
+    pub(crate) fn serve(self: &Rc<Self>) {
+        // Weak: the port lives as long as the shard.
+        let weak = Rc::downgrade(self);
+        self.mesh.0.serve(&self.env.rt, move |order, reply| {
+            // A dropped reply means that this shard is gone.
+            let Some(fetcher) = weak.upgrade() else { return };
+            let env = fetcher.env.clone();
+            let task = async move { reply.send(fetcher.obey(order).await) };
+            let _ = env.gate.spawn(&env.rt, Group::Stream, "stream-fetch", task);
+        });
+    }
+
+    /// Ends an operation of this shard on all shards; false: none of that name runs.
+    pub(crate) fn abort(&self, plan: Uuid) -> bool {
+        let env = &self.env;
+        if !self.running.borrow().contains(&plan) {
+            return false;
+        }
+        env.give_up(plan);
+        for shard in (0..env.rt.shard_count()).filter(|n| *n != env.rt.shard().0) {
+            // Sent now; a shard that cannot take it ends with the table that it fetches.
+            drop(self.mesh.0.call(&env.rt, ShardId(shard), Order::Abort(plan)));
+        }
+        true
+    }
+
+    pub(crate) async fn fetch(
         &self,
-        (operation, id): (&str, Uuid),
+        operation: Operation<'_>,
         plan: Vec<FetchRange>,
         progress: &dyn Fn(&FetchProgress),
         keep: &Keep<'_>,
     ) -> Result<FetchReport, StreamError> {
-        self.inner.running.borrow_mut().insert(id);
-        let fetched = self.fetch_tables(id, operation, plan, (progress, keep)).await;
+        self.running.borrow_mut().insert(operation.plan);
+        let fetched = self.fetch_tables(operation, plan, progress, keep).await;
         // From here on no abort is sent: none comes behind the order to forget.
-        self.inner.running.borrow_mut().remove(&id);
-        for shard in 0..self.inner.rt.shard_count() {
+        self.running.borrow_mut().remove(&operation.plan);
+        for shard in 0..self.env.rt.shard_count() {
             // A shard that is gone has forgotten it.
-            let _ = self.inner.mesh.0.call(&self.inner.rt, ShardId(shard), Order::Forget(id)).await;
+            let forget = Order::Forget(operation.plan);
+            let _ = self.mesh.0.call(&self.env.rt, ShardId(shard), forget).await;
         }
         fetched
     }
 
     async fn fetch_tables(
         &self,
-        id: Uuid,
-        operation: &str,
+        operation: Operation<'_>,
         mut plan: Vec<FetchRange>,
-        (progress, keep): (&dyn Fn(&FetchProgress), &Keep<'_>),
+        progress: &dyn Fn(&FetchProgress),
+        keep: &Keep<'_>,
     ) -> Result<FetchReport, StreamError> {
         plan.sort_by_key(|f| f.table);
         let mut told = FetchProgress { ranges: plan.len() as u64, ..FetchProgress::default() };
         let mut failed: Vec<FailedRange> = Vec::new();
-        let operation: Arc<str> = operation.into();
+        let id = operation.plan;
+        let operation: Arc<str> = operation.name.into();
         for ranges in plan.chunk_by(|a, b| a.table == b.table) {
             let Some(table) = ranges.first().map(|f| f.table) else { continue };
-            if self.inner.aborted.borrow().contains(&id) {
+            if self.env.aborted.borrow().contains(&id) {
                 return Err(StreamError::Aborted);
             }
             let operation = operation.clone();
@@ -170,9 +149,8 @@ impl Streaming {
 
     /// Has every shard fetch its slice.
     async fn order_all(&self, order: &TableOrder) -> Result<Vec<ShardOutcome>, StreamError> {
-        let inner = &self.inner;
-        let calls: Vec<_> = (0..inner.rt.shard_count())
-            .map(|n| inner.mesh.0.call(&inner.rt, ShardId(n), Order::Fetch(order.clone())))
+        let calls: Vec<_> = (0..self.env.rt.shard_count())
+            .map(|n| self.mesh.0.call(&self.env.rt, ShardId(n), Order::Fetch(order.clone())))
             .collect();
         let mut outcomes = Vec::with_capacity(calls.len());
         let mut error = None;
@@ -193,16 +171,16 @@ impl Streaming {
     }
 
     /// A shard's part.
-    pub(crate) async fn obey(&self, order: Order) -> Result<ShardOutcome, StreamError> {
+    async fn obey(&self, order: Order) -> Result<ShardOutcome, StreamError> {
         match order {
-            Order::Fetch(order) => self.pull_table(&order).await,
+            Order::Fetch(order) => self.puller.pull_table(&order).await,
             Order::Abort(plan) => {
-                self.inner.give_up(plan);
+                self.env.give_up(plan);
                 Ok(ShardOutcome::default())
             }
             Order::Forget(plan) => {
-                self.inner.counts.forget(plan);
-                self.inner.aborted.borrow_mut().remove(&plan);
+                self.env.counts.forget(plan);
+                self.env.aborted.borrow_mut().remove(&plan);
                 Ok(ShardOutcome::default())
             }
         }

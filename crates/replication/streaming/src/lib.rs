@@ -4,7 +4,7 @@
 //! its data and the side that fetches them into SSTables. Never: decides who owns what
 //! (`cluster::ranges`), waits for a membership change, writes through a memtable.
 //!
-//! SSTables that lie in the ranges go as they are (`hold`, `files`), everything else as replica
+//! SSTables that lie in the ranges go as they are (`source::hold`, `pull::files`), everything else as replica
 //! pages with nothing purged (`docs/formats/replica-page.md`), one request of verb `StreamFetch` per
 //! page. Each shard fetches what it will own, straight from the shards that
 //! have it; no data crosses shards here. See `docs/internals/streaming.md`.
@@ -18,7 +18,7 @@
 //! never written. INV-stream-4: whole files and rows that go beside them are of one moment, and are
 //! seen together.
 //!
-//! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `serve`, `hold`, `fetch`, `pull`, `files`,
+//! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `env`, `source`, `orders`, `fetch`, `pull`,
 //! `throttle`.
 
 #![cfg_attr(
@@ -26,14 +26,16 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod env;
 mod error;
 mod fetch;
-mod files;
 pub mod fuzz;
-mod hold;
+mod orders;
 mod plan;
 mod pull;
-mod serve;
+mod report;
+mod settings;
+mod source;
 mod stats;
 mod streaming;
 #[cfg(test)]
@@ -42,10 +44,13 @@ mod throttle;
 pub mod wire;
 
 pub use error::{FailedRange, StreamError};
-pub use fetch::{FetchProgress, FetchReport, Keep};
+pub use fetch::{Keep, Operation};
+pub use orders::{StreamMesh, new_mesh};
 pub use plan::{
     FetchRange, MayLack, Plan, PlanError, Rebuild, plan, plan_inheritance, plan_lacking,
     plan_movement, plan_rebuild,
 };
+pub use report::{FetchProgress, FetchReport};
+pub use settings::StreamSettings;
 pub use stats::{FileStats, SessionStats, StreamStats};
-pub use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming, new_mesh};
+pub use streaming::{StreamParts, Streaming};

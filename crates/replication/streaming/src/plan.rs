@@ -19,8 +19,9 @@ pub struct FetchRange {
     pub sources: Vec<HostId>,
 }
 
-impl From<(HostId, TableId, TokenRange)> for FetchRange {
-    fn from((source, table, range): (HostId, TableId, TokenRange)) -> FetchRange {
+impl FetchRange {
+    /// A range that one node has.
+    pub fn of_one(source: HostId, table: TableId, range: TokenRange) -> FetchRange {
         FetchRange { table, range, sources: vec![source] }
     }
 }

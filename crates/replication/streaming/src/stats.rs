@@ -100,7 +100,14 @@ struct Session {
     touched: Instant,
 }
 
-type Sessions = RefCell<BTreeMap<(Uuid, HostId), Session>>;
+/// An operation and the peer that takes part in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SessionKey {
+    pub(crate) plan: Uuid,
+    pub(crate) host: HostId,
+}
+
+type Sessions = RefCell<BTreeMap<SessionKey, Session>>;
 
 /// Counters and sessions.
 pub(crate) struct Counts {
@@ -134,17 +141,17 @@ impl Counts {
     /// Changes the numbers of a session, which begins with that.
     fn touch(
         sessions: &Sessions,
-        (plan, host): (Uuid, HostId),
+        key: SessionKey,
         operation: &str,
         now: Instant,
         change: impl FnOnce(&mut SessionStats),
     ) {
         let mut sessions = sessions.borrow_mut();
-        let session = sessions.entry((plan, host)).or_insert_with(|| Session {
+        let session = sessions.entry(key).or_insert_with(|| Session {
             stats: SessionStats {
                 operation: operation.to_owned(),
-                plan,
-                host,
+                plan: key.plan,
+                host: key.host,
                 ranges: 0,
                 ranges_done: 0,
                 bytes: 0,
@@ -167,7 +174,7 @@ impl Counts {
 
     pub(crate) fn receiving(
         &self,
-        id: (Uuid, HostId),
+        id: SessionKey,
         operation: &str,
         now: Instant,
         change: impl FnOnce(&mut SessionStats),
@@ -177,7 +184,7 @@ impl Counts {
 
     pub(crate) fn sending(
         &self,
-        id: (Uuid, HostId),
+        id: SessionKey,
         operation: &str,
         now: Instant,
         change: impl FnOnce(&mut SessionStats),
@@ -188,7 +195,7 @@ impl Counts {
 
     /// An operation is over.
     pub(crate) fn forget(&self, plan: Uuid) {
-        self.receiving.borrow_mut().retain(|(p, _), _| *p != plan);
+        self.receiving.borrow_mut().retain(|key, _| key.plan != plan);
     }
 
     pub(crate) fn stats(&self, now: Instant) -> (Vec<SessionStats>, Vec<SessionStats>) {

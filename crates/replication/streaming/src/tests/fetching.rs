@@ -56,7 +56,7 @@ fn cluster_partitions(facts: &Facts, n: u8) -> u64 {
 
 #[test]
 fn the_full_ring_and_nothing_at_all_can_be_fetched() {
-    let full = vec![FetchRange::from((host(1), TABLE, TokenRange::FULL))];
+    let full = vec![FetchRange::of_one(host(1), TABLE, TokenRange::FULL)];
     for plan in [full, vec![]] {
         let ranges = ranges_of(&plan);
         let specs = vec![Spec::new(1, 2, data(7)), Spec::new(3, 2, vec![]).fetching(plan)];
@@ -277,7 +277,7 @@ fn the_source_gives_nothing_before_it_knows_what_the_newcomer_knows() {
 
 #[test]
 fn what_every_node_has_for_itself_is_refused() {
-    let plan = vec![FetchRange::from((host(1), LOCAL_TABLE, TokenRange::FULL))];
+    let plan = vec![FetchRange::of_one(host(1), LOCAL_TABLE, TokenRange::FULL)];
     let specs = vec![Spec::new(1, 1, vec![]), Spec::new(3, 1, vec![]).fetching(plan)];
     let cluster = Cluster::start(700, specs);
     let Err(StreamError::Incomplete { failed, .. }) = cluster.finish() else {

@@ -73,7 +73,7 @@ fn files_of_all_versions_come_as_they_are_to_nodes_that_can_use_them() {
 #[test]
 fn parts_of_files_come_as_rows() {
     let half = TokenRange { start: Token(0), end: Token::MAX };
-    let plan = vec![FetchRange::from((host(1), TABLE, half))];
+    let plan = vec![FetchRange::of_one(host(1), TABLE, half)];
     let specs = vec![spec(1, 2, data(520)), spec(3, 2, vec![]).fetching(plan)];
     let cluster = Cluster::start(520, specs);
     let report = cluster.finish().unwrap();

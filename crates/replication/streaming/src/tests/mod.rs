@@ -349,11 +349,18 @@ async fn node(
                     assert!(!of_task.abort(Uuid::nil()), "no such plan");
                     assert!(of_task.abort(id));
                 };
-                let gate = streaming.inner.gate.clone();
-                gate.spawn(&streaming.inner.rt, rt::Group::Admin, "test-abort", give_up).unwrap();
+                let gate = streaming.env.gate.clone();
+                gate.spawn(&streaming.env.rt, rt::Group::Admin, "test-abort", give_up).unwrap();
             }
             let keep: &Keep<'_> = &|_| Box::pin(std::future::ready(()));
-            let outcome = streaming.fetch_keeping(("Bootstrap", id), plan, &progress, keep).await;
+            let outcome = streaming
+                .fetch_keeping(
+                    crate::Operation { name: "Bootstrap", plan: id },
+                    plan,
+                    &progress,
+                    keep,
+                )
+                .await;
             assert!(!streaming.abort(id), "it is over");
             facts.lock().unwrap().outcome = Some(outcome);
         }

@@ -14,8 +14,8 @@ use rt::sync::Notify;
 use stdx::{HostId, Instant, Uuid};
 use store::Held;
 
-use crate::serve::Serving;
-use crate::streaming::Inner;
+use super::Serving;
+use crate::stats::SessionKey;
 use crate::wire::{ChunkRequest, FileOffer, OpenAnswer, OpenRequest, put_chunk};
 
 /// Holds of a shard at a time; above, tables go as rows.
@@ -66,14 +66,15 @@ impl Holds {
 
 impl Serving {
     /// Holds what there is and offers the files that may go whole.
-    pub(crate) async fn open(self, from: HostId, open: OpenRequest, responder: Responder) {
-        let inner = self.0.inner.clone();
-        let shards = inner.rt.shard_count();
+    pub(super) async fn open(self, from: HostId, open: OpenRequest, responder: Responder) {
+        let source = self.0.clone();
+        let env = &source.env;
+        let shards = env.rt.shard_count();
         let mut answer = OpenAnswer { shards, hold: 0, files: Vec::new(), version: open.version };
-        let wanted = inner.settings.whole_files && open.peer_shards == shards;
-        if wanted && inner.holds.all.borrow().len() < HOLDS_MAX {
-            let min = inner.settings.whole_bytes_min;
-            match inner.store.transfer().hold(open.table, &open.ranges, min, &open.taken).await {
+        let wanted = env.settings.whole_files && open.peer_shards == shards;
+        if wanted && source.holds.all.borrow().len() < HOLDS_MAX {
+            let min = env.settings.whole_bytes_min;
+            match env.store.transfer().hold(open.table, &open.ranges, min, &open.taken).await {
                 Ok(None) => {}
                 Ok(Some(held)) => {
                     let offer = |file: &store::HeldFile| FileOffer {
@@ -88,9 +89,9 @@ impl Serving {
             }
         }
         if answer.hold != 0 {
-            let id = (open.plan, from);
+            let id = SessionKey { plan: open.plan, host: from };
             let bytes: u64 = answer.files.iter().map(FileOffer::bytes).sum();
-            inner.counts.sending(id, &open.operation, inner.rt.now(), |session| {
+            env.counts.sending(id, &open.operation, env.rt.now(), |session| {
                 session.files += answer.files.len() as u64;
                 session.file_bytes += bytes;
             });
@@ -100,47 +101,49 @@ impl Serving {
 
     /// Numbers a hold and sees to its end.
     fn keep(&self, from: HostId, open: &OpenRequest, held: Held) -> u64 {
-        let inner = &self.0.inner;
-        let number = inner.rt.random_u64().max(1);
+        let (source, env) = (&self.0, &self.0.env);
+        let number = env.rt.random_u64().max(1);
         let ended = Rc::new(Notify::new());
         let hold = Hold {
             held,
             from,
             plan: open.plan,
             operation: open.operation.clone(),
-            name: inner.table_name(open.table),
-            touched: Cell::new(inner.rt.now()),
+            name: env.table_name(open.table),
+            touched: Cell::new(env.rt.now()),
             ended: ended.clone(),
         };
-        inner.holds.all.borrow_mut().insert(number, Rc::new(hold));
-        let (of_task, of_task_idle) = (inner.clone(), inner.settings.hold_idle);
+        source.holds.all.borrow_mut().insert(number, Rc::new(hold));
+        let of_task = source.clone();
         let task = async move {
-            let (inner, idle) = (of_task, of_task_idle);
-            let mut look_at = inner.rt.now() + idle;
+            let (source, env) = (&of_task, &of_task.env);
+            let idle = env.settings.hold_idle;
+            let mut look_at = env.rt.now() + idle;
             loop {
-                let pause = inner.rt.timeout(look_at, ended.notified());
+                let pause = env.rt.timeout(look_at, ended.notified());
                 // Stopped, or the hold has ended; else it is time to look.
-                let Ok(Err(_)) = inner.unless_stopped(pause).await else { return };
-                let touched = inner.holds.all.borrow().get(&number).map(|h| h.touched.get());
+                let Ok(Err(_)) = env.unless_stopped(pause).await else { return };
+                let touched = source.holds.all.borrow().get(&number).map(|h| h.touched.get());
                 let Some(touched) = touched else { return };
                 look_at = touched + idle;
-                if look_at <= inner.rt.now() {
+                if look_at <= env.rt.now() {
                     stdx::reached!("stream-hold-expired");
-                    inner.holds.all.borrow_mut().remove(&number);
+                    source.holds.all.borrow_mut().remove(&number);
                     tracing::info!(host = %from, "nobody fetches what was held for a node");
                     return;
                 }
             }
         };
         // A closed gate: streaming stops, and with it every hold.
-        let _ = inner.gate.spawn(&inner.rt, Group::Stream, "stream-hold", task);
+        let _ = env.gate.spawn(&env.rt, Group::Stream, "stream-hold", task);
         number
     }
 
     /// Gives bytes of a file.
-    pub(crate) async fn chunk(self, from: HostId, chunk: ChunkRequest, responder: Responder) {
-        let inner = self.0.inner.clone();
-        let Some(hold) = inner.holds.find(chunk.hold, from, inner.rt.now()) else {
+    pub(super) async fn chunk(self, from: HostId, chunk: ChunkRequest, responder: Responder) {
+        let source = self.0.clone();
+        let env = &source.env;
+        let Some(hold) = source.holds.find(chunk.hold, from, env.rt.now()) else {
             responder.respond(|out| put_chunk(out, None));
             return;
         };
@@ -150,7 +153,7 @@ impl Serving {
             return;
         };
         let wanted = usize::try_from(chunk.bytes).unwrap_or(usize::MAX);
-        let wanted = wanted.min(inner.settings.chunk_bytes);
+        let wanted = wanted.min(env.settings.chunk_bytes);
         let bytes = whole_blocks(self.page_bytes(from, wanted));
         let read = match file.read(chunk.component, chunk.offset, bytes).await {
             Ok(read) => read,
@@ -158,23 +161,15 @@ impl Serving {
         };
         let Some(responder) = self.pace(from, read.len(), responder).await else { return };
         let sent = read.len() as u64;
-        inner.counts.sent_bytes.add(sent);
-        inner.counts.sent_chunks.inc();
-        inner.counts.sending((hold.plan, from), &hold.operation, inner.rt.now(), |session| {
+        env.counts.sent_bytes.add(sent);
+        env.counts.sent_chunks.inc();
+        let id = SessionKey { plan: hold.plan, host: from };
+        env.counts.sending(id, &hold.operation, env.rt.now(), |session| {
             let name = file_name(&hold.name, chunk.generation.0);
             let all = file.components().map(|(_, bytes)| bytes).sum();
             session.note_file(&name, all, sent);
         });
         responder.respond(|out| put_chunk(out, Some(read.as_slice())));
-    }
-}
-
-impl Inner {
-    /// Keyspace and name of a table.
-    pub(crate) fn table_name(&self, table: stdx::TableId) -> String {
-        let snapshot = (self.snapshot)();
-        let table = snapshot.schema.table_by_id(table);
-        table.map(|t| format!("{}/{}", t.keyspace, t.name)).unwrap_or_default()
     }
 }
 

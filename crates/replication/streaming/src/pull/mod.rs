@@ -10,7 +10,10 @@
 //! A failed page is asked for again, then from the next source, which goes on at the same place: up
 //! to there everything came from a source that has all of it.
 
+mod files;
+
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use cluster::TokenRange;
 use data::replica_page::ReplicaPage;
@@ -19,32 +22,35 @@ use messaging::{MessagingError, Outgoing, RequestFuture};
 use stdx::{HostId, ShardId, TableId, Token};
 use store::{Ingest, StoreError};
 
+use crate::env::{Env, OwnShard};
 use crate::error::StreamError;
-use crate::fetch::{FetchReport, ShardOutcome, TableOrder};
-use crate::files::Offer;
+use crate::orders::{ShardOutcome, TableOrder};
 use crate::plan::FetchRange;
-use crate::streaming::Streaming;
+use crate::report::FetchReport;
+use crate::stats::SessionKey;
+use files::Offer;
+
 use crate::wire::{FetchAnswer, FetchRequest, Position, RANGES_MAX};
 
 /// Ranges that have the same sources, as far as they are here.
-pub(crate) struct Pull<'a> {
-    pub(crate) order: &'a TableOrder,
+struct Pull<'a> {
+    order: &'a TableOrder,
     /// `(start, end]`, ascending, apart from each other.
-    pub(crate) ranges: Vec<(Token, Token)>,
+    ranges: Vec<(Token, Token)>,
     /// Shards of the source for which the passes were made; 0 = not known yet.
-    pub(crate) shards: u16,
+    shards: u16,
     /// The source's shards that are left, the present one last.
     passes: Vec<u16>,
     /// Ranges of the present pass that are whole here.
     ranges_done: usize,
     /// Where the last page that was taken ended.
     position: Option<Position>,
-    pub(crate) ingest: Option<Ingest>,
+    ingest: Option<Ingest>,
     /// The page behind that, on its way.
     asked: Option<AskedPage>,
     /// What the source holds for this pass; `None`: it was not asked to yet.
-    pub(crate) offer: Option<Offer>,
-    pub(crate) report: FetchReport,
+    offer: Option<Offer>,
+    report: FetchReport,
 }
 
 /// A page on its way.
@@ -57,7 +63,7 @@ struct AskedPage {
 }
 
 /// Why a page did not come.
-pub(crate) enum Trouble {
+enum Trouble {
     /// It may come when it is asked for again.
     Again(String),
     /// Not from this source.
@@ -70,7 +76,16 @@ pub(crate) enum Trouble {
     Fatal(StreamError),
 }
 
-impl Streaming {
+/// Fetches what a shard will own.
+pub(crate) struct Puller {
+    env: Rc<Env>,
+}
+
+impl Puller {
+    pub(crate) fn new(env: Rc<Env>) -> Puller {
+        Puller { env }
+    }
+
     pub(crate) async fn pull_table(&self, order: &TableOrder) -> Result<ShardOutcome, StreamError> {
         let mut groups: BTreeMap<&[HostId], Vec<usize>> = BTreeMap::new();
         for (index, range) in order.ranges.iter().enumerate() {
@@ -117,18 +132,18 @@ impl Streaming {
         ranges: u64,
         pull: &mut Pull<'_>,
     ) -> Result<(), Trouble> {
-        let inner = &self.inner;
-        let id = (pull.order.plan, source);
+        let env = &self.env;
+        let id = SessionKey { plan: pull.order.plan, host: source };
         let count = |change: &dyn Fn(&mut crate::SessionStats)| {
-            inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), change);
+            env.counts.receiving(id, &pull.order.operation, env.rt.now(), change);
         };
         count(&|session| session.ranges += ranges);
-        if let Some(peer) = inner.messaging.peer(source) {
-            pull.set_shards(peer.shard_count, (inner.rt.shard(), inner.rt.shard_count()));
+        if let Some(peer) = env.messaging.peer(source) {
+            pull.set_shards(peer.shard_count, env.own_shard());
         }
         // Passes that began anew count to the end: each of them gets somewhere.
         let (mut failures, mut begun_anew) = (0, 0);
-        let mut pause = inner.settings.retry_pause;
+        let mut pause = env.settings.retry_pause;
         while let Some(shard) = pull.shard() {
             let step = match &pull.offer {
                 None => self.ask_offer(source, shard, pull).await,
@@ -137,7 +152,7 @@ impl Streaming {
             };
             let trouble = match step {
                 Ok(()) => {
-                    (failures, pause) = (0, inner.settings.retry_pause);
+                    (failures, pause) = (0, env.settings.retry_pause);
                     continue;
                 }
                 Err(Trouble::Again(error)) => {
@@ -157,21 +172,21 @@ impl Streaming {
                 }
             };
             failures += 1;
-            if failures >= inner.settings.attempts || begun_anew >= inner.settings.attempts {
+            if failures >= env.settings.attempts || begun_anew >= env.settings.attempts {
                 self.leave(source, shard, pull);
                 return Err(Trouble::Source(trouble));
             }
-            inner.counts.retries.inc();
+            env.counts.retries.inc();
             tracing::debug!(source = %source, error = trouble.as_str(), "a page is asked for again");
-            let paused = inner.unless_aborted(pull.order.plan, inner.rt.sleep(pause)).await;
+            let paused = env.unless_aborted(pull.order.plan, env.rt.sleep(pause)).await;
             if let Err(error) = paused {
                 self.leave(source, shard, pull);
                 return Err(Trouble::Fatal(error));
             }
-            pause = (pause * 2).min(inner.settings.retry_pause_max);
+            pause = (pause * 2).min(env.settings.retry_pause_max);
         }
-        let id = (pull.order.plan, source);
-        inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), |session| {
+        let id = SessionKey { plan: pull.order.plan, host: source };
+        env.counts.receiving(id, &pull.order.operation, env.rt.now(), |session| {
             session.ranges_done += ranges;
         });
         Ok(())
@@ -184,19 +199,17 @@ impl Streaming {
         shard: u16,
         pull: &mut Pull<'_>,
     ) -> Result<(), Trouble> {
-        let inner = &self.inner;
-        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        let env = &self.env;
         let AskedPage { ranges, hold, answer } = match pull.asked.take() {
             Some(asked) => asked,
             None => self.ask_page(source, shard, pull),
         };
-        let response =
-            inner.unless_aborted(pull.order.plan, answer).await.map_err(Trouble::Fatal)?;
+        let response = env.unless_aborted(pull.order.plan, answer).await.map_err(Trouble::Fatal)?;
         let response = response.map_err(trouble_of)?;
         let answer = FetchAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;
         if answer.shards != pull.shards {
-            pull.set_shards(answer.shards, (own, shards));
+            pull.set_shards(answer.shards, env.own_shard());
             return Err(Trouble::Again("the source has another number of shards".to_owned()));
         }
         if answer.page.is_empty() && hold {
@@ -216,10 +229,10 @@ impl Streaming {
         let bytes = answer.page.len() as u64;
         pull.report.bytes += bytes;
         pull.report.partitions += partitions;
-        inner.counts.received_bytes.add(bytes);
-        inner.counts.received_partitions.add(partitions);
-        let id = (pull.order.plan, source);
-        inner.counts.receiving(id, &pull.order.operation, inner.rt.now(), |session| {
+        env.counts.received_bytes.add(bytes);
+        env.counts.received_partitions.add(partitions);
+        let id = SessionKey { plan: pull.order.plan, host: source };
+        env.counts.receiving(id, &pull.order.operation, env.rt.now(), |session| {
             session.bytes += bytes;
             session.partitions += partitions;
         });
@@ -246,17 +259,16 @@ impl Streaming {
 
     /// Asks for the page behind what was taken.
     fn ask_page(&self, source: HostId, shard: u16, pull: &Pull<'_>) -> AskedPage {
-        let inner = &self.inner;
-        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
-        let request = pull.request(inner.settings.page_bytes, (own, shards));
+        let env = &self.env;
+        let request = pull.request(env.settings.page_bytes, env.own_shard());
         let to = Outgoing {
             host: source,
             shard: ShardId(shard),
             verb: Verb::StreamFetch,
-            deadline: inner.rt.now() + inner.settings.page_timeout,
+            deadline: env.rt.now() + env.settings.page_timeout,
             trace: None,
         };
-        let answer = inner.messaging.request(&to, |out| request.encode(out));
+        let answer = env.messaging.request(&to, |out| request.encode(out));
         AskedPage { ranges: request.ranges.len(), hold: request.hold.is_some(), answer }
     }
 
@@ -274,10 +286,10 @@ impl Streaming {
     }
 
     /// Begins to store, unless that has begun.
-    pub(crate) async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
+    async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
         if pull.ingest.is_none() {
             let ingest =
-                self.inner.store.transfer().ingest(pull.order.table).await.map_err(stored)?;
+                self.env.store.transfer().ingest(pull.order.table).await.map_err(stored)?;
             pull.ingest = Some(ingest.within(pull.ranges.clone()));
         }
         Ok(())
@@ -301,7 +313,7 @@ impl<'a> Pull<'a> {
     }
 
     /// The source's number of shards: other than before, everything begins anew.
-    pub(crate) fn set_shards(&mut self, shards: u16, (own, own_shards): (ShardId, u16)) {
+    fn set_shards(&mut self, shards: u16, own: OwnShard) {
         if shards == self.shards {
             return;
         }
@@ -309,8 +321,11 @@ impl<'a> Pull<'a> {
             stdx::reached!("stream-shards-changed");
         }
         self.shards = shards.max(1);
-        self.passes =
-            if self.shards == own_shards { vec![own.0] } else { (0..self.shards).rev().collect() };
+        self.passes = if self.shards == own.count {
+            vec![own.shard.0]
+        } else {
+            (0..self.shards).rev().collect()
+        };
         self.begin_anew();
     }
 
@@ -331,7 +346,7 @@ impl<'a> Pull<'a> {
         self.offer = None;
     }
 
-    fn request(&self, bytes: usize, (own, own_shards): (ShardId, u16)) -> FetchRequest {
+    fn request(&self, bytes: usize, own: OwnShard) -> FetchRequest {
         let left = self.ranges.get(self.ranges_done..).unwrap_or_default();
         FetchRequest {
             table: self.order.table,
@@ -339,7 +354,7 @@ impl<'a> Pull<'a> {
             operation: self.order.operation.to_string(),
             bytes: bytes as u64,
             peer_shards: self.shards,
-            slice: (self.shards != own_shards).then_some((own, own_shards)),
+            slice: (self.shards != own.count).then_some((own.shard, own.count)),
             hold: self.offer.as_ref().and_then(Offer::hold),
             position: self.position.clone(),
             ranges: left.iter().take(RANGES_MAX).copied().collect(),
@@ -402,7 +417,7 @@ fn ascending(ranges: impl Iterator<Item = TokenRange>) -> Vec<(Token, Token)> {
     all
 }
 
-pub(crate) fn trouble_of(error: MessagingError) -> Trouble {
+fn trouble_of(error: MessagingError) -> Trouble {
     let text = error.to_string();
     match error {
         MessagingError::Stopping => Trouble::Fatal(StreamError::Stopping),
@@ -419,13 +434,13 @@ pub(crate) fn trouble_of(error: MessagingError) -> Trouble {
 
 /// The writer of a pass is gone in its middle: what was fetched would be left out, so the range fails.
 #[cold]
-pub(crate) fn lost_ingest() -> Trouble {
+fn lost_ingest() -> Trouble {
     let bug = stdx::bug!("INV-stream-1: a pass has no writer for what it fetched");
     Trouble::Anew(bug.to_string())
 }
 
 /// What an error of this node's store means for a page.
-pub(crate) fn stored(error: StoreError) -> Trouble {
+fn stored(error: StoreError) -> Trouble {
     match error {
         StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,
         StoreError::Invalid(what) => Trouble::Anew(what),

@@ -1,4 +1,11 @@
-//! Who has the data: pages for peers.
+//! The side that has the data: pages and files for peers.
+
+mod hold;
+
+pub(crate) use hold::file_name;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use cluster::PlacementKey;
 use data::clustering;
@@ -8,22 +15,89 @@ use rt::Group;
 use stdx::{HostId, ShardMap, TableId};
 use store::{StoreError, StreamRead, TokenFilter};
 
-use crate::streaming::Streaming;
+use crate::env::Env;
+use crate::settings::StreamSettings;
+use crate::stats::SessionKey;
+use crate::throttle::Throttle;
+use hold::Holds;
+
 use crate::wire::{self, ChunkRequest, FetchAnswer, FetchRequest, OpenRequest};
 
 /// A page may always have so many bytes, however slow the throttle.
-pub(crate) const PAGE_BYTES_MIN: usize = 4096;
+const PAGE_BYTES_MIN: usize = 4096;
 
-impl Streaming {
+/// Gives peers what they fetch.
+pub(crate) struct Source {
+    env: Rc<Env>,
+    /// Of what all peers are given.
+    throttle: RefCell<Throttle>,
+    /// Of what peers in other datacenters are given.
+    inter_dc: RefCell<Throttle>,
+    /// Pages being made.
+    serving: Cell<usize>,
+    /// What is held for peers.
+    holds: Holds,
+}
+
+/// A shard's share of the node's rate; at least 1, because 0 is no limit.
+fn share_of(rate: u64, shards: u16) -> u64 {
+    if rate == 0 { 0 } else { (rate / u64::from(shards.max(1))).max(1) }
+}
+
+/// The rates of a shard, bytes per second; 0 = no limit.
+pub(crate) struct Rates {
+    pub(crate) all: u64,
+    pub(crate) inter_dc: u64,
+}
+
+impl Source {
+    pub(crate) fn new(env: Rc<Env>) -> Source {
+        let (shards, settings): (u16, &StreamSettings) = (env.rt.shard_count(), &env.settings);
+        let all = Throttle::new(share_of(settings.outbound_bytes_per_second, shards));
+        let inter_dc = Throttle::new(share_of(settings.inter_dc_bytes_per_second, shards));
+        Source {
+            throttle: RefCell::new(all),
+            inter_dc: RefCell::new(inter_dc),
+            serving: Cell::new(0),
+            holds: Holds::default(),
+            env,
+        }
+    }
+
+    /// Changes the node's rate to all peers.
+    pub(crate) fn set_rate(&self, bytes_per_second: u64) {
+        let rate = share_of(bytes_per_second, self.env.rt.shard_count());
+        self.throttle.borrow_mut().set_rate(rate);
+    }
+
+    /// Changes the node's rate to other datacenters.
+    pub(crate) fn set_inter_dc_rate(&self, bytes_per_second: u64) {
+        let rate = share_of(bytes_per_second, self.env.rt.shard_count());
+        self.inter_dc.borrow_mut().set_rate(rate);
+    }
+
+    pub(crate) fn rates(&self) -> Rates {
+        Rates { all: self.throttle.borrow().rate(), inter_dc: self.inter_dc.borrow().rate() }
+    }
+
+    /// Releases what is held for peers.
+    pub(crate) fn clear(&self) {
+        self.holds.clear();
+    }
+
     /// Serves a peer's request; gives the responder back when the request is another one.
-    pub fn serve_peer(&self, request: Request<'_>, responder: Responder) -> Option<Responder> {
+    pub(crate) fn serve(
+        self: &Rc<Self>,
+        request: Request<'_>,
+        responder: Responder,
+    ) -> Option<Responder> {
         let work = match request.verb {
             Verb::StreamFetch => self.admit(&request).map(Work::Page),
             Verb::StreamOpen => self.admit_open(&request).map(Work::Open),
             Verb::StreamChunk => self.admit_chunk(&request).map(Work::Chunk),
             Verb::StreamClose => {
                 if let Ok(hold) = wire::read_close(request.payload) {
-                    self.inner.holds.end(hold, request.from);
+                    self.holds.end(hold, request.from);
                 }
                 return None;
             }
@@ -31,8 +105,8 @@ impl Streaming {
         };
         match work {
             Ok(work) => {
-                let (inner, from) = (self.inner.clone(), request.from);
-                inner.serving.set(inner.serving.get() + 1);
+                let (env, from) = (&self.env, request.from);
+                self.serving.set(self.serving.get() + 1);
                 let serving = Serving(self.clone());
                 let task = async move {
                     match work {
@@ -42,10 +116,10 @@ impl Streaming {
                     }
                 };
                 // A closed gate: the responder is dropped and says that this node is stopping.
-                let _ = inner.gate.spawn(&inner.rt, Group::Stream, "stream-serve", task);
+                let _ = env.gate.spawn(&env.rt, Group::Stream, "stream-serve", task);
             }
             Err(error) => {
-                self.inner.counts.refused.inc();
+                self.env.counts.refused.inc();
                 responder.fail(&error);
             }
         }
@@ -67,18 +141,18 @@ impl Streaming {
     }
 
     fn check_room(&self) -> Result<(), ErrorReply> {
-        match &self.inner {
-            inner if inner.stopping.get() => Err(ErrorReply::Stopping),
-            inner if inner.serving.get() >= inner.settings.serving_max => {
-                Err(ErrorReply::Overloaded)
-            }
-            _ => Ok(()),
+        if self.env.stopping.get() {
+            return Err(ErrorReply::Stopping);
+        }
+        match self.serving.get() < self.env.settings.serving_max {
+            true => Ok(()),
+            false => Err(ErrorReply::Overloaded),
         }
     }
 
     /// Columns of the clustering of a table that may be streamed.
     fn check_table(&self, request: &Request<'_>, id: TableId) -> Result<usize, ErrorReply> {
-        let snapshot = (self.inner.snapshot)();
+        let snapshot = (self.env.snapshot)();
         // Before this node knows of the peer's movement it may not have all writes: those that go
         // to the peer as a pending replica begin with it.
         if request.epoch > snapshot.epoch {
@@ -116,25 +190,25 @@ enum Work {
 }
 
 /// An answer being made; counted until it is dropped.
-pub(crate) struct Serving(pub(crate) Streaming);
+struct Serving(Rc<Source>);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        let serving = &self.0.inner.serving;
+        let serving = &self.0.serving;
         serving.set(serving.get().saturating_sub(1));
     }
 }
 
 impl Serving {
     async fn answer(self, from: HostId, fetch: FetchRequest, responder: Responder) {
-        let inner = &self.0.inner;
-        let shards = inner.rt.shard_count();
+        let (source, env) = (&self.0, &self.0.env);
+        let shards = env.rt.shard_count();
         if fetch.peer_shards != shards {
             responder.respond(|out| FetchAnswer { shards, page: &[] }.encode(out));
             return;
         }
         let wanted = usize::try_from(fetch.bytes).unwrap_or(usize::MAX);
-        let wanted = wanted.min(inner.settings.page_bytes);
+        let wanted = wanted.min(env.settings.page_bytes);
         let bytes = self.page_bytes(from, wanted);
         let stream = StreamRead {
             table: fetch.table,
@@ -148,9 +222,9 @@ impl Serving {
             bytes,
         };
         let read = match fetch.hold {
-            None => inner.store.reader().read_stream(stream).await,
-            Some(number) => match inner.holds.find(number, from, inner.rt.now()) {
-                Some(hold) => inner.store.reader().read_held(&hold.held, stream).await,
+            None => env.store.reader().read_stream(stream).await,
+            Some(number) => match source.holds.find(number, from, env.rt.now()) {
+                Some(hold) => env.store.reader().read_held(&hold.held, stream).await,
                 None => {
                     responder.respond(|out| FetchAnswer { shards, page: &[] }.encode(out));
                     return;
@@ -163,9 +237,9 @@ impl Serving {
         };
         let Some(responder) = self.pace(from, read.page.len(), responder).await else { return };
         let bytes = read.page.len() as u64;
-        inner.counts.sent_bytes.add(bytes);
-        let id = (fetch.plan, from);
-        inner.counts.sending(id, &fetch.operation, inner.rt.now(), |session| {
+        env.counts.sent_bytes.add(bytes);
+        let id = SessionKey { plan: fetch.plan, host: from };
+        env.counts.sending(id, &fetch.operation, env.rt.now(), |session| {
             session.bytes += bytes;
             session.partitions += read.stats.partitions;
         });
@@ -175,17 +249,17 @@ impl Serving {
 
 impl Serving {
     /// Tells a peer that the store cannot.
-    pub(crate) fn fail(&self, error: &StoreError, responder: Responder) {
-        let inner = &self.0.inner;
-        inner.store.note_failure(error);
-        inner.counts.refused.inc();
+    fn fail(&self, error: &StoreError, responder: Responder) {
+        let env = &self.0.env;
+        env.store.note_failure(error);
+        env.counts.refused.inc();
         responder.fail(&error_reply(error));
     }
 
     /// Whether a peer is in another datacenter; one that is no member is taken for a near one, as
     /// Cassandra does.
     fn is_far(&self, peer: HostId) -> bool {
-        let snapshot = (self.0.inner.snapshot)();
+        let snapshot = (self.0.env.snapshot)();
         let datacenter = |host| snapshot.members.get(&host).map(|member| &member.datacenter);
         match (datacenter(snapshot.local.host_id), datacenter(peer)) {
             (Some(own), Some(other)) => own != other,
@@ -194,32 +268,27 @@ impl Serving {
     }
 
     /// Bytes that a page for this peer may have so that it goes within about a second.
-    pub(crate) fn page_bytes(&self, peer: HostId, wanted: usize) -> usize {
-        let inner = &self.0.inner;
+    fn page_bytes(&self, peer: HostId, wanted: usize) -> usize {
+        let source = &self.0;
         if stdx::chaos!("stream-small-page") {
             return wanted.min(PAGE_BYTES_MIN);
         }
-        let bytes = inner.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
+        let bytes = source.throttle.borrow().page_bytes(wanted, PAGE_BYTES_MIN);
         match self.is_far(peer) {
-            true => inner.inter_dc.borrow().page_bytes(bytes, PAGE_BYTES_MIN),
+            true => source.inter_dc.borrow().page_bytes(bytes, PAGE_BYTES_MIN),
             false => bytes,
         }
     }
 
     /// Waits until so many bytes may go to this peer; `None` when nobody waits for them any more.
-    pub(crate) async fn pace(
-        &self,
-        peer: HostId,
-        bytes: usize,
-        responder: Responder,
-    ) -> Option<Responder> {
-        let inner = &self.0.inner;
-        let now = inner.rt.now();
-        let mut due = inner.throttle.borrow_mut().due(now, bytes);
+    async fn pace(&self, peer: HostId, bytes: usize, responder: Responder) -> Option<Responder> {
+        let (source, env) = (&self.0, &self.0.env);
+        let now = env.rt.now();
+        let mut due = source.throttle.borrow_mut().due(now, bytes);
         if self.is_far(peer) {
-            due = due.max(inner.inter_dc.borrow_mut().due(now, bytes));
+            due = due.max(source.inter_dc.borrow_mut().due(now, bytes));
         }
-        if due > inner.rt.now() && inner.unless_stopped(inner.rt.sleep_until(due)).await.is_err() {
+        if due > env.rt.now() && env.unless_stopped(env.rt.sleep_until(due)).await.is_err() {
             responder.fail(&ErrorReply::Stopping);
             return None;
         }

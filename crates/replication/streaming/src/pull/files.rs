@@ -15,16 +15,16 @@ use messaging::{MessagingError, Outgoing, RequestFuture};
 use stdx::{HostId, ShardId};
 use store::{AttachedTaken, Component, TakenForms};
 
-use crate::hold::file_name;
-use crate::pull::{Pull, Trouble, lost_ingest, stored, trouble_of};
-use crate::streaming::Streaming;
+use super::{Pull, Puller, Trouble, lost_ingest, stored, trouble_of};
+use crate::source::file_name;
+use crate::stats::SessionKey;
 use crate::wire::{
     ChunkRequest, FileOffer, OPEN_VERSION, OpenAnswer, OpenRequest, RANGES_MAX, put_close,
     read_chunk,
 };
 
 /// What a source holds for a pass.
-pub(crate) struct Offer {
+pub(super) struct Offer {
     hold: Option<u64>,
     files: VecDeque<FileOffer>,
     /// Of the first of `files`: whether it has begun, the component that comes, and what of it is
@@ -36,12 +36,12 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Its number; `None`: everything comes as rows.
-    pub(crate) fn hold(&self) -> Option<u64> {
+    pub(super) fn hold(&self) -> Option<u64> {
         self.hold
     }
 
     /// Whether files are still to come.
-    pub(crate) fn has_more(&self) -> bool {
+    pub(super) fn has_more(&self) -> bool {
         !self.files.is_empty()
     }
 
@@ -57,18 +57,18 @@ struct Asked {
     answer: RequestFuture,
 }
 
-impl Streaming {
+impl Puller {
     /// Asks a source to hold what it has of the pass.
-    pub(crate) async fn ask_offer(
+    pub(super) async fn ask_offer(
         &self,
         source: HostId,
         shard: u16,
         pull: &mut Pull<'_>,
     ) -> Result<(), Trouble> {
-        let inner = &self.inner;
-        let (own, shards) = (inner.rt.shard(), inner.rt.shard_count());
+        let env = &self.env;
+        let shards = env.rt.shard_count();
         let alike = pull.shards == 0 || pull.shards == shards || shards == 1;
-        if !inner.settings.whole_files || !alike || pull.ranges.len() > RANGES_MAX {
+        if !env.settings.whole_files || !alike || pull.ranges.len() > RANGES_MAX {
             pull.offer = Some(Offer::rows_only());
             return Ok(());
         }
@@ -79,14 +79,14 @@ impl Streaming {
             peer_shards: pull.shards,
             ranges: pull.ranges.clone(),
             taken: TakenForms {
-                versions: inner.store.transfer().whole_versions(),
+                versions: env.store.transfer().whole_versions(),
                 attached: AttachedTaken::Yes,
             },
             version: OPEN_VERSION,
         };
         let to = self.to_source(source, shard, Verb::StreamOpen);
-        let response = inner.messaging.request(&to, |out| open.encode(out));
-        let response = inner.unless_aborted(pull.order.plan, response).await;
+        let response = env.messaging.request(&to, |out| open.encode(out));
+        let response = env.unless_aborted(pull.order.plan, response).await;
         let response = response.map_err(Trouble::Fatal)?;
         if let Err(MessagingError::Remote(ErrorReply::Invalid(_))) = &response {
             // A build that knows another version of the question; if it is something else that is wrong,
@@ -98,7 +98,7 @@ impl Streaming {
         let answer = OpenAnswer::decode(&response.payload)
             .map_err(|error| Trouble::Source(error.to_string()))?;
         if answer.shards != pull.shards {
-            pull.set_shards(answer.shards, (own, shards));
+            pull.set_shards(answer.shards, env.own_shard());
             return Err(Trouble::Again("the source has another number of shards".to_owned()));
         }
         let (count, bytes) = (answer.files.len() as u64, answer.files.iter().map(FileOffer::bytes));
@@ -116,7 +116,7 @@ impl Streaming {
     }
 
     /// Fetches the rest of the file that is the next one.
-    pub(crate) async fn pull_file(
+    pub(super) async fn pull_file(
         &self,
         source: HostId,
         shard: u16,
@@ -141,7 +141,7 @@ impl Streaming {
         );
         ingest.end_whole().await.map_err(stored)?;
         pull.report.whole_files += 1;
-        self.inner.counts.received_files.inc();
+        self.env.counts.received_files.inc();
         if let Some(offer) = &mut pull.offer {
             offer.files.pop_front();
             (offer.begun, offer.component, offer.offset) = (false, 0, 0);
@@ -157,21 +157,21 @@ impl Streaming {
         pull: &mut Pull<'_>,
         file: &FileOffer,
     ) -> Result<(), Trouble> {
-        let inner = &self.inner;
+        let env = &self.env;
         let Some(offer) = &pull.offer else { return Ok(()) };
         let Some(hold) = offer.hold else { return Ok(()) };
-        let mut chunk = inner.settings.chunk_bytes as u64;
+        let mut chunk = env.settings.chunk_bytes as u64;
         let mut next = (offer.component, offer.offset);
         let mut asked: VecDeque<Asked> = VecDeque::new();
         loop {
-            while asked.len() < inner.settings.chunks_in_flight.max(1)
+            while asked.len() < env.settings.chunks_in_flight.max(1)
                 && let Some((component, length)) = file.components.get(next.0).copied()
             {
                 let bytes = chunk.min(length.saturating_sub(next.1));
                 let (generation, offset) = (file.generation, next.1);
                 let request = ChunkRequest { hold, generation, component, offset, bytes };
                 let to = self.to_source(source, shard, Verb::StreamChunk);
-                let answer = inner.messaging.request(&to, |out| request.encode(out));
+                let answer = env.messaging.request(&to, |out| request.encode(out));
                 asked.push_back(Asked { component, bytes, answer });
                 next.1 += bytes;
                 if next.1 >= length {
@@ -179,7 +179,7 @@ impl Streaming {
                 }
             }
             let Some(Asked { component, bytes, answer }) = asked.pop_front() else { return Ok(()) };
-            let response = inner.unless_aborted(pull.order.plan, answer).await;
+            let response = env.unless_aborted(pull.order.plan, answer).await;
             let response = response.map_err(Trouble::Fatal)?;
             let response = response.map_err(trouble_of)?;
             let answer = read_chunk(&response.payload)
@@ -196,8 +196,8 @@ impl Streaming {
             let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
             ingest.whole_bytes(component, piece).await.map_err(stored)?;
             pull.report.bytes += got;
-            inner.counts.received_bytes.add(got);
-            let name = file_name(&inner.table_name(pull.order.table), file.generation.0);
+            env.counts.received_bytes.add(got);
+            let name = file_name(&env.table_name(pull.order.table), file.generation.0);
             self.note(source, pull, |session| session.note_file(&name, file.bytes(), got));
             let Some(offer) = &mut pull.offer else { return Ok(()) };
             offer.offset += got;
@@ -220,20 +220,21 @@ impl Streaming {
     }
 
     /// Tells a source that nothing more is fetched of what it holds.
-    pub(crate) fn end_hold(&self, source: HostId, shard: u16, pull: &Pull<'_>) {
+    pub(super) fn end_hold(&self, source: HostId, shard: u16, pull: &Pull<'_>) {
         let Some(hold) = pull.offer.as_ref().and_then(Offer::hold) else { return };
         let to = self.to_source(source, shard, Verb::StreamClose);
         // One that does not hear of it ends the hold after a while.
-        let _ = self.inner.messaging.send_one_way(&to, |out| put_close(out, hold));
+        let _ = self.env.messaging.send_one_way(&to, |out| put_close(out, hold));
     }
 
     fn to_source(&self, host: HostId, shard: u16, verb: Verb) -> Outgoing {
-        let deadline = self.inner.rt.now() + self.inner.settings.page_timeout;
+        let deadline = self.env.rt.now() + self.env.settings.page_timeout;
         Outgoing { host, shard: ShardId(shard), verb, deadline, trace: None }
     }
 
     fn note(&self, source: HostId, pull: &Pull<'_>, change: impl FnOnce(&mut crate::SessionStats)) {
-        let (id, now) = ((pull.order.plan, source), self.inner.rt.now());
-        self.inner.counts.receiving(id, &pull.order.operation, now, change);
+        let id = SessionKey { plan: pull.order.plan, host: source };
+        let now = self.env.rt.now();
+        self.env.counts.receiving(id, &pull.order.operation, now, change);
     }
 }

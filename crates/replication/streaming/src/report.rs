@@ -1,0 +1,29 @@
+//! What an operation has brought, and how far it is.
+
+/// What an operation has brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchReport {
+    /// Ranges that are here, of all tables.
+    pub ranges: u64,
+    /// Bytes of pages.
+    pub bytes: u64,
+    /// Partitions, those that go on in another page counted again.
+    pub partitions: u64,
+    /// SSTables that were made.
+    pub files: u64,
+    /// Their bytes on disk.
+    pub disk_bytes: u64,
+    /// Those of them that came as they are.
+    pub whole_files: u64,
+}
+
+/// How far an operation is. Told after each table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FetchProgress {
+    /// Ranges to be fetched, of all tables.
+    pub ranges: u64,
+    /// Ranges that could not be fetched.
+    pub failed: u64,
+    /// What is here.
+    pub done: FetchReport,
+}
