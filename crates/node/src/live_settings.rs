@@ -83,7 +83,7 @@ impl Actions {
                 );
                 let factor = factor.map_err(ActionError::Argument)?;
                 live.default_keyspace_rf = factor;
-                self.server.set_default_keyspace_rf(factor);
+                self.server.executor().default_keyspace_rf.set(factor);
             }
             "snapshot_links_per_second" => {
                 let links = number()?;

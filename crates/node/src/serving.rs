@@ -141,7 +141,7 @@ impl Actions {
     /// The times for requests of clients, milliseconds.
     pub(crate) fn timeouts(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         TIMEOUTS.iter().map(|(name, kind)| {
-            let millis = self.server.timeout(*kind).as_millis();
+            let millis = self.server.executor().timeouts.as_set(*kind).as_millis();
             ((*name).to_owned(), u64::try_from(millis).unwrap_or(u64::MAX))
         })
     }
@@ -160,7 +160,7 @@ impl Actions {
             return Err(ActionError::Argument("the timeout must be at least 1 ms".to_owned()));
         }
         let timeout = Duration::from_millis(millis);
-        self.server.set_timeout(*kind, timeout);
+        self.server.executor().set_timeout(*kind, timeout);
         let mut live = self.live.borrow_mut();
         *match kind {
             Timeout::Read => &mut live.read_request_timeout,

@@ -297,35 +297,8 @@ impl Kind {
         let default_factor = i64::from(options.default_keyspace_rf);
         match self {
             Kind::Flag(_) => Ok(()),
-            Kind::Levels(of) => {
-                let names = of(options);
-                let place = |name: &String| CONSISTENCY_LEVELS.iter().position(|l| l == name);
-                if let Some(unknown) = names.iter().find(|name| place(name).is_none()) {
-                    return Err(format!(
-                        "No enum constant org.apache.cassandra.db.ConsistencyLevel.{unknown}"
-                    ));
-                }
-                names.sort_by_key(place);
-                names.dedup();
-                Ok(())
-            }
-            Kind::Properties(of) => {
-                let names = of(options);
-                for name in names.iter_mut() {
-                    name.make_ascii_lowercase();
-                }
-                names.sort();
-                names.dedup();
-                let known = |name: &&String| !TABLE_PROPERTIES.contains(&name.as_str());
-                let unknown: Vec<&str> = names.iter().filter(known).map(String::as_str).collect();
-                if unknown.is_empty() {
-                    return Ok(());
-                }
-                Err(format!(
-                    "Invalid value for {name}: '[{}]' do not parse as valid table properties",
-                    unknown.join(", ")
-                ))
-            }
+            Kind::Levels(of) => check_levels(of(options)),
+            Kind::Properties(of) => check_properties(name, of(options)),
             Kind::Numbers(of) => {
                 let (warn, fail) = of(options);
                 check_numbers(name, *warn, *fail)?;
@@ -340,16 +313,7 @@ impl Kind {
             }
             Kind::Percentages(of) => {
                 let (warn, fail) = of(options);
-                for (value, which) in [(&*warn, "warn"), (&*fail, "fail")] {
-                    if *value > 100 {
-                        return Err(format!(
-                            "Invalid value {value} for {name}_{which}_threshold: maximum allowed \
-                             value is 100"
-                        ));
-                    }
-                }
-                check_numbers(name, *warn, *fail)?;
-                check_order(name, (*warn != -1).then_some(*warn), (*fail != -1).then_some(*fail))
+                check_percentages(name, *warn, *fail)
             }
             // Whether the disks have as much is for who can look at them.
             Kind::Size(of) => match of(options) {
@@ -361,39 +325,11 @@ impl Kind {
             },
             Kind::Least(of) => {
                 let (warn, fail) = of(options);
-                check_numbers(name, *warn, *fail)?;
-                if *warn != -1 && *fail != -1 && fail > warn {
-                    return Err(format!(
-                        "The warn threshold {warn} for {name}_warn_threshold should be greater \
-                         than the fail threshold {fail}"
-                    ));
-                }
-                if *fail > default_factor {
-                    return Err(format!(
-                        "{name}_fail_threshold to be set ({fail}) cannot be greater than \
-                         default_keyspace_rf ({default_factor})"
-                    ));
-                }
-                Ok(())
+                check_least(name, *warn, *fail, default_factor)
             }
             Kind::Sizes(of) => {
                 let (warn, fail) = of(options);
-                for (value, which) in [(&*warn, "warn"), (&*fail, "fail")] {
-                    if *value == Some(DataSize(0)) {
-                        return Err(format!(
-                            "Invalid value for {name}_{which}_threshold: 0 is not allowed; if \
-                             attempting to disable use an empty value"
-                        ));
-                    }
-                }
-                check_order(name, warn.map(|w| w.0), fail.map(|f| f.0)).map_err(|_| {
-                    format!(
-                        "The warn threshold {} for {name}_warn_threshold should be lower than the \
-                         fail threshold {}",
-                        warn.render(),
-                        fail.render()
-                    )
-                })
+                check_sizes(name, *warn, *fail)
             }
             Kind::Times(of) => {
                 let (warn, fail) = of(options);
@@ -402,6 +338,81 @@ impl Kind {
             }
         }
     }
+}
+
+fn check_levels(names: &mut Vec<String>) -> Result<(), String> {
+    let place = |name: &String| CONSISTENCY_LEVELS.iter().position(|l| l == name);
+    if let Some(unknown) = names.iter().find(|name| place(name).is_none()) {
+        return Err(format!("No enum constant org.apache.cassandra.db.ConsistencyLevel.{unknown}"));
+    }
+    names.sort_by_key(place);
+    names.dedup();
+    Ok(())
+}
+
+fn check_properties(name: &str, names: &mut Vec<String>) -> Result<(), String> {
+    for name in names.iter_mut() {
+        name.make_ascii_lowercase();
+    }
+    names.sort();
+    names.dedup();
+    let known = |name: &&String| !TABLE_PROPERTIES.contains(&name.as_str());
+    let unknown: Vec<&str> = names.iter().filter(known).map(String::as_str).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "Invalid value for {name}: '[{}]' do not parse as valid table properties",
+        unknown.join(", ")
+    ))
+}
+
+fn check_percentages(name: &str, warn: i64, fail: i64) -> Result<(), String> {
+    for (value, which) in [(warn, "warn"), (fail, "fail")] {
+        if value > 100 {
+            return Err(format!(
+                "Invalid value {value} for {name}_{which}_threshold: maximum allowed value is 100"
+            ));
+        }
+    }
+    check_numbers(name, warn, fail)?;
+    check_order(name, (warn != -1).then_some(warn), (fail != -1).then_some(fail))
+}
+
+fn check_least(name: &str, warn: i64, fail: i64, default_factor: i64) -> Result<(), String> {
+    check_numbers(name, warn, fail)?;
+    if warn != -1 && fail != -1 && fail > warn {
+        return Err(format!(
+            "The warn threshold {warn} for {name}_warn_threshold should be greater than the fail \
+             threshold {fail}"
+        ));
+    }
+    if fail > default_factor {
+        return Err(format!(
+            "{name}_fail_threshold to be set ({fail}) cannot be greater than default_keyspace_rf \
+             ({default_factor})"
+        ));
+    }
+    Ok(())
+}
+
+fn check_sizes(name: &str, warn: Option<DataSize>, fail: Option<DataSize>) -> Result<(), String> {
+    for (value, which) in [(warn, "warn"), (fail, "fail")] {
+        if value == Some(DataSize(0)) {
+            return Err(format!(
+                "Invalid value for {name}_{which}_threshold: 0 is not allowed; if attempting to \
+                 disable use an empty value"
+            ));
+        }
+    }
+    check_order(name, warn.map(|w| w.0), fail.map(|f| f.0)).map_err(|_| {
+        format!(
+            "The warn threshold {} for {name}_warn_threshold should be lower than the fail \
+             threshold {}",
+            warn.render(),
+            fail.render()
+        )
+    })
 }
 
 fn check_numbers(name: &str, warn: i64, fail: i64) -> Result<(), String> {

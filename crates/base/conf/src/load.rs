@@ -525,16 +525,7 @@ impl Loader {
             self.without_field(written, name, node, origin);
             return;
         };
-        let old = written != name;
-        if let Some(before) = self.layer.insert(name, old)
-            && before != old
-        {
-            self.errors.push(ConfError::TwoSpellings {
-                origin: origin.clone(),
-                name: written.into(),
-                new: name.into(),
-            });
-        }
+        self.note_spelling(written, name, &origin);
         if node.is_null() {
             return;
         }
@@ -598,6 +589,20 @@ impl Loader {
         // It was accepted a moment ago by the same function.
         let _ = self.loaded.options.set(name, node);
         self.loaded.origins.insert(name, origin);
+    }
+
+    /// A layer that sets a setting by its old and by its new name leaves open which one counts.
+    fn note_spelling(&mut self, written: &str, name: &'static str, origin: &Origin) {
+        let old = written != name;
+        if let Some(before) = self.layer.insert(name, old)
+            && before != old
+        {
+            self.errors.push(ConfError::TwoSpellings {
+                origin: origin.clone(),
+                name: written.into(),
+                new: name.into(),
+            });
+        }
     }
 
     fn without_field(&mut self, written: &str, name: &str, node: &Node, origin: Origin) {
@@ -698,20 +703,41 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
+/// Settings that contradict each other.
+struct Inconsistent<'e>(&'e mut Vec<ConfError>);
+
+impl Inconsistent<'_> {
+    fn add(&mut self, name: &'static str, message: impl Into<String>) {
+        self.0.push(ConfError::Inconsistent { name, message: message.into() });
+    }
+}
+
 /// Settings that must fit each other.
 fn check(options: &Options, errors: &mut Vec<ConfError>) {
-    let mut wrong = |name: &'static str, message: String| {
-        errors.push(ConfError::Inconsistent { name, message });
-    };
+    let wrong = &mut Inconsistent(errors);
     let kinds = ["functions", "views", "indexes", "triggers"];
     if let Some(other) = options.takeover_without.iter().find(|k| !kinds.contains(&k.as_str())) {
-        wrong("takeover_without", format!("\"{other}\" is none of {}", kinds.join(", ")));
+        wrong.add("takeover_without", format!("\"{other}\" is none of {}", kinds.join(", ")));
     }
+    check_addresses(options, wrong);
+    check_protection(options, wrong);
+    check_files(options, wrong);
+    check_tokens(options, wrong);
+    if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
+        let message = "must be at most half of \"commitlog_segment_size\"";
+        wrong.add("max_mutation_size", message);
+    }
+    check_ports(options, wrong);
+    check_limits(options, wrong);
+}
+
+/// An address that others connect to is not a wildcard.
+fn check_addresses(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.listen_address.is_wildcard() {
-        wrong("listen_address", "cannot be a wildcard address".into());
+        wrong.add("listen_address", "cannot be a wildcard address");
     }
     if options.rpc_address.is_wildcard() && options.broadcast_rpc_address.is_none() {
-        wrong(
+        wrong.add(
             "broadcast_rpc_address",
             format!(
                 "must be set when \"rpc_address\" is the wildcard address {}",
@@ -724,33 +750,40 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
         ("broadcast_rpc_address", &options.broadcast_rpc_address),
     ] {
         if address.as_ref().is_some_and(crate::Address::is_wildcard) {
-            wrong(name, "cannot be a wildcard address".into());
+            wrong.add(name, "cannot be a wildcard address");
         }
     }
+}
+
+/// What a role may do is checked only where roles log in.
+fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.authenticator == Authenticator::AllowAll {
         let message = "can't be used with AllowAllAuthenticator";
         if options.authorizer != Authorizer::AllowAll {
-            wrong("authorizer", message.into());
+            wrong.add("authorizer", message);
         }
         if options.network_authorizer != NetworkAuthorizer::AllowAll {
-            wrong("network_authorizer", message.into());
+            wrong.add("network_authorizer", message);
         }
         if options.cidr_authorizer != CidrAuthorizer::AllowAll {
-            wrong("cidr_authorizer", message.into());
+            wrong.add("cidr_authorizer", message);
         }
     }
     let hash = options.auth_superuser_salted_password.as_deref();
     if hash.is_some_and(|hash| hash.len() != 60 || !hash.starts_with("$2a$")) {
-        wrong("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$".into());
+        wrong.add("auth_superuser_salted_password", "is not a bcrypt hash of the form $2a$");
     }
+}
+
+/// Formats and directories fit each other.
+fn check_files(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.sstable == SstableFormat::Bti
         && options.storage_compatibility_mode == StorageCompatibilityMode::Cassandra4
     {
-        wrong(
+        wrong.add(
             "sstable",
             "selects format bti, which is not available when \"storage_compatibility_mode\" is \
-             CASSANDRA_4"
-                .into(),
+             CASSANDRA_4",
         );
     }
     let trimmed = |path: &String| format!("{}/", path.trim_end_matches('/'));
@@ -759,22 +792,26 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
         let below = |other: &&String| one.starts_with(*other) || other.starts_with(one);
         if let Some(other) = directories.iter().skip(n + 1).find(below) {
             let (one, other) = (one.trim_end_matches('/'), other.trim_end_matches('/'));
-            wrong(
+            wrong.add(
                 "data_file_directories",
                 format!("has {one} and {other}, which must not be the same or one in the other"),
             );
         }
     }
+}
+
+/// Place and tokens of the node.
+fn check_tokens(options: &Options, wrong: &mut Inconsistent<'_>) {
     let place = options.datacenter.is_some() || options.rack.is_some();
     if place && options.endpoint_snitch != Snitch::GossipingPropertyFile {
         let name = if options.datacenter.is_some() { "datacenter" } else { "rack" };
-        wrong(name, "needs \"endpoint_snitch\" to be GossipingPropertyFileSnitch".into());
+        wrong.add(name, "needs \"endpoint_snitch\" to be GossipingPropertyFileSnitch");
     }
     let tokens = options.initial_token.len();
     if tokens > 0 && u32::try_from(tokens) != Ok(options.num_tokens) {
         // Cassandra: "The number of initial tokens (by initial_token) specified (n) is different
         // from num_tokens value (m)".
-        wrong(
+        wrong.add(
             "initial_token",
             format!("has {tokens} tokens, \"num_tokens\" is {}", options.num_tokens),
         );
@@ -782,11 +819,12 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
     let mut sorted = options.initial_token.clone();
     sorted.sort_unstable();
     if let Some([twice, ..]) = sorted.windows(2).find(|two| matches!(two, [a, b] if a == b)) {
-        wrong("initial_token", format!("has the token {} twice", twice.0));
+        wrong.add("initial_token", format!("has the token {} twice", twice.0));
     }
-    if options.mutation_bytes_max() > options.commitlog_segment_size.0 / 2 {
-        wrong("max_mutation_size", "must be at most half of \"commitlog_segment_size\"".into());
-    }
+}
+
+/// No port is taken twice on one address.
+fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
     let ports = [
         ("native_transport_port", options.native_transport_port, &options.rpc_address),
         (
@@ -802,24 +840,22 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
             p == port && *p != 0 && (a == address || a.is_wildcard() || address.is_wildcard())
         });
         if let Some((other, ..)) = same {
-            wrong(name, format!("is {port}, as is \"{other}\""));
+            wrong.add(name, format!("is {port}, as is \"{other}\""));
         }
     }
+}
+
+/// Periods and pairs of thresholds.
+fn check_limits(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.commitlog_sync == CommitLogSync::Periodic && options.commitlog_sync_period.is_zero()
     {
-        wrong("commitlog_sync_period", "must be above 0".into());
+        wrong.add("commitlog_sync_period", "must be above 0");
     }
     if options.tombstone_warn_threshold > options.tombstone_failure_threshold {
-        wrong(
-            "tombstone_warn_threshold",
-            "must not be above \"tombstone_failure_threshold\"".into(),
-        );
+        wrong.add("tombstone_warn_threshold", "must not be above \"tombstone_failure_threshold\"");
     }
     if options.batch_size_warn_threshold > options.batch_size_fail_threshold {
-        wrong(
-            "batch_size_warn_threshold",
-            "must not be above \"batch_size_fail_threshold\"".into(),
-        );
+        wrong.add("batch_size_warn_threshold", "must not be above \"batch_size_fail_threshold\"");
     }
 }
 

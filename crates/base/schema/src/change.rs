@@ -157,16 +157,7 @@ impl Schema {
                 keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
             }
             SchemaChange::AlterTable(table) => {
-                let name = full(&table.keyspace, &table.name);
-                let keyspace = edit(&mut keyspaces, &table.keyspace)?;
-                match keyspace.tables.get(&table.name) {
-                    None => return Err(SchemaError::NotFound { what: "table", name }),
-                    Some(old) if old.id != table.id || old.version + 1 != table.version => {
-                        return Err(SchemaError::Conflict { name });
-                    }
-                    Some(_) => {}
-                }
-                keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
+                edit(&mut keyspaces, &table.keyspace)?.alter_table(table)?;
             }
             SchemaChange::DropTable { keyspace, table } => {
                 if edit(&mut keyspaces, keyspace)?.tables.remove(table).is_none() {
@@ -175,26 +166,11 @@ impl Schema {
                 }
             }
             SchemaChange::CreateType(udt) => {
-                let keyspace = edit(&mut keyspaces, &udt.keyspace)?;
-                if keyspace.types.contains_key(&udt.name) {
-                    let name = full(&udt.keyspace, &udt.name);
-                    return Err(SchemaError::AlreadyExists { what: "type", name });
-                }
-                keyspace.types.insert(udt.name.clone(), Arc::new(udt.clone()));
+                edit(&mut keyspaces, &udt.keyspace)?.create_type(udt)?
             }
-            SchemaChange::AlterType(udt) => {
-                let keyspace = edit(&mut keyspaces, &udt.keyspace)?;
-                if !keyspace.types.contains_key(&udt.name) {
-                    let name = full(&udt.keyspace, &udt.name);
-                    return Err(SchemaError::NotFound { what: "type", name });
-                }
-                replace_type(keyspace, udt);
-            }
+            SchemaChange::AlterType(udt) => edit(&mut keyspaces, &udt.keyspace)?.alter_type(udt)?,
             SchemaChange::DropType { keyspace, name } => {
-                if edit(&mut keyspaces, keyspace)?.types.remove(name).is_none() {
-                    let name = full(keyspace, name);
-                    return Err(SchemaError::NotFound { what: "type", name });
-                }
+                edit(&mut keyspaces, keyspace)?.drop_type(name)?;
             }
             SchemaChange::PutFunction(function) => {
                 edit(&mut keyspaces, &function.keyspace)?.put_function(function);
@@ -222,6 +198,47 @@ impl Schema {
         }
         schema.version = version_of(&schema.keyspaces);
         schema
+    }
+}
+
+impl Keyspace {
+    fn alter_table(&mut self, table: &Table) -> Result<(), SchemaError> {
+        let name = || full(&table.keyspace, &table.name);
+        match self.tables.get(&table.name) {
+            None => return Err(SchemaError::NotFound { what: "table", name: name() }),
+            Some(old) if old.id != table.id || old.version + 1 != table.version => {
+                return Err(SchemaError::Conflict { name: name() });
+            }
+            Some(_) => {}
+        }
+        self.tables.insert(table.name.clone(), Arc::new(table.clone()));
+        Ok(())
+    }
+
+    fn create_type(&mut self, udt: &UdtType) -> Result<(), SchemaError> {
+        if self.types.contains_key(&udt.name) {
+            let name = full(&udt.keyspace, &udt.name);
+            return Err(SchemaError::AlreadyExists { what: "type", name });
+        }
+        self.types.insert(udt.name.clone(), Arc::new(udt.clone()));
+        Ok(())
+    }
+
+    fn alter_type(&mut self, udt: &UdtType) -> Result<(), SchemaError> {
+        if !self.types.contains_key(&udt.name) {
+            let name = full(&udt.keyspace, &udt.name);
+            return Err(SchemaError::NotFound { what: "type", name });
+        }
+        replace_type(self, udt);
+        Ok(())
+    }
+
+    fn drop_type(&mut self, name: &Arc<str>) -> Result<(), SchemaError> {
+        if self.types.remove(name).is_none() {
+            let name = full(&self.name, name);
+            return Err(SchemaError::NotFound { what: "type", name });
+        }
+        Ok(())
     }
 }
 

@@ -257,6 +257,7 @@ fn a_keyspace_without_functions_is_written_as_before_there_were_functions() {
     assert_eq!(with.apply(&drop(&args)).unwrap().version, schema.version);
 }
 
+/// INV-schema-5.
 #[test]
 fn functions_of_a_name_differ_by_types_and_are_replaced_by_the_same() {
     let mut schema = schema();

@@ -69,6 +69,15 @@ impl Compensated {
     }
 }
 
+/// When the values of a merged aggregate came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// Before those that it is merged into.
+    Before,
+    /// After them.
+    After,
+}
+
 impl Aggregate {
     /// A new state for values of type `ty`.
     ///
@@ -190,12 +199,12 @@ impl Aggregate {
     }
 
     /// Takes in what the same aggregate has of other values. Of extremes that are equal, though not in their
-    /// bytes, the first value counts: `is_before` says that the other's came first. Whether min or max is the
+    /// bytes, the first value counts: `came` says which that is. Whether min or max is the
     /// other's from now on.
     ///
     /// # Errors
     /// A decimal sum that would need too many digits; another aggregate, or one that cannot be merged.
-    pub fn merge(&mut self, other: Aggregate, is_before: bool) -> Result<bool, TypeError> {
+    pub fn merge(&mut self, other: Aggregate, came: Came) -> Result<bool, TypeError> {
         match (&mut self.state, other.state) {
             (State::Count(count), State::Count(more)) => *count = count.wrapping_add(more),
             (State::Extreme { best, max }, State::Extreme { best: other, .. }) => {
@@ -203,7 +212,7 @@ impl Aggregate {
                 let better = best.as_ref().is_none_or(|best| {
                     let order = self.ty.compare(best, &other);
                     let other_is_better = if *max { order.is_lt() } else { order.is_gt() };
-                    other_is_better || (order.is_eq() && is_before)
+                    other_is_better || (order.is_eq() && came == Came::Before)
                 });
                 if better {
                     *best = Some(other);
@@ -342,8 +351,8 @@ mod tests {
                 });
                 assert!(first.can_be_merged());
                 let mut turned = last.clone();
-                turned.merge(first.clone(), true).expect("of one kind");
-                first.merge(last, false).expect("of one kind");
+                turned.merge(first.clone(), Came::Before).expect("of one kind");
+                first.merge(last, Came::After).expect("of one kind");
                 for merged in [first, turned] {
                     let result = merged.result().expect("a result");
                     let result = result.map(|v| merged.result_type().format_cql_literal(&v));
@@ -364,7 +373,7 @@ mod tests {
         check(Avg, &CqlType::Bigint, &[most, most, "-9"]);
         check(Avg, &CqlType::Varint, &["1", "2", "4"]);
         let of = |kind, ty| Aggregate::new(kind, ty).expect("defined");
-        assert!(of(Min, &CqlType::Double).merge(of(Avg, &CqlType::Double), true).is_err());
+        assert!(of(Min, &CqlType::Double).merge(of(Avg, &CqlType::Double), Came::Before).is_err());
         assert!(!of(Avg, &CqlType::Double).can_be_merged());
         assert!(!of(Sum, &CqlType::Float).can_be_merged());
         assert!(!of(Avg, &CqlType::Decimal).can_be_merged());

@@ -134,6 +134,22 @@ impl Number {
     }
 }
 
+/// A side of an operator: a value and its type; `None` is null.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// The type.
+    pub ty: &'a CqlType,
+    /// The value.
+    pub value: Option<&'a [u8]>,
+}
+
+impl<'a> Operand<'a> {
+    /// A value and its type.
+    pub fn new(ty: &'a CqlType, value: Option<&'a [u8]>) -> Operand<'a> {
+        Operand { ty, value }
+    }
+}
+
 /// A binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operator {
@@ -183,9 +199,11 @@ impl Operator {
     /// `Arithmetic` with the text of Cassandra's `OperationExecutionException`.
     pub fn apply(
         self,
-        (left_type, left): (&CqlType, Option<&[u8]>),
-        (right_type, right): (&CqlType, Option<&[u8]>),
+        left: Operand<'_>,
+        right: Operand<'_>,
     ) -> Result<Option<Vec<u8>>, TypeError> {
+        let Operand { ty: left_type, value: left } = left;
+        let Operand { ty: right_type, value: right } = right;
         let failed = |reason: &str| {
             TypeError::Arithmetic(format!(
                 "the operation '{left_type} {} {right_type}' failed: {reason}",
@@ -381,7 +399,9 @@ mod tests {
         let a = left.0.from_string(left.1).map_err(|e| e.to_string())?;
         let b = right.0.from_string(right.1).map_err(|e| e.to_string())?;
         let result = op.result_type(left.0, right.0).ok_or("no operator")?;
-        let value = op.apply((left.0, Some(&a)), (right.0, Some(&b))).map_err(|e| e.to_string())?;
+        let value = op
+            .apply(Operand::new(left.0, Some(&a)), Operand::new(right.0, Some(&b)))
+            .map_err(|e| e.to_string())?;
         Ok(format!(
             "{result} {}",
             value.map_or("null".to_owned(), |v| result.format_cql_literal(&v))

@@ -106,12 +106,6 @@ impl Comparator {
         }
     }
 
-    /// The comparator of a clustering column.
-    pub fn for_clustering(ty: &CqlType, reversed: bool) -> Comparator {
-        let comparator = Comparator::for_type(ty);
-        if reversed { comparator.reversed() } else { comparator }
-    }
-
     /// The opposite order.
     #[must_use]
     pub fn reversed(self) -> Comparator {

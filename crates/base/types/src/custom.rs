@@ -74,7 +74,7 @@ impl Hash for CustomType {
 
 impl Component {
     /// A component's type.
-    pub fn new(ty: CqlType, reversed: bool) -> Component {
+    fn new(ty: CqlType, reversed: bool) -> Component {
         let name = ty.freeze().to_marshal_name();
         let frozen = name.strip_prefix(PREFIX).and_then(|n| n.strip_prefix("FrozenType("));
         let class = frozen.unwrap_or(&name).split(['(', ')']).next().unwrap_or("").into();

@@ -39,7 +39,7 @@ impl CqlType {
     /// The value as JSON (`toJSONString`), as SELECT JSON, `toJson` and sstabledump have it.
     pub fn to_json(&self, bytes: &[u8]) -> String {
         let mut out = String::new();
-        self.write_json(bytes, &mut out, (JsonForm::Shown, 0));
+        self.write_json(bytes, &mut out, JsonAt { form: JsonForm::Shown, depth: 0 });
         out
     }
 
@@ -49,7 +49,7 @@ impl CqlType {
     /// timestamps outside the years 1 to 9999 (milliseconds), the duration of nothing (`0s`).
     pub fn to_exact_json(&self, bytes: &[u8]) -> String {
         let mut out = String::new();
-        self.write_json(bytes, &mut out, (JsonForm::Exact, 0));
+        self.write_json(bytes, &mut out, JsonAt { form: JsonForm::Exact, depth: 0 });
         out
     }
 
@@ -141,10 +141,10 @@ impl CqlType {
             return Some(());
         }
         match self {
-            CqlType::List { element, .. } => write_elements(bytes, out, ('[', ']'), |item, out| {
+            CqlType::List { element, .. } => write_elements(bytes, out, OF_LIST, |item, out| {
                 element.write_literal(item, out, depth);
             }),
-            CqlType::Set { element, .. } => write_elements(bytes, out, ('{', '}'), |item, out| {
+            CqlType::Set { element, .. } => write_elements(bytes, out, OF_SET, |item, out| {
                 element.write_literal(item, out, depth);
             }),
             CqlType::Map { key, value, .. } => {
@@ -236,9 +236,9 @@ impl CqlType {
         out
     }
 
-    fn write_json(&self, bytes: &[u8], out: &mut String, (form, depth): (JsonForm, u32)) {
+    fn write_json(&self, bytes: &[u8], out: &mut String, at: JsonAt) {
         let start = out.len();
-        if depth > DEPTH_MAX || self.try_write_json(bytes, out, (form, depth)).is_none() {
+        if at.depth > DEPTH_MAX || self.try_write_json(bytes, out, at).is_none() {
             out.truncate(start);
             out.push_str("\"0x");
             marshal::push_hex(out, bytes);
@@ -246,20 +246,15 @@ impl CqlType {
         }
     }
 
-    fn try_write_json(
-        &self,
-        bytes: &[u8],
-        out: &mut String,
-        (form, depth): (JsonForm, u32),
-    ) -> Option<()> {
-        let inner = (form, depth.saturating_add(1));
-        if let Some(text) = (form == JsonForm::Exact).then(|| self.exact_text(bytes)).flatten() {
+    fn try_write_json(&self, bytes: &[u8], out: &mut String, at: JsonAt) -> Option<()> {
+        let inner = JsonAt { depth: at.depth.saturating_add(1), ..at };
+        if let Some(text) = (at.form == JsonForm::Exact).then(|| self.exact_text(bytes)).flatten() {
             push_json_string(out, &text);
             return Some(());
         }
         match self {
             CqlType::List { element, .. } | CqlType::Set { element, .. } => {
-                write_elements(bytes, out, ('[', ']'), |item, out| {
+                write_elements(bytes, out, OF_LIST, |item, out| {
                     element.write_json(item, out, inner);
                 })
             }
@@ -374,6 +369,24 @@ enum JsonForm {
     Exact,
 }
 
+/// Where a value of JSON stands.
+#[derive(Clone, Copy)]
+struct JsonAt {
+    form: JsonForm,
+    /// Values around it.
+    depth: u32,
+}
+
+/// What stands around elements.
+#[derive(Clone, Copy)]
+struct Brackets {
+    open: char,
+    close: char,
+}
+
+const OF_LIST: Brackets = Brackets { open: '[', close: ']' };
+const OF_SET: Brackets = Brackets { open: '{', close: '}' };
+
 fn separate(out: &mut String, first: &mut bool) {
     if !std::mem::take(first) {
         out.push_str(", ");
@@ -383,10 +396,10 @@ fn separate(out: &mut String, first: &mut bool) {
 fn write_elements(
     bytes: &[u8],
     out: &mut String,
-    (open, close): (char, char),
+    brackets: Brackets,
     mut write: impl FnMut(&[u8], &mut String),
 ) -> Option<()> {
-    out.push(open);
+    out.push(brackets.open);
     let mut first = true;
     for item in Elements::new(bytes, CollectionKind::List).ok()? {
         let item = item.ok()?;
@@ -396,7 +409,7 @@ fn write_elements(
             None => out.push_str("null"),
         }
     }
-    out.push(close);
+    out.push(brackets.close);
     Some(())
 }
 
@@ -457,7 +470,7 @@ fn write_json_fields<'t>(
     bytes: &[u8],
     out: &mut String,
     types: impl ExactSizeIterator<Item = (&'t CqlType, Option<&'t str>)>,
-    form: (JsonForm, u32),
+    at: JsonAt,
 ) -> Option<()> {
     let mut fields = Fields::new(bytes, types.len());
     let mut first = true;
@@ -474,7 +487,7 @@ fn write_json_fields<'t>(
             out.push_str(": ");
         }
         match field {
-            Some(field) => ty.write_json(field, out, form),
+            Some(field) => ty.write_json(field, out, at),
             None => out.push_str("null"),
         }
     }

@@ -1,5 +1,6 @@
 //! Entry points for fuzzers: none of them may panic on any input.
 
+use crate::arithmetic::Operand;
 use crate::{Comparator, CqlType, parse_marshal};
 
 /// Splits the input at its first byte into a type's marshal name and two values, then validates,
@@ -52,8 +53,8 @@ pub fn check_type(ty: &CqlType, a: &[u8], b: &[u8]) {
             crate::arithmetic::Operator::Divide,
             crate::arithmetic::Operator::Modulo,
         ] {
-            drop(op.apply((ty, Some(a)), (ty, Some(b))));
-            drop(op.apply((ty, Some(a)), (&CqlType::Duration, Some(b))));
+            drop(op.apply(Operand::new(ty, Some(a)), Operand::new(ty, Some(b))));
+            drop(op.apply(Operand::new(ty, Some(a)), Operand::new(&CqlType::Duration, Some(b))));
         }
     }
 }

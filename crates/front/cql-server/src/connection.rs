@@ -24,8 +24,8 @@ use cql_wire::{
     Request, RequestFrame, Side, StartupOptions, WireError, response,
 };
 use query::{
-    Charge, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result, ResultSink, Ticket,
-    Timeout, Timing, Touched, Trace, term_bytes,
+    Charge, ConnectionLoad, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result,
+    ResultSink, Ticket, Timeout, Timing, Touched, Trace, TraceOrigin, term_bytes,
 };
 use std::future::Future;
 use std::net::SocketAddr;
@@ -51,6 +51,13 @@ type Step = query::Step<Vec<u8>>;
 
 /// A request that waits; gives its finished answer frames.
 type Waiting = query::Waiting<Vec<u8>>;
+
+/// A request that was begun.
+struct Taken<'r> {
+    request: &'r Request<'r>,
+    stream: i16,
+    bytes: usize,
+}
 
 /// A local write that was applied and waits for the turn's commit.
 struct Held {
@@ -176,7 +183,7 @@ impl Connection {
     pub(crate) fn refuse_overfilling(&mut self) {
         let account = &self.core.query.account;
         let held = self.input.len() + self.decoder.held_bytes();
-        if held <= PARTIAL_BYTES_FREE || account.admits(0, true) {
+        if held <= PARTIAL_BYTES_FREE || account.admits(0, ConnectionLoad::Idle) {
             return;
         }
         let of_others = account.used().saturating_sub(self.core.held_bytes.bytes());
@@ -405,7 +412,8 @@ impl Core {
             if ticket.trace.is_some() {
                 step = self.traced(step, &ticket, answered);
             }
-            self.take_step(step?, (&request.request, header.stream, bytes), cx);
+            let taken = Taken { request: &request.request, stream: header.stream, bytes };
+            self.take_step(step?, taken, cx);
             Ok(())
         });
         if let Err(failure) = ran {
@@ -449,13 +457,9 @@ impl Core {
         })))
     }
 
-    /// Keeps what a request of so many bytes still waits for.
-    fn take_step(
-        &mut self,
-        step: Step,
-        (request, stream, bytes): (&Request<'_>, i16, usize),
-        cx: &mut Context<'_>,
-    ) {
+    /// Keeps what a request still waits for.
+    fn take_step(&mut self, step: Step, taken: Taken<'_>, cx: &mut Context<'_>) {
+        let Taken { request, stream, bytes } = taken;
         match step {
             Step::Done => {}
             Step::Held(write) => {
@@ -586,7 +590,11 @@ impl Core {
         self.admit(bytes)?;
         if request.tracing || self.server.is_traced_by_chance() {
             let id = self.query.next_time_uuid();
-            let trace = Trace::new(&self.server.rt, id, request.tracing);
+            let origin = match request.tracing {
+                true => TraceOrigin::Client,
+                false => TraceOrigin::Sampled,
+            };
+            let trace = Trace::new(&self.server.rt, id, origin);
             ticket.trace = Some(Rc::new(trace));
         }
         if self.server.settings.authentication != Authentication::AllowAll {
@@ -634,8 +642,11 @@ impl Core {
         {
             Some("the requests of this connection that wait take too many bytes".to_owned())
         } else {
-            let is_alone = waiting == 0 && self.frames.is_empty();
-            self.server.refuses(bytes, is_alone, self.held_bytes.bytes())
+            let load = match waiting == 0 && self.frames.is_empty() {
+                true => ConnectionLoad::Idle,
+                false => ConnectionLoad::Busy,
+            };
+            self.server.refuses(bytes, load, self.held_bytes.bytes())
         };
         match refused {
             Some(cause) => {

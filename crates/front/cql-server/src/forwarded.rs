@@ -39,7 +39,7 @@ async fn serve(
     statement: &ForwardedStatement,
 ) -> Result<Vec<u8>, ForwardRefused> {
     let bytes = statement.payload.len();
-    if server.refuses(bytes, false, 0).is_some() {
+    if server.refuses(bytes, query::ConnectionLoad::Busy, 0).is_some() {
         server.query.counters.overloaded.inc();
         return Err(ForwardRefused::Overloaded);
     }

@@ -57,7 +57,8 @@ impl ResultSink for FrameSink {
         &'a self,
         answer: &'a mut Vec<u8>,
         ticket: &'a Ticket,
-        (columns, describe): (&Description, Describe),
+        columns: &Description,
+        describe: Describe,
     ) -> Result<FramePage<'a>> {
         let version = self.session.version();
         let extras =
@@ -129,7 +130,8 @@ impl ResultSink for FrameSink {
         &self,
         answer: &mut Vec<u8>,
         ticket: &Ticket,
-        (event, warnings): (&SchemaEvent, &[&str]),
+        event: &SchemaEvent,
+        warnings: &[&str],
     ) -> Result<()> {
         let version = self.session.version();
         let about = Answering { warnings, ..Answering::new(self.stream, ticket) };
@@ -142,7 +144,8 @@ impl ResultSink for FrameSink {
         &self,
         answer: &mut Vec<u8>,
         ticket: &Ticket,
-        (prepared, warning): (&Prepared, Option<&str>),
+        prepared: &Prepared,
+        warning: Option<&str>,
     ) -> Result<()> {
         let compiled = prepared.compiled.borrow().clone();
         let version = self.session.version();

@@ -75,102 +75,97 @@ impl Difference {
     }
 }
 
-/// What clients are told when `before` becomes `after`: everything created, then altered, then
-/// dropped; tables and types of a dropped keyspace before it, as Cassandra does.
-pub(crate) fn events(before: &Schema, after: &Schema) -> Vec<Difference> {
-    let (mut created, mut updated, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
-    let difference = |kind, keyspace: &Arc<str>, target: Target| Difference {
-        kind,
-        keyspace: keyspace.clone(),
-        target,
-    };
-    for (name, new) in &after.keyspaces {
-        let old = before.keyspaces.get(name);
-        match old {
-            Some(old) if Arc::ptr_eq(old, new) => continue,
-            None => created.push(difference(SchemaChangeKind::Created, name, Target::Keyspace)),
-            Some(old) if old.params != new.params => {
-                updated.push(difference(SchemaChangeKind::Updated, name, Target::Keyspace));
-            }
-            Some(_) => {}
-        }
+/// Differences by kind.
+#[derive(Default)]
+struct Differences {
+    created: Vec<Difference>,
+    updated: Vec<Difference>,
+    dropped: Vec<Difference>,
+}
+
+impl Differences {
+    fn add(&mut self, kind: SchemaChangeKind, keyspace: &Arc<str>, target: Target) {
+        let of_kind = match kind {
+            SchemaChangeKind::Created => &mut self.created,
+            SchemaChangeKind::Updated => &mut self.updated,
+            SchemaChangeKind::Dropped => &mut self.dropped,
+        };
+        of_kind.push(Difference { kind, keyspace: keyspace.clone(), target });
+    }
+
+    /// What `new` has that `old` does not have, or has otherwise.
+    fn compare(&mut self, old: Option<&Keyspace>, new: &Keyspace) {
+        let name = &new.name;
         for (t, udt) in &new.types {
+            let target = Target::Type(t.clone());
             match old.and_then(|o| o.types.get(t)) {
-                None => created.push(difference(
-                    SchemaChangeKind::Created,
-                    name,
-                    Target::Type(t.clone()),
-                )),
-                Some(o) if o != udt => updated.push(difference(
-                    SchemaChangeKind::Updated,
-                    name,
-                    Target::Type(t.clone()),
-                )),
+                None => self.add(SchemaChangeKind::Created, name, target),
+                Some(o) if o != udt => self.add(SchemaChangeKind::Updated, name, target),
                 Some(_) => {}
             }
         }
         for (t, table) in &new.tables {
+            let target = Target::Table(t.clone());
             match old.and_then(|o| o.tables.get(t)) {
                 Some(o) if o.id != table.id => {
-                    dropped.push(difference(
-                        SchemaChangeKind::Dropped,
-                        name,
-                        Target::Table(t.clone()),
-                    ));
-                    created.push(difference(
-                        SchemaChangeKind::Created,
-                        name,
-                        Target::Table(t.clone()),
-                    ));
+                    self.add(SchemaChangeKind::Dropped, name, target.clone());
+                    self.add(SchemaChangeKind::Created, name, target);
                 }
-                None => {
-                    created.push(difference(
-                        SchemaChangeKind::Created,
-                        name,
-                        Target::Table(t.clone()),
-                    ));
-                }
-                Some(o) if o != table => {
-                    updated.push(difference(
-                        SchemaChangeKind::Updated,
-                        name,
-                        Target::Table(t.clone()),
-                    ));
-                }
+                None => self.add(SchemaChangeKind::Created, name, target),
+                Some(o) if o != table => self.add(SchemaChangeKind::Updated, name, target),
                 Some(_) => {}
             }
         }
-        for (kind, target) in new_routines(old.map(|old| &**old), new) {
-            let into = match kind {
-                SchemaChangeKind::Created => &mut created,
-                _ => &mut updated,
-            };
-            into.push(difference(kind, name, target));
+        for (kind, target) in new_routines(old, new) {
+            self.add(kind, name, target);
         }
     }
-    for (name, old) in &before.keyspaces {
-        let new = after.keyspaces.get(name);
-        let gone = |target| difference(SchemaChangeKind::Dropped, name, target);
-        let functions = old
-            .functions
-            .iter()
-            .filter(|f| new.is_none_or(|n| n.function(&f.name, &f.args).is_none()));
-        dropped.extend(functions.map(|f| gone(Target::function(f))));
-        let aggregates = old
-            .aggregates
-            .iter()
-            .filter(|a| new.is_none_or(|n| n.aggregate(&a.name, &a.args).is_none()));
-        dropped.extend(aggregates.map(|a| gone(Target::aggregate(a))));
+
+    /// What `old` had that `new` does not have.
+    fn compare_dropped(&mut self, old: &Keyspace, new: Option<&Keyspace>) {
+        let mut gone = |target| self.add(SchemaChangeKind::Dropped, &old.name, target);
+        for f in &old.functions {
+            if new.is_none_or(|n| n.function(&f.name, &f.args).is_none()) {
+                gone(Target::function(f));
+            }
+        }
+        for a in &old.aggregates {
+            if new.is_none_or(|n| n.aggregate(&a.name, &a.args).is_none()) {
+                gone(Target::aggregate(a));
+            }
+        }
         for t in old.tables.keys().filter(|t| new.is_none_or(|n| !n.tables.contains_key(*t))) {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Table(t.clone())));
+            gone(Target::Table(t.clone()));
         }
         for t in old.types.keys().filter(|t| new.is_none_or(|n| !n.types.contains_key(*t))) {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Type(t.clone())));
+            gone(Target::Type(t.clone()));
         }
         if new.is_none() {
-            dropped.push(difference(SchemaChangeKind::Dropped, name, Target::Keyspace));
+            gone(Target::Keyspace);
         }
     }
+}
+
+/// What clients are told when `before` becomes `after`: everything created, then altered, then
+/// dropped; tables and types of a dropped keyspace before it, as Cassandra does.
+pub(crate) fn events(before: &Schema, after: &Schema) -> Vec<Difference> {
+    let mut found = Differences::default();
+    for (name, new) in &after.keyspaces {
+        let old = before.keyspaces.get(name);
+        match old {
+            Some(old) if Arc::ptr_eq(old, new) => continue,
+            None => found.add(SchemaChangeKind::Created, name, Target::Keyspace),
+            Some(old) if old.params != new.params => {
+                found.add(SchemaChangeKind::Updated, name, Target::Keyspace);
+            }
+            Some(_) => {}
+        }
+        found.compare(old.map(|old| &**old), new);
+    }
+    for (name, old) in &before.keyspaces {
+        found.compare_dropped(old, after.keyspaces.get(name).map(|new| &**new));
+    }
+    let Differences { created, updated, dropped } = found;
     created.into_iter().chain(updated).chain(dropped).collect()
 }
 

@@ -21,7 +21,8 @@ use cql_plan::plan::PlanLimits;
 use cql_wire::{Event, Opcode, ProtocolVersion, scylla};
 use membership::Membership;
 use query::{
-    Executor, ExecutorParts, Guardrails, REQUEST_BYTES, TableLatencies, Timeout, VirtualSource,
+    ConnectionLoad, Executor, ExecutorParts, Guardrails, REQUEST_BYTES, TableLatencies,
+    VirtualSource,
 };
 use rt::{Gate, Group, Reply, Rt, Stream};
 use std::cell::{Cell, RefCell};
@@ -198,11 +199,6 @@ impl CqlServer {
         query::load_prepared(&self.inner.query).await
     }
 
-    /// Changes how long requests of this shard may take that begin from now on.
-    pub fn set_timeout(&self, kind: Timeout, timeout: Duration) {
-        self.inner.query.set_timeout(kind, timeout);
-    }
-
     /// Changes the limits on requests of this shard that begin from now on.
     pub fn set_guardrails(&self, guardrails: Guardrails) {
         *self.inner.query.guardrails.borrow_mut() = guardrails;
@@ -222,11 +218,6 @@ impl CqlServer {
     /// How many verified passwords this shard remembers.
     pub fn set_credentials_cache_max_entries(&self, entries: usize) {
         self.inner.credentials.set_entries_max(entries);
-    }
-
-    /// How many replicas a keyspace gets that does not say how many.
-    pub fn set_default_keyspace_rf(&self, factor: u32) {
-        self.inner.query.default_keyspace_rf.set(factor);
     }
 
     /// Traces a part of this shard's requests, 0 to 1, although their clients do not ask for it.
@@ -259,11 +250,6 @@ impl CqlServer {
     /// Connections of this shard.
     pub fn clients(&self) -> Vec<ClientInfo> {
         self.inner.clients()
-    }
-
-    /// How long a request of this shard may take that begins now.
-    pub fn timeout(&self, kind: Timeout) -> Duration {
-        self.inner.query.timeouts.as_set(kind)
     }
 
     /// Writes down what this node did for a request that another one coordinates and traces, when
@@ -341,14 +327,14 @@ impl Server {
     }
 
     /// Why the shard cannot let another request of so many bytes wait, whose connection holds `own` bytes.
-    pub(crate) fn refuses(&self, bytes: usize, is_alone: bool, own: usize) -> Option<String> {
+    pub(crate) fn refuses(&self, bytes: usize, load: ConnectionLoad, own: usize) -> Option<String> {
         let waiting = self.waiting.get();
         if waiting >= self.settings.requests_per_shard_max {
             return Some(format!("{waiting} requests of this shard wait already"));
         }
         // A request that is larger than all the memory for requests is served when there is no other.
         let has_others = waiting > 0 || self.query.account.is_full_beside(own);
-        if has_others && !self.query.account.admits(bytes, is_alone) {
+        if has_others && !self.query.account.admits(bytes, load) {
             return Some("requests and their answers take too many bytes".to_owned());
         }
         None

@@ -76,11 +76,12 @@ impl Account {
         !self.has_room(0)
     }
 
-    /// Whether a request of so many bytes may wait. `is_alone`: its connection has nothing else that waits.
-    pub fn admits(&self, bytes: usize, is_alone: bool) -> bool {
+    /// Whether a request of so many bytes may wait.
+    pub fn admits(&self, bytes: usize, load: ConnectionLoad) -> bool {
         // Answers under way are charged ahead of what they need, so the sum goes beyond its limit for moments in
         // which small requests would be refused for memory that nobody uses.
-        let reserve = if is_alone && bytes <= LIGHT_BYTES_MAX { self.max / 2 } else { 0 };
+        let is_light = load == ConnectionLoad::Idle && bytes <= LIGHT_BYTES_MAX;
+        let reserve = if is_light { self.max / 2 } else { 0 };
         self.used.get().saturating_add(bytes) <= self.max.saturating_add(reserve)
     }
 
@@ -93,6 +94,15 @@ impl Account {
     pub fn remove(&self, bytes: usize) {
         self.used.set(self.used.get().saturating_sub(bytes));
     }
+}
+
+/// What waits of the connection of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionLoad {
+    /// Nothing.
+    Idle,
+    /// Other requests.
+    Busy,
 }
 
 /// Why an answer may not grow.
@@ -221,6 +231,7 @@ mod tests {
 
     const MAX: usize = 1 << 20;
 
+    /// INV-account-1.
     #[test]
     fn a_dropped_charge_is_not_in_the_sum() {
         let account = Account::new(MAX);
@@ -235,6 +246,7 @@ mod tests {
         assert_eq!(account.used(), 0);
     }
 
+    /// INV-account-2.
     #[test]
     fn answers_leave_the_last_quarter_to_small_requests() {
         let account = Account::new(MAX);
@@ -253,12 +265,15 @@ mod tests {
         others.set(MAX - MAX / 4);
         assert!(!account.is_full());
         others.set(MAX - MAX / 4 + 1);
-        assert!(account.is_full() && account.admits(1000, false));
+        assert!(account.is_full() && account.admits(1000, ConnectionLoad::Busy));
         others.set(MAX);
-        assert!(!account.admits(1, false) && account.admits(LIGHT_BYTES_MAX, true));
-        assert!(!account.admits(LIGHT_BYTES_MAX + 1, true));
+        assert!(
+            !account.admits(1, ConnectionLoad::Busy)
+                && account.admits(LIGHT_BYTES_MAX, ConnectionLoad::Idle)
+        );
+        assert!(!account.admits(LIGHT_BYTES_MAX + 1, ConnectionLoad::Idle));
         others.set(MAX + MAX / 2);
-        assert!(!account.admits(1, true));
+        assert!(!account.admits(1, ConnectionLoad::Idle));
     }
 
     #[test]

@@ -20,8 +20,8 @@ use crate::ticket::Ticket;
 use crate::tombstones::tombstone_warning;
 use cluster::ClusterSnapshot;
 use coordinator::{CasError, CasOperation, CasOrder, CasOutcome, CasRefused};
-use cql_exec::{CasExec, CasFlow, CasResult};
-use cql_plan::cas::CasStatement;
+use cql_exec::{CasExec, CasFlow, CasResult, Verdict};
+use cql_plan::cas::{CasForm, CasStatement};
 use cql_plan::plan::ExecuteOptions;
 use cql_plan::{BoundCas, PlanError, check_conditional_batch};
 use cql_syntax::ast::BatchKind;
@@ -55,19 +55,19 @@ fn run_evaluated<S: ResultSink>(
     cx: &Cx<'_, S>,
 ) -> Result<Step<S::Answer>> {
     let statements: Vec<CasStatement<'_>> = request.statements.modifications().collect();
-    let is_batch = match request.statements {
-        Statements::One(_) => false,
-        Statements::TextBatch(_) => true,
+    let form = match request.statements {
+        Statements::One(_) => CasForm::Statement,
+        Statements::TextBatch(_) => CasForm::Batch,
         Statements::Message(kind, _) => {
             check_conditional_batch(kind, statements.iter().map(|(plan, _)| *plan))?;
-            true
+            CasForm::Batch
         }
     };
-    if is_batch {
+    if form == CasForm::Batch {
         disk_usage::check(cx.executor, request, cx.ticket.watch())?;
     }
     let timeout_nanos = request.statements.timeout_nanos(&request.options)?;
-    let bound = BoundCas::bind(&statements, is_batch, &request.options, cx.executor.rt.wall())?;
+    let bound = BoundCas::bind(&statements, form, &request.options, cx.executor.rt.wall())?;
     for (plan, values) in &statements {
         plan.watch_values(values, &request.options)?;
     }
@@ -78,38 +78,14 @@ fn run_evaluated<S: ResultSink>(
     let timeout =
         timeout_nanos.map_or(executor.timeouts.get(Timeout::CasContention), Duration::from_nanos);
     let forwarded = cx.sink.client().forwarded_deadline();
-    let route = match forwarded {
-        None if S::TAKES_FORWARDED => executor.coordinator.lwt().serial_route(
-            &snapshot,
-            bound.table().id,
-            bound.token(),
-            scope,
-        ),
+    let outbound = match forwarded {
+        None if S::TAKES_FORWARDED => {
+            let levels = Levels { serial, scope };
+            outbound(request, &bound, levels, describe, cx)
+        }
         // Where it arrives it is carried out.
         _ => None,
     };
-    let terms = Terms {
-        kind: match request.statements {
-            Statements::One(_) | Statements::TextBatch(_) => outbound::Kind::Statement,
-            Statements::Message(BatchKind::Unlogged, _) => outbound::Kind::UnloggedBatch,
-            Statements::Message(BatchKind::Logged | BatchKind::Counter, _) => {
-                outbound::Kind::LoggedBatch
-            }
-        },
-        unmasks: false,
-        consistency: request.consistency,
-        serial,
-        now: Some(request.options.now),
-        timestamp: request.options.default_timestamp,
-        page_size: None,
-        paging_state: None,
-        describe,
-        described_as: None,
-    };
-    let outbound = route.and_then(|route| {
-        let statements = request.statements.sources();
-        Outbound::new(route, bound.token(), &statements, &terms, cx.sink.client())
-    });
     let write = Conditional {
         executor: executor.clone(),
         sink: cx.sink.clone(),
@@ -129,6 +105,46 @@ fn run_evaluated<S: ResultSink>(
         protocol_version: request.options.protocol_version,
     };
     Ok(Step::Waits(Box::pin(write.run())))
+}
+
+/// The serial level of a request, and what it means.
+#[derive(Clone, Copy)]
+struct Levels {
+    serial: Consistency,
+    scope: paxos::Scope,
+}
+
+/// The request for the node that carries out the serial operations of its partition; `None` when that is this one.
+fn outbound<S: ResultSink>(
+    request: &Modification<'_>,
+    bound: &BoundCas,
+    levels: Levels,
+    describe: Describe,
+    cx: &Cx<'_, S>,
+) -> Option<Box<Outbound>> {
+    let (coordinator, snapshot) = (&cx.executor.coordinator, cx.executor.snapshot());
+    let (table, token) = (bound.table().id, bound.token());
+    let route = coordinator.lwt().serial_route(&snapshot, table, token, levels.scope)?;
+    let terms = Terms {
+        kind: match request.statements {
+            Statements::One(_) | Statements::TextBatch(_) => outbound::Kind::Statement,
+            Statements::Message(BatchKind::Unlogged, _) => outbound::Kind::UnloggedBatch,
+            Statements::Message(BatchKind::Logged | BatchKind::Counter, _) => {
+                outbound::Kind::LoggedBatch
+            }
+        },
+        unmasks: false,
+        consistency: request.consistency,
+        serial: levels.serial,
+        now: Some(request.options.now),
+        timestamp: request.options.default_timestamp,
+        page_size: None,
+        paging_state: None,
+        describe,
+        described_as: None,
+    };
+    let statements = request.statements.sources();
+    Outbound::new(route, token, &statements, &terms, cx.sink.client())
 }
 
 /// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Gives the scope, and
@@ -250,21 +266,21 @@ impl<S: ResultSink> Conditional<S> {
         };
         let outcome = executor.coordinator.lwt().cas(order, &mut operation).await;
         let Operation { exec, refused, contentions, read, .. } = operation;
-        let told = |applied| {
+        let told = |verdict| {
             let result = match self.sink.client().negotiated.get().lwt_mark {
-                true => exec.previous(applied),
-                false => exec.result(applied),
+                true => exec.previous(verdict),
+                false => exec.result(verdict),
             };
             Answer::Here(result, tombstone_warning(&executor.settings, self.bound.table(), &read))
         };
         match outcome {
             Ok(CasOutcome::Applied) => {
                 self.ticket.note(|| "CAS successful".to_owned());
-                Ok(told(true))
+                Ok(told(Verdict::Applied))
             }
             Ok(CasOutcome::NotApplied) => {
                 self.ticket.note(|| "CAS precondition does not match current values".to_owned());
-                Ok(told(false))
+                Ok(told(Verdict::NotApplied))
             }
             Err(CasError::Refused(CasRefused(text))) => {
                 Err(refused.map_or_else(|| Failure::invalid(text), Failure::Plan))

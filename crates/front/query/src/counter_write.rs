@@ -68,7 +68,6 @@ async fn carry_out(
         return Err(executor.internal_failure("a counter write without metadata"));
     };
     ticket.note(|| "Determining replicas for mutation".to_owned());
-    let asked = (order.consistency, order.write_type);
     let leading = writes.into_iter().map(|mutation| {
         let write = CounterWrite {
             snapshot: snapshot.clone(),
@@ -82,13 +81,13 @@ async fn carry_out(
     // A node that is alone keeps no deadline after its increments are applied.
     let done = executor.rt.timeout(deadline + GRACE, all).await;
     let Ok(results) = done else {
-        let (consistency, write_type) = asked;
+        let &WriteOrder { consistency, write_type, .. } = order;
         return Err(Failure::WriteTimeout { consistency, write_type });
     };
     for result in results {
         result.map_err(|error| {
             let log = |error: &store::StoreError| executor.log_failure("counter write", error);
-            Failure::replicated(error, asked, snapshot, log)
+            Failure::replicated(error, order.consistency, order.write_type, snapshot, log)
         })?;
     }
     Ok(())

@@ -39,7 +39,7 @@ fn check_all(executor: &Executor, request: &Modification<'_>, watch: &Watch) -> 
         for token in plan.partition_tokens(values, &request.options)? {
             for host in executor.coordinator.write_replicas(&snapshot, plan.table().id, token) {
                 if let Some(pressure) = pressed.get(&host).copied() {
-                    watch.replica_disk(pressure, disks.notifies(pressure, executor.rt.now()))?;
+                    watch.replica_disk(pressure, disks.notice(pressure, executor.rt.now()))?;
                 }
             }
         }

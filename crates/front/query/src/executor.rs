@@ -149,10 +149,10 @@ impl Executor {
             snapshot: RefCell::new(membership.snapshot()),
             plan_limits: Planning {
                 limits: plan_limits,
-                functions: UserFunctions::new(
-                    settings.user_defined_functions_enabled,
-                    settings.user_function_limits,
-                ),
+                functions: match settings.user_defined_functions_enabled {
+                    true => UserFunctions::new(settings.user_function_limits),
+                    false => UserFunctions::disabled(settings.user_function_limits),
+                },
             },
             gate,
             shards,

@@ -249,7 +249,8 @@ impl Failure {
     /// named, `id` names the log line.
     pub fn replicated(
         error: ReplicatedError,
-        (asked, write_type): (Consistency, WriteType),
+        asked: Consistency,
+        write_type: WriteType,
         snapshot: &ClusterSnapshot,
         id: impl FnOnce(&StoreError) -> Uuid,
     ) -> Failure {

@@ -6,7 +6,7 @@ use crate::executor::Executor;
 use crate::prepared::PreparedId;
 use crate::row_write::{Content, RowWrite, encode_deletion, encode_row};
 use crate::settings::Timeout;
-use crate::trace::{self, Trace};
+use crate::trace::{EventRow, Trace};
 use cluster::ClusterSnapshot;
 use coordinator::ReplicatedWrite;
 use coordinator::{Origin, ReplicaMutation};
@@ -18,7 +18,8 @@ use store::StoreError;
 
 async fn write(
     executor: &Rc<Executor>,
-    (keyspace, table): (&str, &str),
+    keyspace: &str,
+    table: &str,
     rows: &[RowWrite],
     ttl: TtlSeconds,
 ) -> Result<(), StoreError> {
@@ -59,13 +60,15 @@ pub async fn write_peer_trace(
     let rows: Vec<RowWrite> = events
         .into_iter()
         .map(|event| {
-            let id = executor.uuids.time_uuid(event.at);
-            trace::event_row(
-                session.as_bytes(),
-                id,
-                (&event.activity, event.elapsed),
-                (node, &thread),
-            )
+            let row = EventRow {
+                session: session.as_bytes(),
+                id: executor.uuids.time_uuid(event.at),
+                activity: &event.activity,
+                elapsed: event.elapsed,
+                node,
+                thread: &thread,
+            };
+            row.content()
         })
         .collect();
     write_trace_rows(executor, &[("events", rows.as_slice())]).await;
@@ -74,13 +77,12 @@ pub async fn write_peer_trace(
 async fn write_trace_rows(executor: &Rc<Executor>, tables: &[(&str, &[RowWrite])]) {
     let ttl = TtlSeconds(executor.settings.trace_ttl_seconds);
     for &(table, rows) in tables {
-        let lost = match replicated_table(executor, ("system_traces", table)) {
+        let lost = match replicated_table(executor, TRACES, table) {
             Some((snapshot, table)) => {
                 Box::pin(write_replicas(executor, &snapshot, &table, rows)).await.err()
             }
             None => {
-                let name = ("system_traces", table);
-                let written = write(executor, name, rows, ttl).await;
+                let written = write(executor, TRACES, table, rows, ttl).await;
                 written.err().map(|error| error.to_string())
             }
         };
@@ -94,7 +96,8 @@ async fn write_trace_rows(executor: &Rc<Executor>, tables: &[(&str, &[RowWrite])
 /// A table that other nodes have a part of, and the metadata that says so.
 fn replicated_table(
     executor: &Executor,
-    (keyspace, table): (&str, &str),
+    keyspace: &str,
+    table: &str,
 ) -> Option<(Arc<ClusterSnapshot>, Arc<Table>)> {
     let snapshot = executor.snapshot().clone();
     let table = snapshot.schema.table(keyspace, table)?.clone();
@@ -127,7 +130,8 @@ async fn write_replicas(
     executor.coordinator.writer().write_replicated(write).await.map_err(|error| error.to_string())
 }
 
-const PREPARED_STATEMENTS: (&str, &str) = ("system", "prepared_statements");
+/// The keyspace of traces.
+const TRACES: &str = "system_traces";
 
 /// Keeps a prepared statement over restarts.
 pub(crate) async fn store_prepared(
@@ -139,7 +143,7 @@ pub(crate) async fn store_prepared(
     let mut columns = vec![("query_string", Content::Value(text.as_bytes().to_vec()))];
     columns.extend(keyspace.map(|k| ("logged_keyspace", Content::Value(k.as_bytes().to_vec()))));
     let row = RowWrite { key: id.to_vec(), clustering: Vec::new(), columns };
-    write(executor, PREPARED_STATEMENTS, &[row], TtlSeconds::NONE).await
+    write(executor, "system", "prepared_statements", &[row], TtlSeconds::NONE).await
 }
 
 /// Forgets evicted statements.

@@ -63,7 +63,7 @@ mod virtual_source;
 mod virtual_tables;
 mod write;
 
-pub use account::{Account, AnswerSizes, Charge, REQUEST_BYTES};
+pub use account::{Account, AnswerSizes, Charge, ConnectionLoad, REQUEST_BYTES};
 pub use client::ClientState;
 pub use context::{Cx, HeldWrite, Step, Waiting};
 pub use counters::Counters;
@@ -94,7 +94,7 @@ pub use shard_calls::{ShardCall, ShardCalls};
 pub use sink::{Describe, MadeRows, PageEnd, ResultPage, ResultSink};
 pub use stored_statements::load_prepared;
 pub use ticket::Ticket;
-pub use trace::{Trace, inet};
+pub use trace::{Trace, TraceOrigin, inet};
 pub use virtual_source::{NoVirtualSource, VirtualRow, VirtualRows, VirtualSource};
 
 #[cfg(test)]

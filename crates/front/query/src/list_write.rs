@@ -10,7 +10,7 @@ use crate::executor::Executor;
 use crate::failure::{Failure, Result};
 use crate::modification::{Checked, Modification, OwnedStatements, WriteOrder};
 use crate::mutations::{bind, carry_out};
-use crate::replicas;
+use crate::replicas::{self, Asked};
 use crate::settings::Timeout;
 use crate::sink::ResultSink;
 use crate::ticket::Ticket;
@@ -157,8 +157,8 @@ impl ListWrite {
                 limits: SelectLimits { rows_per_partition: u32::MAX },
             };
             let mut sink = Sink { read, found: &mut found };
-            let asked = (self.consistency, None);
-            replicas::read(executor, asked, &read.command, &order, (None, None, &mut sink)).await?;
+            let asked = Asked { level: self.consistency, scope: None, trace: None, filter: None };
+            replicas::read(executor, asked, &read.command, &order, &mut sink).await?;
         }
         Ok(found)
     }

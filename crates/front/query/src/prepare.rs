@@ -104,7 +104,7 @@ pub fn prepare<S: ResultSink>(
     Ok(Step::Waits(Box::pin(async move {
         let result = spread(&executor, &prepared, keyspace, is_new).await;
         finish(&executor, &sink, &ticket, result, |out| {
-            sink.prepared(out, &ticket, (&prepared, warning.as_deref()))
+            sink.prepared(out, &ticket, &prepared, warning.as_deref())
         })
         .await
     })))

@@ -1,7 +1,7 @@
 //! What a shard knows of the disks of all nodes, as they say by gossip, and when a client was last warned.
 //! Source: `DiskUsageBroadcaster`.
 
-use cql_plan::guardrails::DiskPressure;
+use cql_plan::guardrails::{DiskPressure, Notice};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use stdx::{FixedMap, HostId, Instant};
@@ -33,7 +33,7 @@ impl ReplicaDisks {
     }
 
     /// Whether a client is to be told now.
-    pub(crate) fn notifies(&self, pressure: DiskPressure, now: Instant) -> bool {
+    pub(crate) fn notice(&self, pressure: DiskPressure, now: Instant) -> Notice {
         let last = match pressure {
             DiskPressure::Stuffed => &self.warned,
             DiskPressure::Full => &self.refused,
@@ -42,7 +42,7 @@ impl ReplicaDisks {
         if is_due {
             last.set(Some(now));
         }
-        is_due
+        if is_due { Notice::Given } else { Notice::Withheld }
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
     fn a_client_is_told_once_in_half_an_hour_of_each_kind() {
         let disks = ReplicaDisks::default();
         let at = |minutes: u64| Instant::ZERO + Duration::from_secs(minutes * 60);
-        let of = |pressure, minutes| disks.notifies(pressure, at(minutes));
+        let of = |pressure, minutes| disks.notice(pressure, at(minutes)) == Notice::Given;
         assert!(of(DiskPressure::Stuffed, 0) && !of(DiskPressure::Stuffed, 0));
         assert!(of(DiskPressure::Full, 20) && !of(DiskPressure::Full, 49));
         assert!(!of(DiskPressure::Stuffed, 29) && of(DiskPressure::Stuffed, 30));

@@ -31,18 +31,30 @@ pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
     }
 }
 
-/// Reads from the replicas. `asked` is the level that the client named, with its scope where the
-/// read is serial.
+/// What a client asked of a read.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'r> {
+    /// The level that it named.
+    pub(crate) level: Consistency,
+    /// Of a serial read.
+    pub(crate) scope: Option<paxos::Scope>,
+    pub(crate) trace: Option<&'r Rc<ReadTrace>>,
+    /// What replicas leave out.
+    pub(crate) filter: Option<&'r ShardFilter>,
+}
+
+/// Reads from the replicas.
 ///
 /// # Errors
 /// What to tell the client.
 pub(crate) async fn read<S: RowSink>(
     executor: &Executor,
-    (asked, scope): (Consistency, Option<paxos::Scope>),
+    asked: Asked<'_>,
     command: &ReadCommand,
     order: &ReplicatedRead,
-    (trace, filter, sink): (Option<&Rc<ReadTrace>>, Option<&ShardFilter>, &mut S),
+    sink: &mut S,
 ) -> Result<ReadStats> {
+    let Asked { level: asked, scope, trace, filter } = asked;
     if let Some(scope) = scope {
         let request = trace.map(|trace| trace.request().clone());
         let read = executor
@@ -113,7 +125,7 @@ pub(crate) async fn write(
     executor.coordinator.writer().write_traced(request, ticket.connection, trace).await.map_err(
         |error| {
             let log = |error: &store::StoreError| executor.log_failure("write", error);
-            Failure::replicated(error, (consistency, write_type), snapshot, log)
+            Failure::replicated(error, consistency, write_type, snapshot, log)
         },
     )
 }

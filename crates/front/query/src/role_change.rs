@@ -26,8 +26,8 @@ pub(crate) fn run<S: ResultSink>(
     let (executor, sink) = (cx.executor.clone(), cx.sink.clone());
     let ticket = cx.ticket.clone();
     Box::pin(async move {
-        let user = (sink.client().user(), sink.client().peer.ip());
-        let (result, outcome) = match execute(&executor, plan, user).await {
+        let (user, address) = (sink.client().user(), sink.client().peer.ip());
+        let (result, outcome) = match execute(&executor, plan, user, address).await {
             Ok(outcome) => (Ok(()), outcome),
             Err(failure) => (Err(failure), AuthOutcome::default()),
         };
@@ -58,10 +58,11 @@ pub(crate) fn run<S: ResultSink>(
 async fn execute(
     executor: &Rc<Executor>,
     plan: AuthPlan,
-    user: (Option<Rc<str>>, IpAddr),
+    user: Option<Rc<str>>,
+    address: IpAddr,
 ) -> Result<AuthOutcome> {
     let this = executor.clone();
-    let work = async move { change(&this, &plan, user.0.as_deref(), user.1).await };
+    let work = async move { change(&this, &plan, user.as_deref(), address).await };
     executor.to_its_end("role-change", work).await
 }
 

@@ -215,7 +215,8 @@ impl ResultSink for RowsSink {
         &'a self,
         answer: &'a mut MemoryResult,
         ticket: &'a Ticket,
-        (columns, _): (&Description, Describe),
+        columns: &Description,
+        _: Describe,
     ) -> Result<MemoryPage<'a>> {
         let columns = columns.shared_columns().clone();
         Ok(MemoryPage { answer, ticket, columns, body: Vec::new() })
@@ -266,7 +267,8 @@ impl ResultSink for RowsSink {
         &self,
         answer: &mut MemoryResult,
         ticket: &Ticket,
-        (event, warnings): (&SchemaEvent, &[&str]),
+        event: &SchemaEvent,
+        warnings: &[&str],
     ) -> Result<()> {
         answer.set(ticket, warnings, Outcome::SchemaChanged(event.clone()));
         Ok(())
@@ -276,7 +278,8 @@ impl ResultSink for RowsSink {
         &self,
         answer: &mut MemoryResult,
         ticket: &Ticket,
-        (prepared, warning): (&Prepared, Option<&str>),
+        prepared: &Prepared,
+        warning: Option<&str>,
     ) -> Result<()> {
         answer.set(ticket, warning.as_slice(), Outcome::Prepared(prepared.id));
         Ok(())

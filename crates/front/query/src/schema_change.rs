@@ -39,7 +39,7 @@ pub(crate) fn run<S: ResultSink>(plan: DdlPlan, cx: &Cx<'_, S>) -> Waiting<S::An
             let warnings: Vec<&str> =
                 changed.iter().flat_map(|c| &c.warnings).map(String::as_str).collect();
             match changed.as_ref().and_then(|c| c.event.as_ref()) {
-                Some(event) => sink.schema_changed(out, &ticket, (event, &warnings)),
+                Some(event) => sink.schema_changed(out, &ticket, event, &warnings),
                 None => {
                     sink.void(out, &ticket, &warnings);
                     Ok(())

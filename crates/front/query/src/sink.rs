@@ -50,7 +50,8 @@ pub trait ResultSink: Clone + 'static {
         &'a self,
         answer: &'a mut Self::Answer,
         ticket: &'a Ticket,
-        columns: (&Description, Describe),
+        columns: &Description,
+        describe: Describe,
     ) -> Result<Self::Page<'a>>;
 
     /// Takes rows that were made, not read.
@@ -89,7 +90,8 @@ pub trait ResultSink: Clone + 'static {
         &self,
         answer: &mut Self::Answer,
         ticket: &Ticket,
-        change: (&SchemaEvent, &[&str]),
+        event: &SchemaEvent,
+        warnings: &[&str],
     ) -> Result<()>;
 
     /// A statement was prepared.
@@ -100,7 +102,8 @@ pub trait ResultSink: Clone + 'static {
         &self,
         answer: &mut Self::Answer,
         ticket: &Ticket,
-        prepared: (&Prepared, Option<&str>),
+        prepared: &Prepared,
+        warning: Option<&str>,
     ) -> Result<()>;
 
     /// Takes the answer that another node made for this client: a whole frame of its protocol version, neither

@@ -16,12 +16,21 @@ const EVENTS_MAX: usize = 1000;
 /// Longest text of a value or activity, as in Cassandra.
 const TEXT_BYTES_MAX: usize = 1000;
 
+/// Why a request is traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceOrigin {
+    /// Its client asked for it.
+    Client,
+    /// `settraceprobability` chose it; the client does not learn of it.
+    Sampled,
+    /// Another node traces it, where its session is written.
+    Peer,
+}
+
 /// One running trace.
 pub struct Trace {
     id: [u8; 16],
-    is_asked_for: bool,
-    /// Another node's: its session is written there.
-    is_of_peer: bool,
+    origin: TraceOrigin,
     is_written: Cell<bool>,
     started: Instant,
     started_at: WallMicros,
@@ -43,13 +52,11 @@ struct Event {
 }
 
 impl Trace {
-    /// Begins one. `id` is a time UUID; `is_asked_for` by the client, or it is one of those that
-    /// `settraceprobability` wants, of which the client is not told.
-    pub fn new(rt: &rt::Rt, id: [u8; 16], is_asked_for: bool) -> Trace {
+    /// Begins one. `id` is a time UUID.
+    pub fn new(rt: &rt::Rt, id: [u8; 16], origin: TraceOrigin) -> Trace {
         Trace {
             id,
-            is_asked_for,
-            is_of_peer: false,
+            origin,
             is_written: Cell::new(false),
             started: rt.now(),
             started_at: rt.wall(),
@@ -61,12 +68,12 @@ impl Trace {
 
     /// What this node does for a request that another one traces.
     pub(crate) fn of_peer(rt: &rt::Rt, id: Uuid) -> Trace {
-        Trace { is_of_peer: true, ..Trace::new(rt, id.into_bytes(), false) }
+        Trace::new(rt, id.into_bytes(), TraceOrigin::Peer)
     }
 
     /// Whether its session is another node's.
     pub(crate) fn is_of_peer(&self) -> bool {
-        self.is_of_peer
+        self.origin == TraceOrigin::Peer
     }
 
     /// Whether its rows were handed to the tables of traces.
@@ -86,7 +93,7 @@ impl Trace {
 
     /// Whether the client wants it.
     pub fn is_asked_for(&self) -> bool {
-        self.is_asked_for
+        self.origin == TraceOrigin::Client
     }
 
     /// Says what is traced, in Cassandra's words.
@@ -149,33 +156,50 @@ impl Trace {
             .map(|event| {
                 let elapsed =
                     Duration::from_micros(u64::try_from(event.elapsed_micros).unwrap_or(0));
-                let what = (event.activity.as_str(), elapsed);
-                event_row(&self.id, next_id(event.at), what, (node, thread))
+                let row = EventRow {
+                    session: &self.id,
+                    id: next_id(event.at),
+                    activity: &event.activity,
+                    elapsed,
+                    node,
+                    thread,
+                };
+                row.content()
             })
             .collect()
     }
 }
 
-/// A row of `system_traces.events`: what happened and how long after its node began with the
-/// request, on which node and where in it.
-pub(crate) fn event_row(
-    session: &[u8],
-    event_id: [u8; 16],
-    (activity, elapsed): (&str, Duration),
-    (node, thread): (SocketAddr, &str),
-) -> RowWrite {
-    let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
-    let micros = i32::try_from(elapsed.as_micros()).unwrap_or(i32::MAX);
-    RowWrite {
-        key: session.to_vec(),
-        clustering: ClusteringBuf::from_components([event_id.as_slice()]).0,
-        columns: vec![
-            value("activity", activity.as_bytes()),
-            value("source", &inet(node.ip())),
-            value("source_elapsed", &micros.to_be_bytes()),
-            value("source_port", &i32::from(node.port()).to_be_bytes()),
-            value("thread", thread.as_bytes()),
-        ],
+/// A row of `system_traces.events`.
+pub(crate) struct EventRow<'e> {
+    pub(crate) session: &'e [u8],
+    /// A time UUID.
+    pub(crate) id: [u8; 16],
+    /// What happened.
+    pub(crate) activity: &'e str,
+    /// How long after its node began with the request.
+    pub(crate) elapsed: Duration,
+    pub(crate) node: SocketAddr,
+    /// Where in the node.
+    pub(crate) thread: &'e str,
+}
+
+impl EventRow<'_> {
+    /// What is written.
+    pub(crate) fn content(&self) -> RowWrite {
+        let value = |name, bytes: &[u8]| (name, Content::Value(bytes.to_vec()));
+        let micros = i32::try_from(self.elapsed.as_micros()).unwrap_or(i32::MAX);
+        RowWrite {
+            key: self.session.to_vec(),
+            clustering: ClusteringBuf::from_components([self.id.as_slice()]).0,
+            columns: vec![
+                value("activity", self.activity.as_bytes()),
+                value("source", &inet(self.node.ip())),
+                value("source_elapsed", &micros.to_be_bytes()),
+                value("source_port", &i32::from(self.node.port()).to_be_bytes()),
+                value("thread", self.thread.as_bytes()),
+            ],
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! run over their rows ([`SelectFold`], [`Shipped`]), [`CasExec`] (whether conditions hold). Never: reads, waits; the
 //! caller feeds rows in read order. What is run is a value of `cql-plan`, which knows nothing of this crate.
 //!
-//! Invariants: INV-select-1: pages of any size, put together, are the rows of one page without limit. INV-select-2: a
-//! plain row is written without allocation.
+//! Invariant: INV-select-1: pages of any size, put together, are the rows of one page without limit. A plain row is
+//! written without allocation (`perf` counts them).
 //!
 //! Reading order: [`select`], `select::folding`, `eval`, `writetime_ttl`, `cells`, [`remote_fold`], [`cas`].
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use cql_plan::select::{BoundSelect, SelectPlan};
 use data::RowFold;
 
-pub use cas::{CasExec, CasFlow, CasResult};
+pub use cas::{CasExec, CasFlow, CasResult, Verdict};
 pub use remote_fold::{Shipped, ShippedText};
 pub use select::{Dropped, Flow, SelectDone, SelectExec};
 

@@ -43,6 +43,8 @@ pub enum PlanErrorKind {
     /// A call that no function fits, or more than one. Cassandra resolves functions before it checks the rest of
     /// some statements.
     FunctionCall,
+    /// A page of a read that has none. Its warnings are told with it.
+    Unpageable,
     /// A text that is not of the form of a duration. Cassandra reports it without its place in a JSON document.
     DurationFormat,
 }
@@ -67,6 +69,11 @@ impl PlanError {
     /// 0x2200 of a call that cannot be resolved to one function.
     pub fn function_call(message: impl Into<String>) -> PlanError {
         PlanError { kind: PlanErrorKind::FunctionCall, ..PlanError::invalid(message) }
+    }
+
+    /// 0x2200 of a read that cannot be paged.
+    pub fn unpageable(message: impl Into<String>) -> PlanError {
+        PlanError { kind: PlanErrorKind::Unpageable, ..PlanError::invalid(message) }
     }
 
     /// 0x2000.

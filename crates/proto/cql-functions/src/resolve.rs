@@ -5,7 +5,7 @@
 use cql_syntax::ast::FunctionName;
 use schema::Table;
 use types::CqlType;
-use types::arithmetic::Operator;
+use types::arithmetic::{Operand, Operator};
 use types::compat::Assignment;
 
 use crate::call::Call;
@@ -148,7 +148,8 @@ fn eval_operator(
     let ([left, right], Some(op)) = (f.args.as_slice(), operator_of(&f.name)) else {
         return Ok(None);
     };
-    op.apply((left, f.arg(args, 0)), (right, f.arg(args, 1))).map_err(|error| {
+    let (left, right) = (Operand::new(left, f.arg(args, 0)), Operand::new(right, f.arg(args, 1)));
+    op.apply(left, right).map_err(|error| {
         let args: Vec<String> = f.args.iter().map(CqlType::to_cql_name).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         PlanError::function_failure(&f.name, &args, error.to_string())

@@ -204,16 +204,21 @@ impl fmt::Debug for UserFunctions {
 }
 
 impl UserFunctions {
-    /// With none compiled. `enabled` is `user_defined_functions_enabled`.
-    pub fn new(enabled: bool, limits: Limits) -> UserFunctions {
+    /// With none compiled.
+    pub fn new(limits: Limits) -> UserFunctions {
         UserFunctions {
-            enabled,
+            enabled: true,
             limits,
             compiled: RefCell::default(),
             used: RefCell::default(),
             masks: RefCell::default(),
             compilations: Cell::new(0),
         }
+    }
+
+    /// Those of a node without `user_defined_functions_enabled`.
+    pub fn disabled(limits: Limits) -> UserFunctions {
+        UserFunctions { enabled: false, ..UserFunctions::new(limits) }
     }
 
     /// # Errors

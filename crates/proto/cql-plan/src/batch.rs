@@ -190,7 +190,7 @@ pub(crate) fn plan_batch(
             BatchEntry::Delete(s) => plan_delete(s, cx, binds)?,
         });
     }
-    let attributes = Attributes::plan(&batch.using, ("[batch]", "[batch]"), cx, binds)?;
+    let attributes = Attributes::plan(&batch.using, "[batch]", "[batch]", cx, binds)?;
     if batch.using.ttl.is_some() {
         return Err(PlanError::invalid("Global TTL on the BATCH statement is not supported."));
     }

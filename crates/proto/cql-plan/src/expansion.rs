@@ -97,6 +97,7 @@ mod tests {
         assert!(error.message.ends_with("take more than 33554432 bytes"), "{}", error.message);
     }
 
+    /// INV-expansion-1.
     #[test]
     fn a_write_is_refused_at_the_first_byte_above_the_limit() {
         let mut size = WriteSize::new(1000);

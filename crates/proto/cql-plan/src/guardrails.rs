@@ -73,6 +73,15 @@ pub enum DiskPressure {
     Full,
 }
 
+/// Whether a client is warned of the pressure, which is not done at every write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It is.
+    Given,
+    /// It is not; refusals are errors all the same.
+    Withheld,
+}
+
 /// All limits. The default is Cassandra's: two features are warned of, nothing is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the settings of cassandra.yaml")]
@@ -168,6 +177,14 @@ const FILTERING: &str = "ALLOW FILTERING can potentially visit all the data in t
 
 /// Name of a guardrail and why it is there.
 type Rail = (&'static str, Option<&'static str>);
+
+/// A guardrail on values.
+#[derive(Clone, Copy)]
+struct ValuesRail {
+    name: &'static str,
+    /// What the values are, in messages.
+    what: &'static str,
+}
 
 /// What becomes of a request of an ordinary user.
 type Checked = Result<(), PlanError>;
@@ -270,10 +287,11 @@ impl Watch {
     /// Those of `given` that are to be left out.
     fn values<'g>(
         &self,
-        (name, what): (&'static str, &str),
+        rail: ValuesRail,
         values: &Values,
         given: &[&'g str],
     ) -> Result<Vec<&'g str>, PlanError> {
+        let ValuesRail { name, what } = rail;
         let among = |set: &[String]| -> Vec<&'g str> {
             given.iter().copied().filter(|g| set.iter().any(|s| s == g)).collect()
         };
@@ -392,19 +410,20 @@ impl Watch {
 
     /// The level of a read.
     pub fn read_consistency(&self, level: &str) -> Checked {
-        let rail = ("read_consistency_levels", "read consistency levels");
+        let (name, what) = ("read_consistency_levels", "read consistency levels");
+        let rail = ValuesRail { name, what };
         self.values(rail, &self.rails.read_consistency_levels, &[level]).map(drop)
     }
 
     /// The levels of a write, the serial one too, in the order of Cassandra's `ConsistencyLevel`.
     pub fn write_consistency(&self, levels: &[&str]) -> Checked {
-        let rail = ("write_consistency_levels", "write consistency levels");
+        let (name, what) = ("write_consistency_levels", "write consistency levels");
+        let rail = ValuesRail { name, what };
         self.values(rail, &self.rails.write_consistency_levels, levels).map(drop)
     }
 
-    /// A replica of what is to be written has fuller disks than it should. `notifies`: the client is
-    /// told in a warning too, which is not done at every write.
-    pub fn replica_disk(&self, pressure: DiskPressure, notifies: bool) -> Checked {
+    /// A replica of what is to be written has fuller disks than it should.
+    pub fn replica_disk(&self, pressure: DiskPressure, notice: Notice) -> Checked {
         let before = self.count();
         let rail = ("replica_disk_usage", None);
         let checked = match pressure {
@@ -416,7 +435,7 @@ impl Watch {
                 self.fail(rail, "Write request failed because disk usage exceeds failure threshold")
             }
         };
-        if !notifies {
+        if notice == Notice::Withheld {
             self.forget(before);
         }
         checked
@@ -590,7 +609,8 @@ impl Watch {
     ) -> Result<Vec<&'g str>, PlanError> {
         let mut given = given.to_vec();
         given.sort_unstable();
-        self.values(("table_properties", "Table Properties"), &self.rails.table_properties, &given)
+        let rail = ValuesRail { name: "table_properties", what: "Table Properties" };
+        self.values(rail, &self.rails.table_properties, &given)
     }
 
     pub(crate) fn alter_table(&self) -> Checked {

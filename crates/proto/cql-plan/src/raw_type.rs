@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cql_syntax::ast::{NativeType, RawType};
+use cql_syntax::ast::{NativeType, QualifiedName, RawType};
 use types::custom::CustomKind;
 use types::{CqlType, UdtType};
 
@@ -147,26 +147,33 @@ fn resolve_in(
             }
             ty.freeze()
         }
-        RawType::UserDefined(name) => {
-            if let Some(k) = &name.keyspace
-                && k.text != keyspace
-            {
-                return Err(PlanError::invalid(format!(
-                    "Statement on keyspace {keyspace} cannot refer to a user type in keyspace \
-                         {}; user types can only be used in the keyspace they are defined in",
-                    k.text
-                )));
-            }
-            let udt = user_types.get(name.name.text.as_str()).ok_or_else(|| {
-                PlanError::invalid(format!("Unknown type {keyspace}.{}", name.name.text))
-            })?;
-            let mut udt = UdtType::clone(udt);
-            udt.frozen = frozen;
-            let ty = CqlType::Udt(Arc::new(udt));
-            if frozen { ty.freeze() } else { ty }
-        }
+        RawType::UserDefined(name) => user_type(name, keyspace, user_types, frozen)?,
         RawType::Custom(class) => by_class(class)?,
     })
+}
+
+fn user_type(
+    name: &QualifiedName,
+    keyspace: &str,
+    user_types: &BTreeMap<Arc<str>, Arc<UdtType>>,
+    frozen: bool,
+) -> Result<CqlType, PlanError> {
+    if let Some(k) = &name.keyspace
+        && k.text != keyspace
+    {
+        return Err(PlanError::invalid(format!(
+            "Statement on keyspace {keyspace} cannot refer to a user type in keyspace \
+                 {}; user types can only be used in the keyspace they are defined in",
+            k.text
+        )));
+    }
+    let udt = user_types
+        .get(name.name.text.as_str())
+        .ok_or_else(|| PlanError::invalid(format!("Unknown type {keyspace}.{}", name.name.text)))?;
+    let mut udt = UdtType::clone(udt);
+    udt.frozen = frozen;
+    let ty = CqlType::Udt(Arc::new(udt));
+    Ok(if frozen { ty.freeze() } else { ty })
 }
 
 /// The name of a class with packages, as Cassandra shows it.

@@ -35,15 +35,8 @@ impl SyntaxError {
     }
 
     /// A token that does not fit.
-    ///
-    /// `decision` is where the production started that could not go on (it is the marked token),
-    /// `failed` the token that did not fit, `reached` the last token looked at.
-    pub(crate) fn grammatical(
-        text: &str,
-        tokens: (&Token, &Token, &Token),
-        expected: Option<&str>,
-    ) -> SyntaxError {
-        let (decision, failed, reached) = tokens;
+    pub(crate) fn grammatical(text: &str, tokens: &Misfit, expected: Option<&str>) -> SyntaxError {
+        let Misfit { decision, failed, reached } = tokens;
         let offset = failed.start as usize;
         let what = match expected {
             Some(name) => format!("mismatched input {} expecting {name}", display(text, failed)),
@@ -59,6 +52,16 @@ impl SyntaxError {
         }
         SyntaxError::plain(message, offset)
     }
+}
+
+/// The tokens of a production that cannot go on.
+pub(crate) struct Misfit {
+    /// Where it started; the marked token.
+    pub(crate) decision: Token,
+    /// The token that did not fit.
+    pub(crate) failed: Token,
+    /// The last token that was read.
+    pub(crate) reached: Token,
 }
 
 /// Tokens before the marked one that a snippet shows; white space counts. Source: Cassandra's

@@ -120,7 +120,8 @@ impl Need {
         &self,
         consistency: Consistency,
         datacenter: Option<u8>,
-        (required, alive): (u32, u32),
+        required: u32,
+        alive: u32,
     ) -> RequestError {
         let name = match (self, datacenter) {
             (Need::Each(_, names), Some(number)) => names.get(usize::from(number)).cloned(),
@@ -271,7 +272,7 @@ impl WritePlan {
         // As Cassandra words it: a LOCAL_ONE needs 1, whatever is pending.
         let required = if consistency == Consistency::LocalOne { 1 } else { required };
         let alive = alive.min(required.saturating_sub(1));
-        Err(self.need.unavailable(consistency, datacenter, (required, alive)))
+        Err(self.need.unavailable(consistency, datacenter, required, alive))
     }
 }
 
@@ -421,14 +422,15 @@ impl ReadPlan {
                 return self.need.unavailable(
                     self.consistency,
                     datacenter,
-                    (count(n), count(natural)),
+                    count(n),
+                    count(natural),
                 );
             }
             // As of a write, for which the pending ones count on top.
             let required = n + self.replicas.which(|r| r.pending && here(r)).len().max(1);
             let alive = self.replicas.count_in(all, here).min(required - 1);
-            let numbers = (count(required), count(alive));
-            self.need.unavailable(self.consistency, datacenter, numbers)
+            let (required, alive) = (count(required), count(alive));
+            self.need.unavailable(self.consistency, datacenter, required, alive)
         };
         if let Need::Each(list, _) = &self.need {
             for (dc, n) in list {

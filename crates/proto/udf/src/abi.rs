@@ -38,10 +38,9 @@ pub enum Passing {
 }
 
 impl Passing {
-    /// How values of a type are passed.
-    pub fn of(ty: &CqlType, nullable: bool) -> Passing {
+    /// How values of a type are passed to functions that are not called with null.
+    pub fn of(ty: &CqlType) -> Passing {
         match ty {
-            _ if nullable => Passing::Memory,
             CqlType::Bigint => Passing::I64,
             CqlType::Boolean => Passing::Bool,
             CqlType::Int => Passing::I32,

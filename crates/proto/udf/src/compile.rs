@@ -1,5 +1,6 @@
 //! From a body to code that was checked against its signature.
 
+use types::CqlType;
 use wasmi::{Config, Engine, ExternType, FuncType, Module, ValType};
 
 use crate::abi::{ABI, MALLOC, Passing};
@@ -65,9 +66,13 @@ pub(crate) fn compile(
             ));
         }
     }
-    let nullable = signature.called_on_null_input;
-    let args: Vec<Passing> = signature.args.iter().map(|ty| Passing::of(ty, nullable)).collect();
-    let returns = Passing::of(&signature.returns, nullable);
+    let passing = |ty: &CqlType| match signature.called_on_null_input {
+        // No native number says null.
+        true => Passing::Memory,
+        false => Passing::of(ty),
+    };
+    let args: Vec<Passing> = signature.args.iter().map(passing).collect();
+    let returns = passing(&signature.returns);
     check_export(&module, &signature, &args, returns)?;
     if args.contains(&Passing::Memory) || returns == Passing::Memory {
         check_memory(&module)?;

@@ -201,8 +201,12 @@ impl RangeCopies {
             }
             // The rounds of lightweight transactions that the present owners know of.
             let dead = (!goes_itself).then_some(mover);
-            let taken =
-                self.env.coordinator.lwt().take_over_registers(mover, dead, goes_without, REGISTERS);
+            let taken = self.env.coordinator.lwt().take_over_registers(
+                mover,
+                dead,
+                goes_without,
+                REGISTERS,
+            );
             match taken.await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = error.to_string(),
@@ -333,7 +337,8 @@ impl RangeCopies {
     ) -> std::result::Result<FetchReport, StreamError> {
         let Fetch { operation, id, plan, received } = fetch;
         let keep: &Keep<'_> = &|ranges| Box::pin(received.keep(ranges));
-        self.env.streaming.fetch_keeping((operation, id), plan, told, keep).await
+        let operation = streaming::Operation { name: operation, plan: id };
+        self.env.streaming.fetch_keeping(operation, plan, told, keep).await
     }
 
     /// Ends copies for members that stay where they were after all. Shard 0 only.

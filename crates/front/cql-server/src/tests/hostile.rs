@@ -15,6 +15,7 @@ async fn turn(connection: &mut Connection) -> Vec<u8> {
     output
 }
 
+/// INV-connection-2.
 #[test]
 fn garbage_costs_only_its_connection() {
     run(|rt| async move {
@@ -298,7 +299,7 @@ fn a_client_that_goes_away_in_the_middle_leaves_nothing_behind() {
         drop(client);
         assert_eq!(server.connection_count(), 0);
         assert_eq!(
-            server.inner().refuses(usize::MAX, false, 0),
+            server.inner().refuses(usize::MAX, query::ConnectionLoad::Busy, 0),
             None,
             "no request is counted any more"
         );

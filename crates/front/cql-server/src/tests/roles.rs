@@ -34,6 +34,7 @@ pub(super) async fn login(server: &CqlServer, user: &str, password: &str) -> Cli
     client
 }
 
+/// INV-access-1.
 #[test]
 fn a_role_does_what_it_was_granted_from_the_next_statement_on() {
     run(|rt| async move {

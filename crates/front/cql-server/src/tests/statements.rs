@@ -48,6 +48,7 @@ fn a_prepared_statement_is_executed_with_values() {
     }
 }
 
+/// INV-prepared-1.
 #[test]
 fn the_id_of_a_prepared_statement_is_cassandras() {
     run(|rt| async move {
@@ -89,6 +90,7 @@ fn an_unknown_prepared_id_is_told_with_the_id() {
     });
 }
 
+/// INV-prepared-2.
 #[test]
 fn prepared_select_star_follows_alter_table() {
     run(|rt| async move {
@@ -432,6 +434,7 @@ fn truncate_leaves_nothing_and_later_rows_stay() {
     });
 }
 
+/// INV-trace-1.
 #[test]
 fn a_traced_request_returns_an_id_whose_session_and_events_can_be_read() {
     run(|rt| async move {

@@ -4,6 +4,7 @@ use super::{plan_value, text_source, trace_parameters};
 use crate::conditional;
 use crate::consistency::{Access, Allowed, check};
 use crate::context::{Cx, Step, Values};
+use crate::executor::Executor;
 use crate::failure::{Failure, Result};
 use crate::guardrails;
 use crate::modification::{Modification, Statements, WithValues};
@@ -15,6 +16,7 @@ use cql_plan::ModifyPlan;
 use cql_syntax::ast;
 use cql_wire::{Batch, BatchKind, BatchQuery};
 use smallvec::SmallVec;
+use std::rc::Rc;
 
 /// What refuses other statements in a batch.
 pub(crate) const NOT_IN_BATCH: &str =
@@ -33,42 +35,7 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
     let used = cx.sink.client().keyspace.borrow().clone();
     check_keyspace(cx.executor, parameters.keyspace)?;
     let keyspace = parameters.keyspace.or(used.as_deref());
-    let mut compiled: SmallVec<[Compiled; 8]> = SmallVec::new();
-    let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
-    // Most batches are one statement with many values: what was found for it goes for the next.
-    let mut last: Option<&[u8]> = None;
-    for statement in request.statements.iter() {
-        let id = match statement.query {
-            BatchQuery::Prepared(id) => Some(id),
-            BatchQuery::Text(_) => None,
-        };
-        let before = if id.is_some() && id == last { compiled.last().cloned() } else { None };
-        last = id;
-        let one = match (before, statement.query) {
-            (Some(before), _) => before,
-            (None, BatchQuery::Prepared(id)) => {
-                let Some(prepared) = cx.executor.prepared.get(id) else {
-                    return Err(Failure::Unprepared(id.to_vec()));
-                };
-                current(cx.executor, &prepared)?
-            }
-            (None, BatchQuery::Text(text)) => {
-                let snapshot = cx.executor.snapshot();
-                let (limits, now) = (&cx.executor.plan_limits, cx.executor.rt.wall());
-                Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?
-            }
-        };
-        let given: Values<'_> = statement.values.values().map(plan_value).collect();
-        let markers = one.header().inputs.binds.len();
-        if given.len() != markers {
-            return Err(Failure::invalid(format!(
-                "There were {markers} markers(?) in CQL but {} bound variables",
-                given.len()
-            )));
-        }
-        compiled.push(one);
-        values.push(given);
-    }
+    let Parts { mut compiled, values } = parts(request, keyspace, cx.executor)?;
     let has_conditions = compiled.iter().any(Compiled::is_conditional);
     if has_conditions {
         for (one, statement) in compiled.iter_mut().zip(request.statements.iter()) {
@@ -112,4 +79,55 @@ pub fn batch<S: ResultSink>(request: &Batch<'_>, cx: &mut Cx<'_, S>) -> Result<S
         return conditional::run(&modification, serial, Describe::Full, cx);
     }
     modify(&modification, cx)
+}
+
+/// The statements of a message and their values.
+struct Parts<'v> {
+    compiled: SmallVec<[Compiled; 8]>,
+    values: SmallVec<[Values<'v>; 8]>,
+}
+
+/// Finds or plans the statements, and checks the number of values of each.
+fn parts<'v>(
+    request: &Batch<'v>,
+    keyspace: Option<&str>,
+    executor: &Rc<Executor>,
+) -> Result<Parts<'v>> {
+    let mut compiled: SmallVec<[Compiled; 8]> = SmallVec::new();
+    let mut values: SmallVec<[Values<'_>; 8]> = SmallVec::new();
+    // Most batches are one statement with many values: what was found for it goes for the next.
+    let mut last: Option<&[u8]> = None;
+    for statement in request.statements.iter() {
+        let id = match statement.query {
+            BatchQuery::Prepared(id) => Some(id),
+            BatchQuery::Text(_) => None,
+        };
+        let before = if id.is_some() && id == last { compiled.last().cloned() } else { None };
+        last = id;
+        let one = match (before, statement.query) {
+            (Some(before), _) => before,
+            (None, BatchQuery::Prepared(id)) => {
+                let Some(prepared) = executor.prepared.get(id) else {
+                    return Err(Failure::Unprepared(id.to_vec()));
+                };
+                current(executor, &prepared)?
+            }
+            (None, BatchQuery::Text(text)) => {
+                let snapshot = executor.snapshot();
+                let (limits, now) = (&executor.plan_limits, executor.rt.wall());
+                Compiled::new(&parse(text)?, &snapshot, keyspace, limits, now)?
+            }
+        };
+        let given: Values<'_> = statement.values.values().map(plan_value).collect();
+        let markers = one.header().inputs.binds.len();
+        if given.len() != markers {
+            return Err(Failure::invalid(format!(
+                "There were {markers} markers(?) in CQL but {} bound variables",
+                given.len()
+            )));
+        }
+        compiled.push(one);
+        values.push(given);
+    }
+    Ok(Parts { compiled, values })
 }

@@ -61,8 +61,8 @@ fn failures_say_what_their_reason_does_not() {
 fn this_nodes_own_errors_keep_their_codes() {
     let of = |error| {
         let id = |_: &StoreError| Uuid::nil();
-        let terms = (Consistency::One, WriteType::Simple);
-        Failure::replicated(error, terms, &several_members(2), id).code()
+        let (level, kind) = (Consistency::One, WriteType::Simple);
+        Failure::replicated(error, level, kind, &several_members(2), id).code()
     };
     assert_eq!(of(ReplicatedError::Overloaded("x".to_owned())), ErrorCode::Overloaded);
     assert_eq!(of(ReplicatedError::Store(StoreError::Stopping)), ErrorCode::Overloaded);

@@ -70,6 +70,7 @@ fn ranges() -> BTreeSet<IpNet> {
     ["10.0.0.0/8", "2001:db8::/32"].map(|text| cidr::parse(text).unwrap()).into()
 }
 
+/// INV-auth-1.
 #[test]
 fn a_dropped_role_leaves_nothing_behind() {
     let before = [
@@ -142,6 +143,7 @@ fn what_speaks_of_an_unknown_role_does_nothing() {
     }
 }
 
+/// INV-auth-2.
 #[test]
 fn permissions_go_with_the_keyspace_or_table_they_are_on() {
     let params = KeyspaceParams { durable_writes: true, replication: Default::default() };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cql_plan::cas::{BoundCas, CasStatement};
+use cql_plan::cas::{BoundCas, CasForm, CasStatement};
 use cql_plan::ddl::{DdlContext, DdlPlan};
 use cql_plan::modify::ModifyPlan;
 use cql_plan::plan::{
@@ -11,7 +11,7 @@ use cql_plan::plan::{
 use schema::Schema;
 use stdx::{TimestampMicros, Uuid, WallMicros};
 
-use super::CasExec;
+use super::{CasExec, Verdict};
 
 const TABLES: &[&str] = &[
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
@@ -48,23 +48,23 @@ pub(crate) fn schema() -> Option<Arc<Schema>> {
 
 /// Decides a conditional plan on an empty table; false when it has no conditions.
 fn decide(plan: &Plan, values: &[BoundValue<'_>], options: ExecuteOptions<'_>) -> bool {
-    let (plans, is_batch) = match &plan.kind {
-        PlanKind::Modify(modify) => (std::slice::from_ref(modify), false),
-        PlanKind::Batch(batch) => (batch.statements(), true),
+    let (plans, form) = match &plan.kind {
+        PlanKind::Modify(modify) => (std::slice::from_ref(modify), CasForm::Statement),
+        PlanKind::Batch(batch) => (batch.statements(), CasForm::Batch),
         _ => return false,
     };
     if !plans.iter().any(ModifyPlan::has_conditions) {
         return false;
     }
     let statements: Vec<CasStatement<'_>> = plans.iter().map(|p| (p, values)).collect();
-    let bound = BoundCas::bind(&statements, is_batch, &options, options.now);
+    let bound = BoundCas::bind(&statements, form, &options, options.now);
     let Ok(bound) = bound else { return true };
     let exec = CasExec::new(&bound, &statements, options);
     if let Ok(Some(mutation)) = exec.decide(TimestampMicros(1)) {
         let parsed = data::MutationRef::parse(&mutation, 2).is_some();
         stdx::invariant!(parsed, "cas: a mutation that does not read back");
     }
-    let result = exec.result(false);
+    let result = exec.result(Verdict::NotApplied);
     stdx::invariant!(result.rows == [[Some(vec![0])]], "cas: a row out of nothing");
     true
 }

@@ -38,6 +38,15 @@ pub enum CasFlow {
     Stop,
 }
 
+/// What became of a conditional statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its conditions held.
+    Applied,
+    /// They did not.
+    NotApplied,
+}
+
 /// The answer to a conditional statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CasResult {
@@ -148,11 +157,11 @@ impl<'c> CasExec<'c> {
     }
 
     /// What the client is told. Of a no, what was shown last is told.
-    pub fn result(&self, applied: bool) -> CasResult {
+    pub fn result(&self, verdict: Verdict) -> CasResult {
         let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
-        let mark = Some(vec![u8::from(applied)]);
+        let mark = Some(vec![u8::from(verdict == Verdict::Applied)]);
         let mut rows = Vec::new();
-        if !applied {
+        if verdict == Verdict::NotApplied {
             for (clustering, row) in &self.rows {
                 rows.push(self.shown(&mark, Some(clustering), Some(RowRef::trusted(row))));
             }
@@ -172,11 +181,11 @@ impl<'c> CasExec<'c> {
     /// to, one for each statement in their order; a row that was not there is nulls, and so is that
     /// of a statement without conditions. The columns do not depend on the outcome. Source: ScyllaDB's documentation, "How does
     /// ScyllaDB LWT differ from Apache Cassandra".
-    pub fn previous(&self, applied: bool) -> CasResult {
+    pub fn previous(&self, verdict: Verdict) -> CasResult {
         let told = |c: &Column| self.column(c.name.clone(), c.ty.clone());
         let mut columns = vec![self.column(Arc::from("[applied]"), CqlType::Boolean)];
         columns.extend(self.bound.shown.iter().map(told));
-        let mark = Some(vec![u8::from(applied)]);
+        let mark = Some(vec![u8::from(verdict == Verdict::Applied)]);
         let row = |asked: &AskedRow| {
             let found = match asked {
                 AskedRow::Row(at) => self.found(at).map(|row| (at, row)),

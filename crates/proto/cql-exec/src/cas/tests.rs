@@ -4,7 +4,8 @@ use data::{BoundRef, MutationRef};
 use schema::Schema;
 use stdx::{TimestampMicros, WallMicros};
 
-use super::{BoundCas, CasExec, CasFlow, CasResult, CasStatement};
+use super::{BoundCas, CasExec, CasFlow, CasResult, CasStatement, Verdict};
+use cql_plan::cas::CasForm;
 use cql_plan::check_conditional_batch;
 use cql_plan::plan::*;
 use cql_plan::{PlanError, bind_batch};
@@ -78,9 +79,9 @@ fn functions_that_differ_are_evaluated_once_in_an_execution() {
     ]);
     let insert = "INSERT INTO e (k, c, at, o) VALUES (uuid(), now(), to_timestamp(now()), uuid())";
     let uuids = UuidSource::new(5);
-    for (cql, is_batch) in [
-        (format!("{insert} IF NOT EXISTS"), false),
-        (format!("BEGIN BATCH {insert} IF NOT EXISTS APPLY BATCH"), true),
+    for (cql, form) in [
+        (format!("{insert} IF NOT EXISTS"), CasForm::Statement),
+        (format!("BEGIN BATCH {insert} IF NOT EXISTS APPLY BATCH"), CasForm::Batch),
     ] {
         let plan = plan_of(&schema, &cql).unwrap();
         assert_eq!(
@@ -96,7 +97,7 @@ fn functions_that_differ_are_evaluated_once_in_an_execution() {
             other => panic!("{other:?}"),
         };
         let statements: [CasStatement<'_>; 1] = [(modify, &values)];
-        let bound = BoundCas::bind(&statements, is_batch, &options(&uuids), NOW).unwrap();
+        let bound = BoundCas::bind(&statements, form, &options(&uuids), NOW).unwrap();
         let exec = CasExec::new(&bound, &statements, options(&uuids));
         let first = exec.decide(BALLOT).unwrap().unwrap();
         let mutation = MutationRef::parse(&first, 2 - 1).unwrap();
@@ -186,20 +187,20 @@ fn try_run(inserts: &[&str], cql: &str, values: &[BoundValue<'_>]) -> Result<Str
     let schema = schema_of(TABLES);
     let before = state(&schema, inserts);
     let plan = plan_of(&schema, cql)?;
-    let (statements, is_batch): (Vec<CasStatement<'_>>, bool) = match &plan.kind {
-        PlanKind::Modify(modify) => (vec![(modify, values)], false),
+    let (statements, form): (Vec<CasStatement<'_>>, CasForm) = match &plan.kind {
+        PlanKind::Modify(modify) => (vec![(modify, values)], CasForm::Statement),
         PlanKind::Batch(batch) => {
             assert!(batch.has_conditions(), "{cql}");
-            (batch.statements().iter().map(|s| (s, values)).collect(), true)
+            (batch.statements().iter().map(|s| (s, values)).collect(), CasForm::Batch)
         }
         other => panic!("{other:?}"),
     };
     assert!(statements.iter().any(|(s, _)| s.has_conditions()), "{cql}");
     let uuids = UuidSource::new(7);
     let options = options(&uuids);
-    let bound = BoundCas::bind(&statements, is_batch, &options, options.now)?;
+    let bound = BoundCas::bind(&statements, form, &options, options.now)?;
     let mut exec = CasExec::new(&bound, &statements, options);
-    // What is shown before a restart does not count.
+    // INV-cas-2: what is shown before a restart does not count.
     let other = state(&schema, &["INSERT INTO t (k, v) VALUES (9, 9)"]);
     if &*bound.table().name == "t" {
         feed(&mut exec, &bound, &schema, &other);
@@ -208,10 +209,10 @@ fn try_run(inserts: &[&str], cql: &str, values: &[BoundValue<'_>]) -> Result<Str
     feed(&mut exec, &bound, &schema, &before);
     Ok(match exec.decide(BALLOT)? {
         Some(mutation) => {
-            assert_eq!(exec.result(true).rows, [[Some(vec![1])]]);
+            assert_eq!(exec.result(Verdict::Applied).rows, [[Some(vec![1])]]);
             format!("yes {}", show(&schema, &mutation))
         }
-        None => format!("no {}", text(&schema, &bound, &exec.result(false))),
+        None => format!("no {}", text(&schema, &bound, &exec.result(Verdict::NotApplied))),
     })
 }
 
@@ -235,7 +236,7 @@ fn existence_of_a_row() {
     check(T, insert, "no [applied]=false k=1 s='x' v=5");
     check(T, "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "yes 00000001 [](v=6)");
     check(&[], "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "no [applied]=false");
-    // A deletion is older than what the same round writes.
+    // INV-cas-1: a deletion is older than what the same round writes.
     check(T, "DELETE FROM t WHERE k = 1 IF EXISTS", "yes 00000001 deleted@999");
     check(T, "DELETE v FROM t WHERE k = 1 IF EXISTS", "yes 00000001 [](v=x@999)");
     check(

@@ -4,7 +4,7 @@ use codec::{DecodeError, Reader};
 use cql_functions::user::CallableAggregate;
 use cql_functions::{EvalEnv, PlanError};
 use cql_plan::select::AggregateFunction;
-use types::aggregate::Aggregate;
+use types::aggregate::{Aggregate, Came};
 
 /// A state.
 #[derive(Clone, Debug)]
@@ -44,10 +44,10 @@ impl Accumulator {
     }
 
     /// Takes in what the same aggregate has of other rows: see [`Aggregate::merge`].
-    pub(crate) fn merge(&mut self, other: Accumulator, is_before: bool) -> Result<bool, PlanError> {
+    pub(crate) fn merge(&mut self, other: Accumulator, came: Came) -> Result<bool, PlanError> {
         match (self, other) {
             (Accumulator::Native(aggregate), Accumulator::Native(other)) => {
-                aggregate.merge(other, is_before).map_err(PlanError::from)
+                aggregate.merge(other, came).map_err(PlanError::from)
             }
             _ => Err(PlanError::invalid("aggregates that do not fit")),
         }

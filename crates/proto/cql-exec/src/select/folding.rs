@@ -14,6 +14,8 @@ use data::{FoldEnd, FoldFlow, FoldResult, FoldState, Folding, RowFold, RowRef, S
 use smallvec::SmallVec;
 use stdx::{DeletionSeconds, Token, WallMicros};
 
+use types::aggregate::Came;
+
 use super::folding_state;
 use super::{Dropped, Flow, Group, Places, SelectExec};
 
@@ -286,7 +288,8 @@ impl SelectExec<'_> {
         for ((state, other), (place, at)) in
             self.group.states.iter_mut().zip(part.states).zip(places)
         {
-            if state.merge(other, at < *place)? {
+            let came = if at < *place { Came::Before } else { Came::After };
+            if state.merge(other, came)? {
                 *place = at;
             }
         }

@@ -31,7 +31,10 @@ pub fn rows_at(
             .member_of
             .iter()
             .flat_map(|(member, granted)| granted.iter().map(move |role| (role, member)))
-            .map(|(role, member)| pair(table, at, ("role", role), ("member", member)))
+            .map(|(role, member)| {
+                let mut row = VirtualRowBuilder::at(table, at);
+                row.text("role", role).text("member", member).finish()
+            })
             .collect(),
         "role_permissions" => {
             let of_role = auth.permissions.iter();
@@ -49,7 +52,10 @@ pub fn rows_at(
             .permissions
             .iter()
             .flat_map(|(role, on)| on.keys().map(move |resource| (resource, role)))
-            .map(|(resource, role)| pair(table, at, ("resource", resource), ("role", role)))
+            .map(|(resource, role)| {
+                let mut row = VirtualRowBuilder::at(table, at);
+                row.text("resource", resource).text("role", role).finish()
+            })
             .collect(),
         "network_permissions" => auth
             .datacenters
@@ -82,7 +88,10 @@ pub fn rows_at(
         "identity_to_role" => auth
             .identities
             .iter()
-            .map(|(identity, role)| pair(table, at, ("identity", identity), ("role", role)))
+            .map(|(identity, role)| {
+                let mut row = VirtualRowBuilder::at(table, at);
+                row.text("identity", identity).text("role", role).finish()
+            })
             .collect(),
         _ => Ok(Vec::new()),
     }
@@ -106,14 +115,4 @@ fn role_row(
         row.text_set("member_of", granted.iter().map(String::as_str));
     }
     row.finish()
-}
-
-fn pair(
-    table: &Table,
-    at: TimestampMicros,
-    first: (&str, &str),
-    second: (&str, &str),
-) -> Result<VirtualRow, VirtualRowError> {
-    let mut row = VirtualRowBuilder::at(table, at);
-    row.text(first.0, first.1).text(second.0, second.1).finish()
 }

@@ -29,6 +29,15 @@ use crate::values::{BoundValue, ExecuteOptions};
 /// A statement and its values.
 pub type CasStatement<'s> = (&'s ModifyPlan, &'s [BoundValue<'s>]);
 
+/// Whether the statements of a request with IF are a batch, whatever their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CasForm {
+    /// One INSERT, UPDATE or DELETE.
+    Statement,
+    /// A batch.
+    Batch,
+}
+
 /// What is asked of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowCondition {
@@ -166,6 +175,33 @@ impl Gathered {
     }
 }
 
+/// What is read before the conditions are decided on.
+struct ReadOfRows<'r> {
+    rows: &'r [(Vec<u8>, RowCondition)],
+    statics: &'r [ColumnId],
+    regulars: &'r [ColumnId],
+}
+
+impl ReadOfRows<'_> {
+    fn command(&self, table: &Table, key: &[u8], read_at: WallMicros) -> ReadCommand {
+        let slices = match self.rows {
+            [] => Slices::all(),
+            rows => Slices(rows.iter().map(|(row, _)| Slice::prefix(row.clone())).collect()),
+        };
+        ReadCommand {
+            table: table.id,
+            partitions: Partitions::Key(key.to_vec()),
+            slices: slices.into(),
+            reversed: false,
+            columns: Some(self.statics.iter().chain(self.regulars).copied().collect()),
+            now: read_at.seconds(),
+            wants_static: !self.statics.is_empty(),
+            resume: None,
+            bypass_cache: false,
+        }
+    }
+}
+
 impl BoundCas {
     /// Binds the conditions of one statement, or of a batch's statements. At least one of these has
     /// conditions; all are of one table. What is there is looked at as of `read_at`, whatever time the
@@ -176,13 +212,14 @@ impl BoundCas {
     /// that do not fit. With Cassandra's words.
     pub fn bind(
         statements: &[CasStatement<'_>],
-        is_batch: bool,
+        form: CasForm,
         options: &ExecuteOptions<'_>,
         read_at: WallMicros,
     ) -> Result<BoundCas, PlanError> {
         let Some((first, _)) = statements.first() else {
             return Err(PlanError::invalid("a conditional batch without statements"));
         };
+        let is_batch = form == CasForm::Batch;
         let table = first.table().clone();
         let env = options.env();
         let mut key: Option<Vec<u8>> = None;
@@ -226,22 +263,8 @@ impl BoundCas {
         rows.sort_by(|(a, _), (b, _)| comparator.compare(a, b));
         let (static_columns, regular_columns) = columns_to_read(&table, statements);
         let key = key.unwrap_or_default();
-        let slices = match rows.as_slice() {
-            [] => Slices::all(),
-            rows => Slices(rows.iter().map(|(row, _)| Slice::prefix(row.clone())).collect()),
-        };
-        let columns = static_columns.iter().chain(&regular_columns).copied().collect();
-        let command = ReadCommand {
-            table: table.id,
-            partitions: Partitions::Key(key.clone()),
-            slices: slices.into(),
-            reversed: false,
-            columns: Some(columns),
-            now: read_at.seconds(),
-            wants_static: !static_columns.is_empty(),
-            resume: None,
-            bypass_cache: false,
-        };
+        let read = ReadOfRows { rows: &rows, statics: &static_columns, regulars: &regular_columns };
+        let command = read.command(&table, &key, read_at);
         let shown = shown(&table, asked.as_deref(), is_batch);
         Ok(BoundCas {
             table,

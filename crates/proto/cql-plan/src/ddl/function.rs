@@ -125,40 +125,78 @@ pub(super) fn create(
         body: statement.body.as_str().into(),
     };
     functions.check(&function)?;
-    let mut kind = SchemaEventKind::Created;
-    if keyspace.aggregate(name, &function.args).is_some() {
-        return refuse(format!("Function '{name}' cannot replace an aggregate"));
-    }
-    if let Some(old) = keyspace.function(name, &function.args) {
-        if statement.if_not_exists {
-            return Ok(DdlOutcome::nothing());
-        }
-        if !statement.or_replace {
-            return refuse(format!("Function '{name}' already exists"));
-        }
-        if old.called_on_null_input != function.called_on_null_input {
-            // As in Cassandra the directive named is the new one.
-            let directive = match function.called_on_null_input {
-                true => "CALLED ON NULL INPUT",
-                false => "RETURNS NULL ON NULL INPUT",
-            };
-            return refuse(format!("Function '{name}' must have {directive} directive"));
-        }
-        if !replaces(&function.returns, &old.returns) {
-            return refuse(format!(
-                "Cannot replace function '{name}', the new return type {} is not compatible with the \
-                 return type {} of existing function",
-                function.returns, old.returns
-            ));
-        }
-        if **old == function {
-            return Ok(DdlOutcome::nothing());
-        }
-        kind = SchemaEventKind::Updated;
-    }
+    let Some(kind) = function_event(statement, &function, keyspace)? else {
+        return Ok(DdlOutcome::nothing());
+    };
     let target = SchemaEventTarget::Function(texts(&raw));
     let (keyspace, change) = (&keyspace.name, SchemaChange::PutFunction(function));
     Ok(DdlOutcome::one(change, kind, target, keyspace, name))
+}
+
+/// What CREATE FUNCTION does to what has the name; `None`: nothing.
+fn function_event(
+    statement: &CreateFunction,
+    function: &UserFunction,
+    keyspace: &Keyspace,
+) -> Result<Option<SchemaEventKind>, PlanError> {
+    let name = &function.name;
+    if keyspace.aggregate(name, &function.args).is_some() {
+        return refuse(format!("Function '{name}' cannot replace an aggregate"));
+    }
+    let Some(old) = keyspace.function(name, &function.args) else {
+        return Ok(Some(SchemaEventKind::Created));
+    };
+    if statement.if_not_exists {
+        return Ok(None);
+    }
+    if !statement.or_replace {
+        return refuse(format!("Function '{name}' already exists"));
+    }
+    if old.called_on_null_input != function.called_on_null_input {
+        // As in Cassandra the directive named is the new one.
+        let directive = match function.called_on_null_input {
+            true => "CALLED ON NULL INPUT",
+            false => "RETURNS NULL ON NULL INPUT",
+        };
+        return refuse(format!("Function '{name}' must have {directive} directive"));
+    }
+    if !replaces(&function.returns, &old.returns) {
+        return refuse(format!(
+            "Cannot replace function '{name}', the new return type {} is not compatible with the \
+             return type {} of existing function",
+            function.returns, old.returns
+        ));
+    }
+    Ok((**old != *function).then_some(SchemaEventKind::Updated))
+}
+
+/// What CREATE AGGREGATE does to what has the name; `None`: nothing.
+fn aggregate_event(
+    statement: &CreateAggregate,
+    aggregate: &UserAggregate,
+    keyspace: &Keyspace,
+) -> Result<Option<SchemaEventKind>, PlanError> {
+    let name = &aggregate.name;
+    if keyspace.function(name, &aggregate.args).is_some() {
+        return refuse(format!("Aggregate '{name}' cannot replace a function"));
+    }
+    let Some(old) = keyspace.aggregate(name, &aggregate.args) else {
+        return Ok(Some(SchemaEventKind::Created));
+    };
+    if statement.if_not_exists {
+        return Ok(None);
+    }
+    if !statement.or_replace {
+        return refuse(format!("Aggregate '{name}' already exists"));
+    }
+    if !replaces(&aggregate.returns, &old.returns) {
+        return refuse(format!(
+            "Cannot replace aggregate '{name}', the new return type {} isn't compatible with the \
+             return type {} of existing function",
+            aggregate.returns, old.returns
+        ));
+    }
+    Ok((**old != *aggregate).then_some(SchemaEventKind::Updated))
 }
 
 /// Text of `name(types)` or `name` in messages of DROP.
@@ -305,29 +343,9 @@ pub(super) fn create_aggregate(
         final_function: statement.final_function.as_ref().map(|f| f.text.as_str().into()),
         initial,
     };
-    let mut kind = SchemaEventKind::Created;
-    if keyspace.function(name, &aggregate.args).is_some() {
-        return refuse(format!("Aggregate '{name}' cannot replace a function"));
-    }
-    if let Some(old) = keyspace.aggregate(name, &aggregate.args) {
-        if statement.if_not_exists {
-            return Ok(DdlOutcome::nothing());
-        }
-        if !statement.or_replace {
-            return refuse(format!("Aggregate '{name}' already exists"));
-        }
-        if !replaces(&aggregate.returns, &old.returns) {
-            return refuse(format!(
-                "Cannot replace aggregate '{name}', the new return type {} isn't compatible with the \
-                 return type {} of existing function",
-                aggregate.returns, old.returns
-            ));
-        }
-        if **old == aggregate {
-            return Ok(DdlOutcome::nothing());
-        }
-        kind = SchemaEventKind::Updated;
-    }
+    let Some(kind) = aggregate_event(statement, &aggregate, keyspace)? else {
+        return Ok(DdlOutcome::nothing());
+    };
     let target = SchemaEventTarget::Aggregate(texts(&statement.args));
     let (keyspace, change) = (&keyspace.name, SchemaChange::PutAggregate(aggregate));
     Ok(DdlOutcome::one(change, kind, target, keyspace, name))

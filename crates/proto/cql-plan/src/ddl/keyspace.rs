@@ -45,7 +45,7 @@ pub(super) fn create(
     let params = replication::keyspace_params(
         &statement.properties,
         None,
-        (cx.datacenters, cx.default_factor),
+        replication::Cluster { datacenters: cx.datacenters, default_factor: cx.default_factor },
         name,
     )?;
     let warnings = replication_warning(name, &params, cx)?;
@@ -71,7 +71,7 @@ pub(super) fn alter(
     let params = replication::keyspace_params(
         &statement.properties,
         Some(before),
-        (cx.datacenters, cx.default_factor),
+        replication::Cluster { datacenters: cx.datacenters, default_factor: cx.default_factor },
         name,
     )?;
     check_simple_strategy(&statement.properties, cx)?;

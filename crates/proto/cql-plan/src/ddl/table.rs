@@ -144,10 +144,7 @@ fn definition_at(
         && key.clustering.is_empty()
         && types.values().any(|(_, is_static)| *is_static)
     {
-        return Err(PlanError::invalid(
-            "Static columns are only useful (and thus allowed) if the table has at least one \
-             clustering column",
-        ));
+        return Err(PlanError::invalid(STATICS_WITHOUT_CLUSTERING));
     }
     if has_counters {
         if types.iter().any(|(n, (ty, _))| !in_key.contains(n) && !ty.is_counter()) {
@@ -165,21 +162,7 @@ fn definition_at(
         }
     }
 
-    let mut columns = Vec::with_capacity(types.len());
-    for (position, ident) in key.partition.iter().enumerate() {
-        columns.push((ident.text.as_str(), ColumnKind::PartitionKey(position as u16)));
-    }
-    for (position, ident) in key.clustering.iter().enumerate() {
-        let reversed = reversed.contains(&ident.text.as_str());
-        let kind = ColumnKind::Clustering { position: position as u16, reversed };
-        columns.push((ident.text.as_str(), kind));
-    }
-    for (name, (_, is_static)) in &types {
-        if !in_key.contains(name) {
-            let kind = if *is_static { ColumnKind::Static } else { ColumnKind::Regular };
-            columns.push((name, kind));
-        }
-    }
+    let columns = column_kinds(&types, &key, &reversed);
     let mut columns: Vec<Column> = columns
         .into_iter()
         .filter_map(|(name, kind)| {
@@ -188,18 +171,7 @@ fn definition_at(
         })
         .chain(hidden)
         .collect();
-    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
-    // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
-    // pass. Any other order is correct too, as after ALTER.
-    let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
-    in_file_order.sort_by_key(|c| match c.kind {
-        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
-        ColumnKind::Static => (1, c.is_complex()),
-        ColumnKind::Regular => (2, c.is_complex()),
-    });
-    for (id, column) in in_file_order.into_iter().enumerate() {
-        column.id = ColumnId(id as u16);
-    }
+    number_columns(&mut columns);
     let masks = columns.iter().filter_map(|c| Some((c.id, masks_by_name.remove(&*c.name)?)));
     let masks = masks.collect();
     Ok(Table {
@@ -220,6 +192,50 @@ fn definition_at(
         masks,
         version: 1,
     })
+}
+
+const STATICS_WITHOUT_CLUSTERING: &str = "Static columns are only useful (and thus allowed) if the table has at least one clustering \
+     column";
+
+/// The columns of a new table with their kinds: of the key, then the others.
+fn column_kinds<'s>(
+    types: &'s ColumnTypes<'_>,
+    key: &'s PrimaryKey,
+    reversed: &[&str],
+) -> Vec<(&'s str, ColumnKind)> {
+    let mut columns = Vec::with_capacity(types.len());
+    for (position, ident) in key.partition.iter().enumerate() {
+        columns.push((ident.text.as_str(), ColumnKind::PartitionKey(position as u16)));
+    }
+    for (position, ident) in key.clustering.iter().enumerate() {
+        let reversed = reversed.contains(&ident.text.as_str());
+        let kind = ColumnKind::Clustering { position: position as u16, reversed };
+        columns.push((ident.text.as_str(), kind));
+    }
+    let in_key = |name: &str| key.partition.iter().chain(&key.clustering).any(|c| c.text == name);
+    for (name, (_, is_static)) in types {
+        if !in_key(name) {
+            let kind = if *is_static { ColumnKind::Static } else { ColumnKind::Regular };
+            columns.push((name, kind));
+        }
+    }
+    columns
+}
+
+/// Sorts the columns of a new table and gives them their ids.
+fn number_columns(columns: &mut [Column]) {
+    columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
+    // Ids in the order of cells in SSTables (single-cell columns first): rows then unpack in one
+    // pass. Any other order is correct too, as after ALTER.
+    let mut in_file_order: Vec<&mut Column> = columns.iter_mut().collect();
+    in_file_order.sort_by_key(|c| match c.kind {
+        ColumnKind::PartitionKey(_) | ColumnKind::Clustering { .. } => (0, false),
+        ColumnKind::Static => (1, c.is_complex()),
+        ColumnKind::Regular => (2, c.is_complex()),
+    });
+    for (id, column) in in_file_order.into_iter().enumerate() {
+        column.id = ColumnId(id as u16);
+    }
 }
 
 /// Counters by the name of their class do not make a table one of counters.
@@ -455,16 +471,7 @@ pub(super) fn alter(
         return Err(PlanError::invalid(format!("Table '{keyspace_name}.{name}' doesn't exist")));
     };
     let mut table = Table::clone(before);
-    if let Some(watch) = cx.watch
-        && matches!(
-            statement.change,
-            AlterTableChange::Add { .. }
-                | AlterTableChange::Drop { .. }
-                | AlterTableChange::Rename { .. }
-        )
-    {
-        watch.alter_table()?;
-    }
+    check_change_allowed(&statement.change, cx)?;
     if let Some(properties) = properties {
         table.options = properties.on_top_of(&before.options)?;
     }
@@ -491,19 +498,7 @@ pub(super) fn alter(
                 None => table.masks.remove(&found.id),
             };
         }
-        AlterTableChange::DropCompactStorage => {
-            if !cx.drop_compact_storage {
-                return Err(PlanError::invalid(
-                    "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.",
-                ));
-            }
-            if table.compact_form().is_none() {
-                return Err(PlanError::invalid(
-                    "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
-                ));
-            }
-            table.kind = TableKind::Regular;
-        }
+        AlterTableChange::DropCompactStorage => drop_compact_storage(&mut table, cx)?,
         AlterTableChange::Add { if_not_exists, columns } => {
             for column in columns {
                 add_column(&mut table, column, *if_not_exists, keyspace, MaskContext::of(cx))?;
@@ -531,15 +526,48 @@ pub(super) fn alter(
             check_compaction(&table)?;
         }
     }
+    Ok(outcome(table, before))
+}
+
+/// The outcome of ALTER TABLE. IF [NOT] EXISTS may leave everything as it was.
+fn outcome(mut table: Table, before: &Table) -> DdlOutcome {
     table.columns.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     table.static_count = table.columns.iter().filter(|c| c.kind == ColumnKind::Static).count();
-    // IF [NOT] EXISTS may leave everything as it was.
     table.version = before.version;
-    if table == **before {
-        return Ok(DdlOutcome::nothing());
+    if table == *before {
+        return DdlOutcome::nothing();
     }
     table.version = before.version.saturating_add(1);
-    Ok(updated(table))
+    updated(table)
+}
+
+/// The guardrail on changes of columns.
+fn check_change_allowed(change: &AlterTableChange, cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    let changes_columns = matches!(
+        change,
+        AlterTableChange::Add { .. }
+            | AlterTableChange::Drop { .. }
+            | AlterTableChange::Rename { .. }
+    );
+    match cx.watch {
+        Some(watch) if changes_columns => watch.alter_table(),
+        _ => Ok(()),
+    }
+}
+
+fn drop_compact_storage(table: &mut Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    if !cx.drop_compact_storage {
+        return Err(PlanError::invalid(
+            "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.",
+        ));
+    }
+    if table.compact_form().is_none() {
+        return Err(PlanError::invalid(
+            "Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE",
+        ));
+    }
+    table.kind = TableKind::Regular;
+    Ok(())
 }
 
 fn kind_name(kind: ColumnKind) -> &'static str {
@@ -572,10 +600,7 @@ fn add_column(
         return Err(PlanError::invalid("Cannot add new column to a COMPACT STORAGE table"));
     }
     if definition.is_static && table.clustering_count == 0 {
-        return Err(PlanError::invalid(
-            "Static columns are only useful (and thus allowed) if the table has at least one \
-             clustering column",
-        ));
+        return Err(PlanError::invalid(STATICS_WITHOUT_CLUSTERING));
     }
     if let CqlType::Udt(udt) = &ty
         && ty.is_multi_cell()
@@ -587,31 +612,7 @@ fn add_column(
         )));
     }
     let kind = if definition.is_static { ColumnKind::Static } else { ColumnKind::Regular };
-    if let Some(dropped) = table.dropped.get(name) {
-        // Cells of the dropped column may still be on disk under this name.
-        if !is_serialization_compatible(&ty, &dropped.column.ty) {
-            return Err(PlanError::invalid(format!(
-                "Cannot add a column '{name}' of type {}, incompatible with previously dropped \
-                 column '{name}' of type {}",
-                ty.to_cql_name(),
-                dropped.column.ty.to_cql_name()
-            )));
-        }
-        if dropped.column.kind != kind {
-            return Err(PlanError::invalid(format!(
-                "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with \
-                 previous kind {}",
-                kind_name(kind),
-                kind_name(dropped.column.kind)
-            )));
-        }
-        // Its shards may come back from anywhere, with clocks that new ones do not beat.
-        if table.is_counter() {
-            return Err(PlanError::invalid(format!(
-                "Cannot re-add previously dropped counter column {name}"
-            )));
-        }
-    }
+    check_redefined(table, name, &ty, kind)?;
     if ty.is_counter() != table.is_counter() {
         let (column, of) = if ty.is_counter() { ("", "non ") } else { ("non ", "") };
         return Err(PlanError::config(format!(
@@ -634,6 +635,39 @@ fn add_column(
     table.columns.push(Column { id, name: name.into(), ty, kind });
     if let Some(mask) = mask {
         table.masks.insert(id, mask);
+    }
+    Ok(())
+}
+
+/// A column of the name of a dropped one: cells of that one may still be on disk under this name.
+fn check_redefined(
+    table: &Table,
+    name: &str,
+    ty: &CqlType,
+    kind: ColumnKind,
+) -> Result<(), PlanError> {
+    let Some(dropped) = table.dropped.get(name) else { return Ok(()) };
+    if !is_serialization_compatible(ty, &dropped.column.ty) {
+        return Err(PlanError::invalid(format!(
+            "Cannot add a column '{name}' of type {}, incompatible with previously dropped column \
+             '{name}' of type {}",
+            ty.to_cql_name(),
+            dropped.column.ty.to_cql_name()
+        )));
+    }
+    if dropped.column.kind != kind {
+        return Err(PlanError::invalid(format!(
+            "Cannot re-add previously dropped column '{name}' of kind {}, incompatible with \
+             previous kind {}",
+            kind_name(kind),
+            kind_name(dropped.column.kind)
+        )));
+    }
+    // Its shards may come back from anywhere, with clocks that new ones do not beat.
+    if table.is_counter() {
+        return Err(PlanError::invalid(format!(
+            "Cannot re-add previously dropped counter column {name}"
+        )));
     }
     Ok(())
 }

@@ -77,47 +77,14 @@ pub(super) fn alter(
             return Err(PlanError::invalid("Altering field types is no longer supported"));
         }
         AlterTypeChange::Add { if_not_exists, field, ty } => {
-            let new = field_type(ty, keyspace)?;
-            if before.field_position(&field.text).is_some() {
-                if *if_not_exists {
-                    return Ok(DdlOutcome::nothing());
-                }
-                return Err(PlanError::invalid(format!(
-                    "Cannot add field {0} to type {cql_name}: a field with name {0} already exists",
-                    field.text
-                )));
+            if *if_not_exists && before.field_position(&field.text).is_some() {
+                field_type(ty, keyspace)?;
+                return Ok(DdlOutcome::nothing());
             }
-            if new.references_udt(name) {
-                let ty = match &new {
-                    CqlType::Udt(udt) if udt.frozen => {
-                        format!("frozen<{}.{}>", udt.keyspace, udt.name)
-                    }
-                    _ => ty.to_string(),
-                };
-                return Err(PlanError::invalid(format!(
-                    "Cannot add new field {} of type {ty} to user type {cql_name} as it would \
-                     create a circular reference",
-                    field.text
-                )));
-            }
-            let tables: Vec<String> = keyspace
-                .tables
-                .values()
-                .filter(|t| t.partition_key().iter().any(|c| c.ty.references_udt(name)))
-                .map(|t| format!("{}.{}", t.keyspace, t.name))
-                .collect();
-            if !tables.is_empty() {
-                return Err(PlanError::invalid(format!(
-                    "Cannot add new field {} of type {ty} to user type {cql_name} as the type is \
-                     being used in partition key by the following tables: {}",
-                    field.text,
-                    tables.join(", ")
-                )));
-            }
+            add_field(&mut udt, &field.text, ty, keyspace, &cql_name)?;
             if let Some(watch) = cx.watch {
-                watch.fields_per_udt(name, before.fields.len() + 1)?;
+                watch.fields_per_udt(name, udt.fields.len())?;
             }
-            udt.fields.push((field.text.clone(), new));
         }
         AlterTypeChange::Rename { if_exists, fields } => {
             let users: Vec<String> = keyspace
@@ -148,13 +115,7 @@ pub(super) fn alter(
                     }
                 }
             }
-            for (i, (field, _)) in udt.fields.iter().enumerate() {
-                if udt.fields.iter().skip(i + 1).any(|(other, _)| other == field) {
-                    return Err(PlanError::invalid(format!(
-                        "Duplicate field name {field} in type {keyspace_name}"
-                    )));
-                }
-            }
+            check_distinct_fields(&udt)?;
         }
     }
     // IF EXISTS may leave everything as it was.
@@ -168,6 +129,60 @@ pub(super) fn alter(
         keyspace_name,
         name,
     ))
+}
+
+/// Adds a field to a type.
+fn add_field(
+    udt: &mut UdtType,
+    field: &str,
+    ty: &RawType,
+    keyspace: &Keyspace,
+    cql_name: &str,
+) -> Result<(), PlanError> {
+    let new = field_type(ty, keyspace)?;
+    if udt.field_position(field).is_some() {
+        return Err(PlanError::invalid(format!(
+            "Cannot add field {field} to type {cql_name}: a field with name {field} already exists"
+        )));
+    }
+    let name = &*udt.name;
+    if new.references_udt(name) {
+        let ty = match &new {
+            CqlType::Udt(udt) if udt.frozen => format!("frozen<{}.{}>", udt.keyspace, udt.name),
+            _ => ty.to_string(),
+        };
+        return Err(PlanError::invalid(format!(
+            "Cannot add new field {field} of type {ty} to user type {cql_name} as it would create \
+             a circular reference"
+        )));
+    }
+    let tables: Vec<String> = keyspace
+        .tables
+        .values()
+        .filter(|t| t.partition_key().iter().any(|c| c.ty.references_udt(name)))
+        .map(|t| format!("{}.{}", t.keyspace, t.name))
+        .collect();
+    if !tables.is_empty() {
+        return Err(PlanError::invalid(format!(
+            "Cannot add new field {field} of type {ty} to user type {cql_name} as the type is \
+             being used in partition key by the following tables: {}",
+            tables.join(", ")
+        )));
+    }
+    udt.fields.push((field.to_owned(), new));
+    Ok(())
+}
+
+fn check_distinct_fields(udt: &UdtType) -> Result<(), PlanError> {
+    for (i, (field, _)) in udt.fields.iter().enumerate() {
+        if udt.fields.iter().skip(i + 1).any(|(other, _)| other == field) {
+            return Err(PlanError::invalid(format!(
+                "Duplicate field name {field} in type {}",
+                udt.keyspace
+            )));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn drop(

@@ -108,9 +108,9 @@ fn values_are_refused_left_out_and_warned_of() {
 
 #[test]
 fn full_disks_refuse_and_stuffed_ones_warn_but_not_at_every_write() {
-    let of = |pressure, notifies| {
+    let of = |pressure, notice| {
         let watch = watch(Guardrails::default());
-        let error = watch.replica_disk(pressure, notifies).map_err(|error| error.message).err();
+        let error = watch.replica_disk(pressure, notice).map_err(|error| error.message).err();
         (error, watch.warnings(), watch.has_refused())
     };
     let warned = "Guardrail replica_disk_usage violated: Replica disk usage exceeds warning \
@@ -119,9 +119,9 @@ fn full_disks_refuse_and_stuffed_ones_warn_but_not_at_every_write() {
     let refused = "Guardrail replica_disk_usage violated: Write request failed because disk usage \
                    exceeds failure threshold"
         .to_owned();
-    assert_eq!(of(DiskPressure::Stuffed, true), (None, vec![warned], false));
-    assert_eq!(of(DiskPressure::Stuffed, false), (None, vec![], false));
+    assert_eq!(of(DiskPressure::Stuffed, Notice::Given), (None, vec![warned], false));
+    assert_eq!(of(DiskPressure::Stuffed, Notice::Withheld), (None, vec![], false));
     let told = vec![refused.clone()];
-    assert_eq!(of(DiskPressure::Full, true), (Some(refused.clone()), told, true));
-    assert_eq!(of(DiskPressure::Full, false), (Some(refused), vec![], true));
+    assert_eq!(of(DiskPressure::Full, Notice::Given), (Some(refused.clone()), told, true));
+    assert_eq!(of(DiskPressure::Full, Notice::Withheld), (Some(refused), vec![], true));
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cql_syntax::ast::{Ident, InValues, Operator, Relation, RelationKind};
+use cql_syntax::ast::{Ident, InValues, Operator, Relation, RelationKind, Term};
 use schema::{Column, ColumnKind, Table};
 
 use super::{ModifyKind, existing_column};
@@ -144,36 +144,8 @@ impl<'t> WhereClause<'t> {
             return refuse(format!("Cannot use {} with {}", self.kind.name(), op.symbol()));
         }
         match &relation.kind {
-            RelationKind::Column { column, op: Operator::Like, value } => {
-                let found = existing_column(self.table, &column.text)?;
-                plan_term(value, &Receiver::column(self.table, found), cx, binds)?;
-                refuse(format!(
-                    "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is \
-                     not valid.",
-                    column.to_cql(),
-                    text_of(value)
-                ))
-            }
             RelationKind::Column { column, op, value } => {
-                let column = existing_column(self.table, &column.text)?;
-                check_restrictable(column, op.symbol())?;
-                let receiver = Receiver::column(self.table, column);
-                match op {
-                    Operator::NotEq => refuse(format!(
-                        "Unsupported \"!=\" relation: {} != {}",
-                        types::name::quote_identifier(&column.name),
-                        text_of(value)
-                    )),
-                    Operator::Eq => {
-                        let term = plan_term(value, &receiver, cx, binds)?;
-                        self.restrict(column, KeyPart::Equal(column.name.clone(), term))
-                    }
-                    _ => {
-                        check_sliceable(column)?;
-                        let term = plan_term(value, &receiver, cx, binds)?;
-                        self.slice(&[column], *op, SliceValue::One(term))
-                    }
-                }
+                self.column_relation(column, *op, value, cx, binds)
             }
             RelationKind::ColumnIn { column, values } => {
                 let column = existing_column(self.table, &column.text)?;
@@ -190,15 +162,13 @@ impl<'t> WhereClause<'t> {
             RelationKind::Tuple { columns, op, value } => {
                 let written = format!(" {} {}", op.symbol(), text_of(value));
                 let columns = self.tuple_columns(columns, &written)?;
-                let receivers: Vec<Receiver<'_>> =
-                    columns.iter().map(|c| Receiver::column(self.table, c)).collect();
                 if matches!(op, Operator::NotEq | Operator::Like) {
                     return refuse(format!(
                         "{} cannot be used for multi-column relations",
                         op.symbol()
                     ));
                 }
-                let planned = plan_tuple(value, &receivers, cx, binds)?;
+                let planned = plan_tuple(value, &self.receivers(&columns), cx, binds)?;
                 if *op == Operator::Eq {
                     self.restrict_row(&columns, RowPart::Tuple(names(&columns), planned))
                 } else {
@@ -214,9 +184,7 @@ impl<'t> WhereClause<'t> {
                     InValues::Bind(_) => " IN ?".to_owned(),
                 };
                 let columns = self.tuple_columns(columns, &written)?;
-                let receivers: Vec<Receiver<'_>> =
-                    columns.iter().map(|c| Receiver::column(self.table, c)).collect();
-                let planned = plan_tuple_in(values, &receivers, cx, binds)?;
+                let planned = plan_tuple_in(values, &self.receivers(&columns), cx, binds)?;
                 self.restrict_row(&columns, RowPart::TupleIn(names(&columns), planned))
             }
             RelationKind::Token { .. } | RelationKind::TokenBetween { .. } => refuse(format!(
@@ -239,6 +207,48 @@ impl<'t> WhereClause<'t> {
                     .to_owned(),
             ),
         }
+    }
+
+    fn column_relation(
+        &mut self,
+        ident: &Ident,
+        op: Operator,
+        value: &Term,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<(), PlanError> {
+        let column = existing_column(self.table, &ident.text)?;
+        let receiver = Receiver::column(self.table, column);
+        if op == Operator::Like {
+            plan_term(value, &receiver, cx, binds)?;
+            return Err(PlanError::invalid(format!(
+                "LIKE restriction is only supported on properly indexed columns. {} LIKE {} is \
+                 not valid.",
+                ident.to_cql(),
+                text_of(value)
+            )));
+        }
+        check_restrictable(column, op.symbol())?;
+        match op {
+            Operator::NotEq => Err(PlanError::invalid(format!(
+                "Unsupported \"!=\" relation: {} != {}",
+                types::name::quote_identifier(&column.name),
+                text_of(value)
+            ))),
+            Operator::Eq => {
+                let term = plan_term(value, &receiver, cx, binds)?;
+                self.restrict(column, KeyPart::Equal(column.name.clone(), term))
+            }
+            _ => {
+                check_sliceable(column)?;
+                let term = plan_term(value, &receiver, cx, binds)?;
+                self.slice(&[column], op, SliceValue::One(term))
+            }
+        }
+    }
+
+    fn receivers(&self, columns: &[&'t Column]) -> Vec<Receiver<'t>> {
+        columns.iter().map(|column| Receiver::column(self.table, column)).collect()
     }
 
     fn tuple_columns(&self, idents: &[Ident], rest: &str) -> Result<Vec<&'t Column>, PlanError> {

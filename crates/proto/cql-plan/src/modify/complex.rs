@@ -61,7 +61,7 @@ pub(super) fn write_complex(
         }
         if let Some(watch) = env.watch {
             let cells = complex.cells.get(before..).unwrap_or_default();
-            watch_cells(watch, (column, form), operation, cells)?;
+            watch_cells(watch, column, form, operation, cells)?;
         }
     }
     let ComplexCells { deletion, mut cells, touched, .. } = complex;
@@ -106,7 +106,8 @@ fn watch_reading(watch: &Watch, operation: &ColumnOperation) -> Result<(), PlanE
 /// Source: `Lists.Appender.doAppend` and its like, `UpdateParameters`.
 fn watch_cells(
     watch: &Watch,
-    (column, form): (&ColumnOperations, &ComplexForm),
+    column: &ColumnOperations,
+    form: &ComplexForm,
     operation: &ColumnOperation,
     cells: &[PathCell<'_>],
 ) -> Result<(), PlanError> {

@@ -164,7 +164,7 @@ impl NamedRows {
     /// The ranges of rows that bounds name below every prefix.
     pub(super) fn ranges(
         &self,
-        bounds: (Option<&SliceBound>, Option<&SliceBound>),
+        bounds: Bounds<'_>,
         reversed: &[bool],
         values: &[BoundValue<'_>],
         env: &BindEnv<'_>,
@@ -199,7 +199,7 @@ impl NamedRows {
     ) -> Result<usize, PlanError> {
         match &self.clustering {
             ClusteringPlan::Slice { lower, upper, reversed, .. } => {
-                let bounds = (lower.as_ref(), upper.as_ref());
+                let bounds = Bounds { lower: lower.as_ref(), upper: upper.as_ref() };
                 Ok(self.ranges(bounds, reversed, values, env, scratch)?.len())
             }
             ClusteringPlan::Prefix { .. } => Ok(self.prefixes(values, env, scratch)?.len()),
@@ -318,18 +318,25 @@ fn for_each_row_value(
     }
 }
 
+/// The bounds of a range of rows; `None` is none.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'b> {
+    pub(super) lower: Option<&'b SliceBound>,
+    pub(super) upper: Option<&'b SliceBound>,
+}
+
 /// The slices of a range of values below `prefix`, ascending: one where all columns go in one
 /// direction, more where some descend.
 pub(super) fn pieces(
     prefix: &[u8],
-    (lower, upper): (Option<&SliceBound>, Option<&SliceBound>),
+    bounds: Bounds<'_>,
     reversed: &[bool],
     comparator: &ClusteringComparator,
     values: &[BoundValue<'_>],
     env: &BindEnv<'_>,
 ) -> Result<Slices, PlanError> {
     let mut sides = Vec::new();
-    for (bound, greater) in [(lower, true), (upper, false)] {
+    for (bound, greater) in [(bounds.lower, true), (bounds.upper, false)] {
         let Some(bound) = bound else { continue };
         match bound_row(bound, values, env)? {
             Some(row) => {

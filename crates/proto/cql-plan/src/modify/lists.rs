@@ -29,7 +29,7 @@ pub(super) struct ListCell {
 }
 
 impl ListCell {
-    fn new((path, cell): (&[u8], CellRef<'_>)) -> ListCell {
+    fn new(path: &[u8], cell: CellRef<'_>) -> ListCell {
         ListCell { path: path.to_vec(), value: cell.value.to_vec(), timestamp: cell.timestamp }
     }
 }
@@ -82,7 +82,7 @@ impl FoundLists {
             let cells = complex
                 .cells()
                 .filter(|(_, cell)| cell.is_live(read.command.now))
-                .map(ListCell::new)
+                .map(|(path, cell)| ListCell::new(path, cell))
                 .collect();
             lists.push((*id, cells));
         }
@@ -97,13 +97,13 @@ impl FoundLists {
         for (id, column) in row.columns() {
             let cells: ListCells = match column {
                 ColumnRef::Simple(cell) if cell.is_live(now) => {
-                    vec![ListCell::new((&[], cell))]
+                    vec![ListCell::new(&[], cell)]
                 }
                 ColumnRef::Simple(_) => continue,
                 ColumnRef::Complex(complex) => complex
                     .cells()
                     .filter(|(_, cell)| cell.is_live(now))
-                    .map(ListCell::new)
+                    .map(|(path, cell)| ListCell::new(path, cell))
                     .collect(),
             };
             found.push((id, cells));

@@ -207,7 +207,8 @@ impl Attributes {
     /// Types the terms; `table` is empty for a batch.
     pub(crate) fn plan(
         using: &Using,
-        (keyspace, table): (&str, &str),
+        keyspace: &str,
+        table: &str,
         cx: &PlanContext<'_>,
         binds: &mut Binds,
     ) -> Result<Attributes, PlanError> {
@@ -296,7 +297,7 @@ pub(crate) fn plan_insert(
     binds: &mut Binds,
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&insert.table, cx)?;
-    let attributes = Attributes::plan(&insert.using, (&table.keyspace, &table.name), cx, binds)?;
+    let attributes = Attributes::plan(&insert.using, &table.keyspace, &table.name, cx, binds)?;
     let conditions = match insert.if_not_exists {
         true => PlannedConditions::NotExists,
         false => PlannedConditions::None,
@@ -305,8 +306,8 @@ pub(crate) fn plan_insert(
     let (columns, values) = match &insert.values {
         InsertValues::Columns { columns, values } => (columns, values),
         InsertValues::Json { value, default_unset } => {
-            let document = (value, *default_unset);
-            return insert_json(table, attributes, conditions, document, cx, binds);
+            let unset = *default_unset;
+            return insert_json(table, attributes, conditions, value, unset, cx, binds);
         }
     };
     if columns.len() != values.len() {
@@ -331,7 +332,7 @@ pub(crate) fn plan_insert(
         let term = plan_term(value, &Receiver::column(table, column), cx, binds)?;
         clause.equal(column, term)?;
     }
-    finish((table, ModifyKind::Insert), clause, operations, attributes, conditions)
+    finish(table, ModifyKind::Insert, clause, operations, attributes, conditions)
 }
 
 /// INSERT JSON: as INSERT of every column. A literal document is decoded here, a bound one at every
@@ -340,7 +341,8 @@ fn insert_json(
     table: &Arc<Table>,
     attributes: Attributes,
     conditions: PlannedConditions,
-    (value, default_unset): (&JsonValue, bool),
+    value: &JsonValue,
+    default_unset: bool,
     cx: &PlanContext<'_>,
     binds: &mut Binds,
 ) -> Result<ModifyPlan, PlanError> {
@@ -385,7 +387,7 @@ fn insert_json(
             operations.set_planned(column, term);
         }
     }
-    let plan = finish((table, ModifyKind::Insert), clause, operations, attributes, conditions)?;
+    let plan = finish(table, ModifyKind::Insert, clause, operations, attributes, conditions)?;
     Ok(ModifyPlan { json, ..plan })
 }
 
@@ -399,7 +401,7 @@ pub(crate) fn plan_update(
     binds: &mut Binds,
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&update.table, cx)?;
-    let attributes = Attributes::plan(&update.using, (&table.keyspace, &table.name), cx, binds)?;
+    let attributes = Attributes::plan(&update.using, &table.keyspace, &table.name, cx, binds)?;
     let has_timestamp = attributes.timestamp.is_some();
     let conditions = PlannedConditions::plan(&update.conditions, has_timestamp, table, cx, binds)?;
     let mut operations = Operations::new(table);
@@ -415,7 +417,7 @@ pub(crate) fn plan_update(
         operations.assign(column, &assignment.operation, conditional, cx, binds)?;
     }
     let clause = where_clause(table, ModifyKind::Update, &update.relations, cx, binds)?;
-    finish((table, ModifyKind::Update), clause, operations, attributes, conditions)
+    finish(table, ModifyKind::Update, clause, operations, attributes, conditions)
 }
 
 /// Plans DELETE.
@@ -428,7 +430,7 @@ pub(crate) fn plan_delete(
     binds: &mut Binds,
 ) -> Result<ModifyPlan, PlanError> {
     let table = writable_table(&delete.table, cx)?;
-    let attributes = Attributes::plan(&delete.using, (&table.keyspace, &table.name), cx, binds)?;
+    let attributes = Attributes::plan(&delete.using, &table.keyspace, &table.name, cx, binds)?;
     let has_timestamp = attributes.timestamp.is_some();
     let conditions = PlannedConditions::plan(&delete.conditions, has_timestamp, table, cx, binds)?;
     let mut operations = Operations::new(table);
@@ -436,7 +438,7 @@ pub(crate) fn plan_delete(
         operations.delete(target, cx, binds)?;
     }
     let clause = where_clause(table, ModifyKind::Delete, &delete.relations, cx, binds)?;
-    finish((table, ModifyKind::Delete), clause, operations, attributes, conditions)
+    finish(table, ModifyKind::Delete, clause, operations, attributes, conditions)
 }
 
 fn where_clause<'t>(
@@ -454,7 +456,8 @@ fn where_clause<'t>(
 }
 
 fn finish<'t>(
-    (table, kind): (&'t Arc<Table>, ModifyKind),
+    table: &'t Arc<Table>,
+    kind: ModifyKind,
     clause: WhereClause<'_>,
     mut operations: Operations<'t>,
     attributes: Attributes,

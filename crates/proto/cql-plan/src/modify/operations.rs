@@ -186,52 +186,8 @@ impl<'t> Operations<'t> {
             Operation::Subtract(value) if column.ty.is_counter() => {
                 ColumnOperation::Decrement(plan_term(value, &receiver, cx, binds)?)
             }
-            Operation::Add(value) => {
-                let written = format!("{name} = {name} + {}", text_of(value));
-                if conditional && is_single_value(&column.ty) {
-                    if !is_addable(&column.ty) {
-                        return refused(format!(
-                            "Invalid operation ({written}) for non-numeric and non-text type \
-                             {name}"
-                        ));
-                    }
-                    let term = plan_term(value, &receiver, cx, binds)?;
-                    self.push(column, ColumnOperation::AddValue(column.ty.clone(), term));
-                    return Ok(());
-                }
-                check_collection(column, &written)?;
-                let term = plan_term(value, &receiver, cx, binds);
-                if term.is_err() && matches!(column.ty, CqlType::Map { .. }) {
-                    return refused(format!(
-                        "Value for a map addition has to be a map, but was: '{}'",
-                        text_of(value)
-                    ));
-                }
-                ColumnOperation::Add(term?)
-            }
-            Operation::Subtract(value) => {
-                let written = format!("{name} = {name} - {}", text_of(value));
-                check_collection(column, &written)?;
-                let ty = match &column.ty {
-                    CqlType::Map { key, .. } => CqlType::set((**key).clone(), true),
-                    other => other.clone(),
-                };
-                let receiver = receiver.derive(name.clone(), ty);
-                let term = plan_term(value, &receiver, cx, binds).map_err(|error| {
-                    if matches!(column.ty, CqlType::Map { .. }) {
-                        PlanError::invalid(format!(
-                            "Value for a map substraction has to be a set, but was: '{}'",
-                            text_of(value)
-                        ))
-                    } else {
-                        error
-                    }
-                })?;
-                match &column.ty {
-                    CqlType::List { .. } => ColumnOperation::DiscardValues(term),
-                    _ => ColumnOperation::Discard(term),
-                }
-            }
+            Operation::Add(value) => self.addition(column, value, conditional, cx, binds)?,
+            Operation::Subtract(value) => self.subtraction(column, value, cx, binds)?,
             Operation::Prepend(value) => {
                 let written = format!("{name} = {} - {name}", text_of(value));
                 if !matches!(column.ty, CqlType::List { .. }) {
@@ -246,42 +202,7 @@ impl<'t> Operations<'t> {
                 }
                 ColumnOperation::Prepend(plan_term(value, &receiver, cx, binds)?)
             }
-            Operation::SetElement { key, value } => {
-                let written = format!("{name}[{}] = {}", text_of(key), text_of(value));
-                if !column.ty.is_collection() {
-                    return refused(format!(
-                        "Invalid operation ({written}) for non collection column {name}"
-                    ));
-                }
-                if !column.is_complex() {
-                    return refused(format!(
-                        "Invalid operation ({written}) for frozen collection column {name}"
-                    ));
-                }
-                match &column.ty {
-                    CqlType::Map { key: key_type, value: value_type, .. } => {
-                        let key = plan_term(key, &receiver.key_of(key_type), cx, binds)?;
-                        let value = plan_term(value, &receiver.value_of(value_type), cx, binds)?;
-                        ColumnOperation::SetElement(key, value)
-                    }
-                    CqlType::Set { .. } => {
-                        return refused(format!(
-                            "Invalid operation ({written}) for set column {name}"
-                        ));
-                    }
-                    CqlType::List { element, .. } => {
-                        let index = receiver.index_of(column);
-                        let index = plan_term(key, &index, cx, binds)?;
-                        let value = plan_term(value, &receiver.value_of(element), cx, binds)?;
-                        ColumnOperation::SetIndex(index, value)
-                    }
-                    _ => {
-                        return refused(format!(
-                            "Invalid operation ({written}) for non collection column {name}"
-                        ));
-                    }
-                }
-            }
+            Operation::SetElement { key, value } => self.element(column, key, value, cx, binds)?,
             Operation::SetField { field, value } => {
                 let written = format!("{name}.{} = {}", field.to_cql(), text_of(value));
                 let CqlType::Udt(udt) = &column.ty else {
@@ -301,6 +222,105 @@ impl<'t> Operations<'t> {
         };
         self.push(column, planned);
         Ok(())
+    }
+
+    /// `c = c + value`.
+    fn addition(
+        &self,
+        column: &Column,
+        value: &Term,
+        conditional: bool,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<ColumnOperation, PlanError> {
+        let (receiver, name) = (Receiver::column(self.table, column), &column.name);
+        let written = format!("{name} = {name} + {}", text_of(value));
+        if conditional && is_single_value(&column.ty) {
+            if !is_addable(&column.ty) {
+                return refused(format!(
+                    "Invalid operation ({written}) for non-numeric and non-text type {name}"
+                ));
+            }
+            let term = plan_term(value, &receiver, cx, binds)?;
+            return Ok(ColumnOperation::AddValue(column.ty.clone(), term));
+        }
+        check_collection(column, &written)?;
+        let term = plan_term(value, &receiver, cx, binds);
+        if term.is_err() && matches!(column.ty, CqlType::Map { .. }) {
+            return refused(format!(
+                "Value for a map addition has to be a map, but was: '{}'",
+                text_of(value)
+            ));
+        }
+        Ok(ColumnOperation::Add(term?))
+    }
+
+    /// `c = c - value`.
+    fn subtraction(
+        &self,
+        column: &Column,
+        value: &Term,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<ColumnOperation, PlanError> {
+        let (receiver, name) = (Receiver::column(self.table, column), &column.name);
+        let written = format!("{name} = {name} - {}", text_of(value));
+        check_collection(column, &written)?;
+        let ty = match &column.ty {
+            CqlType::Map { key, .. } => CqlType::set((**key).clone(), true),
+            other => other.clone(),
+        };
+        let receiver = receiver.derive(name.clone(), ty);
+        let term = plan_term(value, &receiver, cx, binds).map_err(|error| match &column.ty {
+            CqlType::Map { .. } => PlanError::invalid(format!(
+                "Value for a map substraction has to be a set, but was: '{}'",
+                text_of(value)
+            )),
+            _ => error,
+        })?;
+        Ok(match &column.ty {
+            CqlType::List { .. } => ColumnOperation::DiscardValues(term),
+            _ => ColumnOperation::Discard(term),
+        })
+    }
+
+    /// `c[key] = value`.
+    fn element(
+        &self,
+        column: &Column,
+        key: &Term,
+        value: &Term,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<ColumnOperation, PlanError> {
+        let (receiver, name) = (Receiver::column(self.table, column), &column.name);
+        let written = format!("{name}[{}] = {}", text_of(key), text_of(value));
+        if !column.ty.is_collection() {
+            return refused(format!(
+                "Invalid operation ({written}) for non collection column {name}"
+            ));
+        }
+        if !column.is_complex() {
+            return refused(format!(
+                "Invalid operation ({written}) for frozen collection column {name}"
+            ));
+        }
+        Ok(match &column.ty {
+            CqlType::Map { key: key_type, value: value_type, .. } => {
+                let key = plan_term(key, &receiver.key_of(key_type), cx, binds)?;
+                let value = plan_term(value, &receiver.value_of(value_type), cx, binds)?;
+                ColumnOperation::SetElement(key, value)
+            }
+            CqlType::List { element, .. } => {
+                let index = receiver.index_of(column);
+                let index = plan_term(key, &index, cx, binds)?;
+                let value = plan_term(value, &receiver.value_of(element), cx, binds)?;
+                ColumnOperation::SetIndex(index, value)
+            }
+            _ => {
+                return refused(format!("Invalid operation ({written}) for set column {name}"));
+            }
+        })
     }
 
     /// One target of DELETE.

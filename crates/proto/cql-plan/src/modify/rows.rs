@@ -5,7 +5,7 @@ use std::ops::Range;
 use data::{CellRef, ColumnRef, DeletionTime, Liveness, RowBuilder, RowRef, counter};
 use stdx::TimestampMicros;
 use types::CqlType;
-use types::arithmetic::Operator;
+use types::arithmetic::{Operand, Operator};
 
 use super::complex::write_complex;
 use super::lists::RowLists;
@@ -16,9 +16,16 @@ use crate::guardrails::Watch;
 use crate::term::{PlannedTerm, invalid_value};
 use crate::values::{BindEnv, Bound, BoundValue};
 
+/// What stands before the cells of a row.
+#[derive(Clone, Copy)]
+pub(super) struct RowHeader {
+    pub(super) liveness: Liveness,
+    pub(super) deletion: DeletionTime,
+}
+
 /// Appends a packed row to `scratch`. `None` when nothing is in it.
 pub(super) fn write_row(
-    (liveness, deletion): (Liveness, DeletionTime),
+    header: RowHeader,
     columns: &[ColumnOperations],
     times: &Times,
     values: &[BoundValue<'_>],
@@ -26,7 +33,7 @@ pub(super) fn write_row(
     lists: RowLists<'_>,
     scratch: &mut Vec<u8>,
 ) -> Result<Option<Range<usize>>, PlanError> {
-    let mut row = RowBuilder::new(scratch, liveness, deletion, times.timestamp);
+    let mut row = RowBuilder::new(scratch, header.liveness, header.deletion, times.timestamp);
     for column in columns {
         match &column.complex {
             None => match column.operations.first() {
@@ -174,5 +181,6 @@ fn add_to(
     if found.is_none() {
         return Ok(None);
     }
-    Operator::Add.apply((ty, found), (ty, Some(&added))).map_err(invalid_value)
+    let (left, right) = (Operand::new(ty, found), Operand::new(ty, Some(&added)));
+    Operator::Add.apply(left, right).map_err(invalid_value)
 }

@@ -96,6 +96,7 @@ fn int(n: i32) -> [u8; 4] {
     n.to_be_bytes()
 }
 
+/// INV-modify-1.
 #[test]
 fn insert_writes_liveness_and_cells_in_order_of_id() {
     check("INSERT INTO t (s, v, k) VALUES ('x', 5, 1)", &[], &["00000001 [](live s='x' v=5)"]);
@@ -191,6 +192,7 @@ fn an_expiry_ends_where_the_files_of_the_cluster_can_say_it() {
     assert_eq!(bind(unset, &[BoundValue::Unset], 4_294_967_290).unwrap(), expect);
 }
 
+/// INV-modify-2.
 #[test]
 fn update_sets_cells_without_liveness_on_every_row_named() {
     check(

@@ -14,8 +14,9 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros, Token, TtlSeconds, WallMic
 
 use super::attributes::Stamp;
 use super::clause::ClusteringPlan;
+use super::keys::Bounds;
 use super::lists::{FoundLists, RowLists};
-use super::rows::{before, write_row};
+use super::rows::{RowHeader, before, write_row};
 use super::{ModifyKind, ModifyPlan, compact};
 use crate::error::PlanError;
 use crate::expansion::WriteSize;
@@ -67,7 +68,7 @@ impl Update {
     /// Bytes of what it writes: no more than the encoded mutation has.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.rows.iter().map(|(clustering, row)| clustering.len() + row.len());
-        let ranges = self.tombstones.iter().map(|t| t.start.0.len() + t.end.0.len());
+        let ranges = self.tombstones.iter().map(|t| t.start.prefix.len() + t.end.prefix.len());
         let statics = self.static_row.as_ref().map_or(0, ExactSizeIterator::len);
         rows.chain(ranges).fold(statics + self.key.len(), usize::saturating_add)
     }
@@ -91,9 +92,18 @@ impl Update {
 /// A range tombstone; prefixes lie in the scratch buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Tombstone {
-    pub(crate) start: (Range<usize>, bool),
-    pub(crate) end: (Range<usize>, bool),
+    pub(crate) start: PackedBound,
+    pub(crate) end: PackedBound,
     pub(crate) deletion: DeletionTime,
+}
+
+/// An end of a range tombstone.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedBound {
+    /// Of the scratch buffer.
+    pub(crate) prefix: Range<usize>,
+    /// Whether it is after the rows of the prefix.
+    pub(crate) after: bool,
 }
 
 /// What reads found, and the partition key to look it up by.
@@ -366,7 +376,7 @@ impl ModifyPlan {
     /// Writes the regular columns to the rows named by `clusterings`.
     fn collect_rows(
         &self,
-        (liveness, times): (Liveness, &Times),
+        row: LiveRow<'_>,
         values: &[BoundValue<'_>],
         env: &BindEnv<'_>,
         lists: Option<PartitionLists<'_>>,
@@ -376,7 +386,8 @@ impl ModifyPlan {
         let clusterings = self.rows.prefixes(values, env, scratch)?;
         let named = clusterings.len();
         compact::check(self, &clusterings, scratch)?;
-        let header = (liveness, DeletionTime::LIVE);
+        let LiveRow { liveness, times } = row;
+        let header = RowHeader { liveness, deletion: DeletionTime::LIVE };
         let Some((found, key)) = lists else {
             let none = RowLists::NONE;
             let row = write_row(header, &self.regulars, times, values, env, none, scratch)?;
@@ -410,7 +421,7 @@ impl ModifyPlan {
         if self.statics.is_empty() {
             return Ok(());
         }
-        let header = (Liveness::NONE, DeletionTime::LIVE);
+        let header = RowHeader { liveness: Liveness::NONE, deletion: DeletionTime::LIVE };
         let lists =
             lists.map_or(RowLists::NONE, |(found, key)| found.row(self.rows.table.id, key, None));
         update.static_row = write_row(header, &self.statics, times, values, env, lists, scratch)?;
@@ -433,7 +444,14 @@ impl ModifyPlan {
                 ModifyKind::Insert if self.rows.table.compact_form().is_none() => times.liveness(),
                 _ => Liveness::NONE,
             };
-            repeats = self.collect_rows((liveness, times), values, env, lists, scratch, update)?;
+            repeats = self.collect_rows(
+                LiveRow { liveness, times },
+                values,
+                env,
+                lists,
+                scratch,
+                update,
+            )?;
         }
         let times = Times { repeats, ..*times };
         self.collect_static(&times, values, env, lists, scratch, update)
@@ -458,10 +476,12 @@ impl ModifyPlan {
                     return Err(not_ranges());
                 }
                 let deletion = times.range_deletion();
-                let bounds = (lower.as_ref(), upper.as_ref());
+                let bounds = Bounds { lower: lower.as_ref(), upper: upper.as_ref() };
                 for piece in self.rows.ranges(bounds, reversed, values, env, scratch)? {
-                    let start = (push_bytes(scratch, &piece.start), piece.start_after);
-                    let end = (push_bytes(scratch, &piece.end), piece.end_after);
+                    let prefix = push_bytes(scratch, &piece.start);
+                    let start = PackedBound { prefix, after: piece.start_after };
+                    let prefix = push_bytes(scratch, &piece.end);
+                    let end = PackedBound { prefix, after: piece.end_after };
                     update.tombstones.push(Tombstone { start, end, deletion });
                 }
             }
@@ -475,7 +495,8 @@ impl ModifyPlan {
                     compact::check(self, &prefixes, scratch)?;
                     let row = match compact::row_deletion(&self.rows.table, times, scratch) {
                         None => {
-                            let header = (Liveness::NONE, times.deletion());
+                            let deletion = times.deletion();
+                            let header = RowHeader { liveness: Liveness::NONE, deletion };
                             let none = RowLists::NONE;
                             write_row(header, &[], times, values, env, none, scratch)?
                         }
@@ -486,8 +507,8 @@ impl ModifyPlan {
                     }
                 } else {
                     update.tombstones.extend(prefixes.into_iter().map(|prefix| Tombstone {
-                        start: (prefix.clone(), false),
-                        end: (prefix, true),
+                        start: PackedBound { prefix: prefix.clone(), after: false },
+                        end: PackedBound { prefix, after: true },
                         deletion: times.range_deletion(),
                     }));
                 }
@@ -497,14 +518,21 @@ impl ModifyPlan {
                     if *width != count {
                         return Err(not_ranges());
                     }
-                    let header = (Liveness::NONE, times);
-                    self.collect_rows(header, values, env, lists, scratch, update)?;
+                    let row = LiveRow { liveness: Liveness::NONE, times };
+                    self.collect_rows(row, values, env, lists, scratch, update)?;
                 }
                 self.collect_static(times, values, env, lists, scratch, update)?;
             }
         }
         Ok(())
     }
+}
+
+/// A row that is not deleted.
+#[derive(Clone, Copy)]
+struct LiveRow<'t> {
+    liveness: Liveness,
+    times: &'t Times,
 }
 
 /// What a caller is told who would write without asking.
@@ -524,8 +552,8 @@ pub(crate) fn slice<'a>(scratch: &'a [u8], range: &Range<usize>) -> &'a [u8] {
     scratch.get(range.clone()).unwrap_or(&[])
 }
 
-fn bound_ref<'a>(bound: &(Range<usize>, bool), scratch: &'a [u8]) -> BoundRef<'a> {
-    BoundRef { prefix: slice(scratch, &bound.0), after: bound.1 }
+fn bound_ref<'a>(bound: &PackedBound, scratch: &'a [u8]) -> BoundRef<'a> {
+    BoundRef { prefix: slice(scratch, &bound.prefix), after: bound.after }
 }
 
 /// Appends the encoded mutation of one partition.

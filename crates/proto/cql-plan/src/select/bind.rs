@@ -390,18 +390,7 @@ pub(crate) fn slices(
         let rows = v.rows(restriction)?;
         for row in &rows {
             if let Some(null) = row.iter().position(Option::is_none) {
-                return Err(if restriction.multi && restriction.is_in() {
-                    let names = v.names(restriction);
-                    let names = names.trim_matches(['(', ')']);
-                    PlanError::invalid(format!(
-                        "Invalid null value in condition for columns: [{names}]"
-                    ))
-                } else if restriction.multi {
-                    let column = v.column(restriction.first + null)?;
-                    PlanError::invalid(format!("Invalid null value for column {}", column.name))
-                } else {
-                    v.null(restriction.first)?
-                });
+                return Err(null_in_row(restriction, null, v)?);
             }
         }
         check_combinations(prefixes.len(), rows.len())?;
@@ -428,6 +417,27 @@ pub(crate) fn slices(
         prefixes = next;
     }
     Ok(Slices(prefixes.into_iter().map(Slice::prefix).collect()))
+}
+
+#[cold]
+fn null_in_row(
+    restriction: &Restriction,
+    null: usize,
+    v: &Values<'_>,
+) -> Result<PlanError, PlanError> {
+    if restriction.multi && restriction.is_in() {
+        let names = v.names(restriction);
+        let names = names.trim_matches(['(', ')']);
+        return Ok(PlanError::invalid(format!(
+            "Invalid null value in condition for columns: [{names}]"
+        )));
+    }
+    if restriction.multi {
+        let column = v.column(restriction.first + null)?;
+        let name = &column.name;
+        return Ok(PlanError::invalid(format!("Invalid null value for column {name}")));
+    }
+    v.null(restriction.first)
 }
 
 /// Slices below one prefix: those above `start` cut with those below `end`.
@@ -557,41 +567,28 @@ fn add_filter<'v>(
                 out.push(Filter::new(column, Test::ContainsKey(value(term)?)));
             }
             for (key, entry) in entries {
-                let key = match v.bind(key)? {
-                    Bound::Value(bytes) => bytes.into_owned(),
-                    Bound::Null => {
-                        return Err(PlanError::invalid(format!(
-                            "Unsupported null map key for column {}",
-                            column.name
-                        )));
-                    }
-                    Bound::Unset => {
-                        return Err(PlanError::invalid(format!(
-                            "Unsupported unset map key for column {}",
-                            column.name
-                        )));
-                    }
-                };
-                let entry = match v.bind(entry)? {
-                    Bound::Value(bytes) => bytes.into_owned(),
-                    Bound::Null => {
-                        return Err(PlanError::invalid(format!(
-                            "Unsupported null map value for column {}",
-                            column.name
-                        )));
-                    }
-                    Bound::Unset => {
-                        return Err(PlanError::invalid(format!(
-                            "Unsupported unset map value for column {}",
-                            column.name
-                        )));
-                    }
-                };
+                let key = entry_part(v, key, "key", column)?;
+                let entry = entry_part(v, entry, "value", column)?;
                 out.push(Filter::new(column, Test::Entry(key, entry)));
             }
         }
     }
     Ok(())
+}
+
+/// The key or the value of an entry of a map.
+fn entry_part<'v>(
+    v: &Values<'v>,
+    term: &'v PlannedTerm,
+    part: &str,
+    column: &Column,
+) -> Result<Vec<u8>, PlanError> {
+    let what = match v.bind(term)? {
+        Bound::Value(bytes) => return Ok(bytes.into_owned()),
+        Bound::Null => "null",
+        Bound::Unset => "unset",
+    };
+    Err(PlanError::invalid(format!("Unsupported {what} map {part} for column {}", column.name)))
 }
 
 fn unsupported(what: &str, column: &Column) -> PlanError {

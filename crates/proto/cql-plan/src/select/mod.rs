@@ -60,7 +60,7 @@ use restrictions::{KeyAccess, Restrictions};
 use selection::{plan_selection, selected_columns};
 
 /// Said of pages that would have to be sorted together.
-pub const CANNOT_PAGE: &str = "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must \
+const CANNOT_PAGE: &str = "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must \
      either remove the ORDER BY or the IN and sort client side, or disable paging for this query";
 
 /// "No limit" of rows.
@@ -120,6 +120,46 @@ pub(crate) fn plan_select(
     SelectPlan::new(select, statement, table, cx, binds)
 }
 
+fn check_per_partition_limit(select: &ast::Select, shaping: &Shaping) -> Result<(), PlanError> {
+    let everything = matches!(shaping, Shaping::Groups { prefix: None });
+    if everything && select.per_partition_limit.is_some() {
+        return Err(PlanError::invalid(
+            "PER PARTITION LIMIT is not allowed with aggregate queries.",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether rows are read from the last to the first.
+fn reversed(
+    table: &Table,
+    ordering: &[(usize, bool)],
+    restrictions: &Restrictions,
+) -> Result<bool, PlanError> {
+    match ordering.is_empty() {
+        true => Ok(false),
+        false if restrictions.access == KeyAccess::Range => Err(PlanError::invalid(
+            "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
+        )),
+        false => is_reversed(table, ordering, restrictions),
+    }
+}
+
+/// What aggregations that read much are warned of.
+fn warning(shaping: &Shaping, restrictions: &Restrictions) -> Option<&'static str> {
+    match (shaping, restrictions.key_is_in()) {
+        (Shaping::Groups { .. }, true) => {
+            Some("Aggregation query used on multiple partition keys (IN restriction)")
+        }
+        (Shaping::Groups { .. }, false)
+            if restrictions.partition.is_empty() && restrictions.token.is_none() =>
+        {
+            Some("Aggregation query used without partition key")
+        }
+        _ => None,
+    }
+}
+
 impl SelectPlan {
     fn new(
         select: &ast::Select,
@@ -160,22 +200,8 @@ impl SelectPlan {
         };
         let (prefix, group_function) = groups.unzip();
         let shaping = shaping(select, &selection, prefix);
-        let everything = matches!(shaping, Shaping::Groups { prefix: None });
-        if everything && select.per_partition_limit.is_some() {
-            return Err(PlanError::invalid(
-                "PER PARTITION LIMIT is not allowed with aggregate queries.",
-            ));
-        }
-        let reversed = match ordering.is_empty() {
-            true => false,
-            false if restrictions.access == KeyAccess::Range => {
-                return Err(PlanError::invalid(
-                    "ORDER BY is only supported when the partition key is restricted by an EQ or \
-                     an IN.",
-                ));
-            }
-            false => is_reversed(table, &ordering, &restrictions)?,
-        };
+        check_per_partition_limit(select, &shaping)?;
+        let reversed = reversed(table, &ordering, &restrictions)?;
         restrictions.check_filters()?;
         let sort = match restrictions.key_is_in() {
             true => ordering
@@ -186,17 +212,7 @@ impl SelectPlan {
                 .collect(),
             false => Vec::new(),
         };
-        let warning = match (&shaping, restrictions.key_is_in()) {
-            (Shaping::Groups { .. }, true) => {
-                Some("Aggregation query used on multiple partition keys (IN restriction)")
-            }
-            (Shaping::Groups { .. }, false)
-                if restrictions.partition.is_empty() && restrictions.token.is_none() =>
-            {
-                Some("Aggregation query used without partition key")
-            }
-            _ => None,
-        };
+        let warning = warning(&shaping, &restrictions);
         let mut limit = |term: &Option<ast::Term>, name: &'static str, ty: CqlType| {
             let Some(term) = term else { return Ok(None) };
             let receiver = Receiver {
@@ -391,15 +407,27 @@ impl SelectPlan {
         };
         self.results.selection.check_constant_calls(&bound.terms, &env.eval)?;
         self.bind_reads(&v, state, &mut bound)?;
-        // Grouped queries are paged inside also when they find nothing to read.
-        let is_paged = match self.results.shaping {
-            Shaping::Groups { .. } => options.page_size.is_some_and(|rows| rows > 0),
-            _ => page_rows != UNLIMITED && !bound.reads.is_empty(),
-        };
-        if is_paged && !self.results.sort.is_empty() {
-            return Err(PlanError::invalid(CANNOT_PAGE));
+        if !self.results.sort.is_empty() {
+            self.check_paging(options, &bound)?;
         }
         Ok(bound)
+    }
+
+    /// Rows that are sorted over partitions cannot be paged.
+    fn check_paging(
+        &self,
+        options: &ExecuteOptions<'_>,
+        bound: &BoundSelect,
+    ) -> Result<(), PlanError> {
+        let is_paged = match self.results.shaping {
+            // Grouped queries are paged inside also when they find nothing to read.
+            Shaping::Groups { .. } => options.page_size.is_some_and(|rows| rows > 0),
+            _ => bound.page_rows != UNLIMITED && !bound.reads.is_empty(),
+        };
+        match is_paged {
+            true => Err(PlanError::unpageable(CANNOT_PAGE)),
+            false => Ok(()),
+        }
     }
 
     fn row_limit(&self, term: &Option<PlannedTerm>, v: &Values<'_>) -> Result<u32, PlanError> {

@@ -191,18 +191,7 @@ pub fn plan_term(
         },
         Term::Map(entries, _) => plan_map(entries, receiver, cx, binds),
         Term::Udt(fields, _) => plan_udt(fields, receiver, cx, binds),
-        Term::Tuple(elements, _) => match (tuple_types(&receiver.ty), elements.as_slice()) {
-            (Some(types), _) => {
-                check_tuple(elements, &types, receiver, cx)?;
-                let mut planned = Vec::with_capacity(elements.len());
-                for (i, (term, ty)) in elements.iter().zip(types.iter()).enumerate() {
-                    planned.push(plan_term(term, &receiver.component_of(i, ty), cx, binds)?);
-                }
-                fold(PlannedTerm::Tuple(planned), cx)
-            }
-            (None, [one]) => plan_term(one, receiver, cx, binds),
-            (None, _) => Err(not_tuple(receiver, &receiver.ty)),
-        },
+        Term::Tuple(elements, _) => plan_tuple_literal(elements, receiver, cx, binds),
         Term::FunctionCall { name, args, .. } => {
             let args: Vec<&Term> = args.iter().collect();
             plan_call(&Callee::Named(name), &args, receiver, cx, binds)
@@ -217,25 +206,57 @@ pub fn plan_term(
             plan_call(&Callee::Cast(*ty), &[term.as_ref()], receiver, cx, binds)
         }
         Term::TypeHint { ty, term: inner, .. } => {
-            let hinted = resolve_hint(ty, receiver.keyspace, cx)?;
-            let hint = receiver.derive(text_of(term), hinted.clone());
-            if !test(inner, &hint, cx).is_assignable() {
-                return Err(PlanError::invalid(format!(
-                    "Cannot cast value {} to type {ty}",
-                    text_of(inner)
-                )));
-            }
-            if !hint_fits(&hinted, &receiver.ty).is_assignable() {
-                return Err(PlanError::invalid(format!(
-                    "Cannot assign value {} to {} of type {}",
-                    text_of(term),
-                    receiver.name,
-                    receiver.ty
-                )));
-            }
+            check_hint(term, inner, ty, receiver, cx)?;
             plan_term(inner, receiver, cx, binds)
         }
     }
+}
+
+fn plan_tuple_literal(
+    elements: &[Term],
+    receiver: &Receiver<'_>,
+    cx: &PlanContext<'_>,
+    binds: &mut Binds,
+) -> Result<PlannedTerm, PlanError> {
+    match (tuple_types(&receiver.ty), elements) {
+        (Some(types), _) => {
+            check_tuple(elements, &types, receiver, cx)?;
+            let mut planned = Vec::with_capacity(elements.len());
+            for (i, (term, ty)) in elements.iter().zip(types.iter()).enumerate() {
+                planned.push(plan_term(term, &receiver.component_of(i, ty), cx, binds)?);
+            }
+            fold(PlannedTerm::Tuple(planned), cx)
+        }
+        (None, [one]) => plan_term(one, receiver, cx, binds),
+        (None, _) => Err(not_tuple(receiver, &receiver.ty)),
+    }
+}
+
+/// A type in parentheses before a term: the term fits the type, and the type what receives it.
+fn check_hint(
+    term: &Term,
+    inner: &Term,
+    ty: &RawType,
+    receiver: &Receiver<'_>,
+    cx: &PlanContext<'_>,
+) -> Result<(), PlanError> {
+    let hinted = resolve_hint(ty, receiver.keyspace, cx)?;
+    let hint = receiver.derive(text_of(term), hinted.clone());
+    if !test(inner, &hint, cx).is_assignable() {
+        return Err(PlanError::invalid(format!(
+            "Cannot cast value {} to type {ty}",
+            text_of(inner)
+        )));
+    }
+    if !hint_fits(&hinted, &receiver.ty).is_assignable() {
+        return Err(PlanError::invalid(format!(
+            "Cannot assign value {} to {} of type {}",
+            text_of(term),
+            receiver.name,
+            receiver.ty
+        )));
+    }
+    Ok(())
 }
 
 /// How a term fits a type. Source: `testAssignment` of Cassandra's raw terms.

@@ -25,6 +25,7 @@ mod types;
 
 use crate::SyntaxError;
 use crate::ast::{RawType, SourceText, Span, Statement, StatementKind, Term};
+use crate::error::Misfit;
 use crate::lexer::{LexError, lex};
 use crate::token::{Tok, Token};
 
@@ -351,8 +352,8 @@ impl<'t> Parser<'t> {
             return SyntaxError::lexical(self.text, error);
         }
         let reached = self.token_at(self.reached.max(self.at + ahead));
-        let tokens = (&self.token_at(decision), &failed, &reached);
-        SyntaxError::grammatical(self.text, tokens, expected)
+        let tokens = Misfit { decision: self.token_at(decision), failed, reached };
+        SyntaxError::grammatical(self.text, &tokens, expected)
     }
 
     /// A refusal that Cassandra gives without a position.

@@ -92,8 +92,9 @@ impl<'c, 'p> Lane<'c, 'p> {
         }
     }
 
-    /// To the partition at or behind a place.
-    fn seek(&mut self, place: (Token, &[u8])) -> Result<bool, CursorError> {
+    /// Moves to the first partition at or after a key. Whether it is that of the key.
+    fn seek(&mut self, token: Token, key: &[u8]) -> Result<bool, CursorError> {
+        let place = (token, key);
         loop {
             match self.partition() {
                 Some((token, key, _)) if (token, key) < place => {
@@ -120,7 +121,7 @@ pub(super) fn diff(
     let mut mutations = Vec::new();
     while let Some((token, key, deletion)) = merged.partition() {
         let mut repair = Repair::new(key);
-        let both = source.seek((token, key))?;
+        let both = source.seek(token, key)?;
         let source_deletion = match source.partition() {
             Some((_, _, d)) if both => d,
             _ => DeletionTime::LIVE,

@@ -78,8 +78,15 @@ pub(super) fn whole_of(value: &Decimal) -> Option<BigInt> {
     (Decimal::from_bigint(whole.clone()).compare(value) == Ordering::Equal).then_some(whole)
 }
 
-/// An operand as a number, and whether it is whole.
-fn operand(value: &Value) -> mlua::Result<(Decimal, bool)> {
+/// A number that is calculated with.
+struct Operand {
+    value: Decimal,
+    /// It is an integer to Lua.
+    whole: bool,
+}
+
+/// An operand as a number.
+fn operand(value: &Value) -> mlua::Result<Operand> {
     let found = match value {
         Value::Integer(n) => Some((Decimal::from_bigint((*n).into()), true)),
         Value::Number(n) => Decimal::from_f64(*n).map(|value| (value, false)),
@@ -89,7 +96,7 @@ fn operand(value: &Value) -> mlua::Result<(Decimal, bool)> {
         }
         _ => None,
     };
-    found.ok_or_else(|| {
+    found.map(|(value, whole)| Operand { value, whole }).ok_or_else(|| {
         Error::runtime(format!("attempt to perform arithmetic on a {} value", value.type_name()))
     })
 }
@@ -125,13 +132,10 @@ fn floor_divide(a: &BigInt, b: &BigInt) -> mlua::Result<(BigInt, BigInt)> {
     Ok(if below { (quotient - 1, rest + b) } else { (quotient, rest) })
 }
 
-fn apply(
-    operator: Operator,
-    (a, a_whole): (Decimal, bool),
-    (b, b_whole): (Decimal, bool),
-) -> mlua::Result<(Decimal, bool)> {
-    let whole = a_whole && b_whole;
-    let exact = |value: Decimal| Ok((value, true));
+fn apply(operator: Operator, left: Operand, right: Operand) -> mlua::Result<Operand> {
+    let whole = left.whole && right.whole;
+    let (a, b) = (left.value, right.value);
+    let exact = |value: Decimal| Ok(Operand { value, whole: true });
     match operator {
         Operator::Add if whole => exact(Decimal::from_bigint(a.unscaled + b.unscaled)),
         Operator::Subtract if whole => exact(Decimal::from_bigint(a.unscaled - b.unscaled)),
@@ -152,7 +156,8 @@ fn apply(
                 Operator::Multiply => a.cql_multiply(&b),
                 _ => a.cql_divide(&b),
             };
-            result.map(|value| (value, false)).map_err(|error| arithmetic(&error))
+            let result = result.map(|value| Operand { value, whole: false });
+            result.map_err(|error| arithmetic(&error))
         }
     }
 }
@@ -168,8 +173,8 @@ fn meter_of(values: [&Value; 2]) -> mlua::Result<Rc<Meter>> {
 fn calculate(lua: &Lua, operator: Operator, a: &Value, b: &Value) -> mlua::Result<Value> {
     let meter = meter_of([a, b])?;
     let (left, right) = (operand(a)?, operand(b)?);
-    meter.spend(cost(operator, &left.0, &right.0))?;
-    let (value, whole) = apply(operator, left, right)?;
+    meter.spend(cost(operator, &left.value, &right.value))?;
+    let Operand { value, whole } = apply(operator, left, right)?;
     push(lua, &meter, value, whole)
 }
 
@@ -186,7 +191,7 @@ fn compare(a: &Value, b: &Value) -> mlua::Result<Ordering> {
     if let Some(n) = infinite(b) {
         return Ok(if n > 0.0 { Ordering::Less } else { Ordering::Greater });
     }
-    let (left, right) = (operand(a)?.0, operand(b)?.0);
+    let (left, right) = (operand(a)?.value, operand(b)?.value);
     meter_of([a, b])?.spend(cost(Operator::Add, &left, &right))?;
     Ok(left.compare(&right))
 }

@@ -104,7 +104,7 @@ fn partitions_of_in_come_by_value_or_sorted() {
     );
     assert_eq!(
         world.page("SELECT v FROM t WHERE k IN (3,1) ORDER BY c1", &[], Some(2), None).unwrap_err(),
-        PlanError::invalid(
+        PlanError::unpageable(
             "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
              you must either remove the ORDER BY or the IN and sort client side, or disable paging \
              for this query"
@@ -350,6 +350,7 @@ fn groups_are_closed_where_the_prefix_changes() {
     check(&world, "SELECT k, count(*) FROM t WHERE k = 99 GROUP BY k", &[]);
 }
 
+/// INV-select-1.
 #[test]
 fn pages_of_any_size_give_the_same_rows() {
     let mut world = world();

@@ -13,7 +13,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let functions = UserFunctions::new(true, FunctionLimits::default());
+        let functions = UserFunctions::new(FunctionLimits::default());
         let mut world = World { schema: Schema::default(), functions };
         world.must(
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \

@@ -4,27 +4,11 @@ use cql_syntax::ast::Selector;
 use schema::Table;
 use types::CqlType;
 
-use super::{Planned, PlannedSelection, Planner, columns_of};
+use super::{Planned, PlannedSelection, Planner};
 use crate::context::PlanContext;
 use crate::error::PlanError;
 use crate::select::expr::Expr;
 use crate::term::Binds;
-
-/// Indices of the columns that a selector names, each once.
-pub(in crate::select) fn selectors_columns(
-    selector: &Selector,
-    table: &Table,
-) -> Result<Vec<usize>, PlanError> {
-    let mut columns = Vec::new();
-    columns_of(selector, table, &mut columns)?;
-    let mut seen = Vec::new();
-    columns.retain(|index| {
-        let new = !seen.contains(index);
-        seen.push(*index);
-        new
-    });
-    Ok(columns)
-}
 
 /// A term of GROUP BY.
 pub(in crate::select) struct GroupSelector {

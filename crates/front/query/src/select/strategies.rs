@@ -1,0 +1,234 @@
+//! The ways of a read to its rows: computed by this node, folded by shards, filtered by shards of replicas, stored.
+
+use super::sinks::{Counting, FoldedSink, Sink};
+use super::{Found, READS_PER_LOOK, Read, Reading};
+use crate::failure::{Failure, Result};
+use crate::read_strategy::ReadStrategy;
+use crate::remote_fold;
+use crate::replicas::{self, Asked};
+use crate::sink::ResultSink;
+use crate::tombstones::Tombstones;
+use crate::virtual_tables;
+use coordinator::{
+    FoldError, FoldOf, FoldOrder, ReadOptions, ReadTrace, ReplicatedRead, ShardFilter, Wanted,
+};
+use cql_exec::{SelectExec, SelectFold};
+use cql_plan::select::BoundSelect;
+use data::command::{Partitions, ReadCommand};
+use rt::sync::Permit;
+use std::rc::Rc;
+use store::{ReadStats, RowSink};
+
+/// A page that is made in a way that may turn out to be closed. Dropped, nothing has happened to the page before.
+struct Attempt {
+    body: Vec<u8>,
+}
+
+impl Attempt {
+    /// Begins with what the page has: the description of its columns.
+    fn of(page: &[u8]) -> Attempt {
+        Attempt { body: page.to_vec() }
+    }
+
+    /// It went well: takes the page's place.
+    fn keep(self, page: &mut Vec<u8>) {
+        *page = self.body;
+    }
+}
+
+/// How one command of a read is carried out.
+#[derive(Clone, Copy)]
+pub(super) struct ReadTerms<'r> {
+    /// Rows that are wanted.
+    pub(super) rows: usize,
+    /// What shards leave out.
+    pub(super) filter: Option<&'r ShardFilter>,
+    /// Of a read of several nodes.
+    pub(super) order: Option<&'r ReplicatedRead>,
+}
+
+impl<S: ResultSink> Read<S> {
+    /// Reads rows that this node computes.
+    pub(super) async fn read_computed(
+        &self,
+        bound: &BoundSelect,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Found> {
+        let plan = &*self.statement.plan.select;
+        let (table, Reading { patience, charge, .. }) = (plan.table(), reading);
+        let computed = match self.statement.plan.strategy {
+            ReadStrategy::Roles => virtual_tables::auth_rows(&self.executor, table),
+            _ => virtual_tables::rows(&self.executor, table).await,
+        };
+        let mut exec = SelectExec::new(plan, bound, body);
+        let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
+        let counters = &self.executor.counters;
+        let mut stats = ReadStats::default();
+        for (number, command) in bound.reads().iter().enumerate() {
+            if exec.is_stopped() {
+                break;
+            }
+            if number % READS_PER_LOOK == READS_PER_LOOK - 1 {
+                self.executor.rt.yield_if_due().await;
+            }
+            let mut sink =
+                Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
+            let read = virtual_tables::read(table, &computed, (command, bound.floor()), &mut sink);
+            self.check_room(charge)?;
+            stats.rows = stats.rows.saturating_add(read.rows);
+            stats.partitions = stats.partitions.saturating_add(read.partitions);
+        }
+        Ok(Found { done: exec.finish()?, stats, bytes: 0 })
+    }
+
+    /// Has the shards make the groups of an aggregation; `None` when that cannot be: then nothing is appended.
+    pub(super) async fn read_folded(
+        &self,
+        bound: &BoundSelect,
+        order: Option<&ReplicatedRead>,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let plan = &*self.statement.plan.select;
+        let Reading { trace, patience, charge, .. } = reading;
+        let coordinator = &self.executor.coordinator;
+        let Some((fold, results_wanted)) = bound.shard_fold(plan) else { return Ok(None) };
+        let Some(command) = bound.reads().first() else { return Ok(None) };
+        let mut attempt = Attempt::of(body);
+        let mut exec = SelectExec::new(plan, bound, &mut attempt.body);
+        let mut sink = FoldedSink { exec: &mut exec, patience, results: 0, charge };
+        let source = order.and(self.statement.header.source.as_ref());
+        let shipped = source.and_then(|source| remote_fold::ship(bound, plan, Some(source)));
+        let fold = FoldOrder { fold, results_wanted, shipped };
+        let of = FoldOf { order, trace: trace.map(|t| &**t) };
+        let read = coordinator.scans().fold(command, &fold, of, &mut sink);
+        let folded = Box::pin(read).await.map_err(|error| match error {
+            FoldError::Request(error) => match order {
+                Some(order) => Failure::request(error, self.consistency, &order.snapshot),
+                None => self.executor.internal_failure("a read of this node alone"),
+            },
+            FoldError::Store(error) => {
+                let id = self.executor.log_failure("read", &error);
+                Failure::read(&error, self.consistency, id)
+            }
+        })?;
+        self.check_room(charge)?;
+        let Some(folded) = folded else { return Ok(None) };
+        let merged = folded.states.is_some_and(|states| {
+            !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
+        });
+        // Whatever went wrong, the rows tell it in their order.
+        let done = if merged { exec.finish().ok() } else { None };
+        let Some(done) = done else { return Ok(None) };
+        attempt.keep(body);
+        let bytes = folded.stats.filtered.bytes;
+        Ok(Some(Found { done, stats: folded.stats, bytes }))
+    }
+
+    /// Has shards of the replicas filter rows; `None` when that cannot be: then nothing is appended.
+    pub(super) async fn read_scattered(
+        &self,
+        bound: &BoundSelect,
+        filter: &ShardFilter,
+        order: &ReplicatedRead,
+        reading: Reading<'_>,
+        body: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let plan = &*self.statement.plan.select;
+        let Reading { trace, patience, charge, .. } = reading;
+        let [command] = bound.reads() else { return Ok(None) };
+        if !matches!(command.partitions, Partitions::Range(_)) {
+            return Ok(None);
+        }
+        let mut attempt = Attempt::of(body);
+        let mut exec = SelectExec::new(plan, bound, &mut attempt.body);
+        let tombstones = Tombstones::new(&self.executor.settings, bound.is_one_page(plan));
+        let counters = &self.executor.counters;
+        let sink = Sink { exec: &mut exec, patience, items: 0, tombstones, counters, charge };
+        let mut counting = Counting { sink, bytes: 0 };
+        let how = ReadOptions { trace, filter: Some(filter) };
+        let read =
+            self.executor.coordinator.scans().read_scattered(command, order, how, &mut counting);
+        let read = Box::pin(read).await;
+        let read = read.map_err(|e| Failure::request(e, self.consistency, &order.snapshot))?;
+        let bytes = counting.bytes;
+        self.check_room(charge)?;
+        let Some(stats) = read else { return Ok(None) };
+        let done = exec.finish()?;
+        attempt.keep(body);
+        let bytes = bytes.saturating_add(stats.filtered.bytes);
+        Ok(Some(Found { done, stats, bytes }))
+    }
+
+    /// Waits until another read that has pages of other shards may begin.
+    pub(super) async fn permit(&self, bound: &BoundSelect) -> Option<Permit> {
+        let (executor, table) = (&self.executor, self.statement.plan.select.table());
+        let permits = match bound.reads().first().map(|read| &read.partitions)? {
+            // Short, and what drivers ask for before anything else.
+            Partitions::Range(_) if table.keyspace.starts_with("system") => return None,
+            Partitions::Range(_) => &executor.scans,
+            Partitions::Key(_) if executor.rt.shard_count() == 1 && self.snapshot.is_none() => {
+                return None;
+            }
+            Partitions::Key(key) => {
+                let owner =
+                    || executor.coordinator.shard_map().shard_of(table.id, codec::token_of(key));
+                let is_here = || owner() == executor.rt.shard();
+                if bound.reads().len() == 1 && self.snapshot.is_none() && is_here() {
+                    return None;
+                }
+                &executor.remote_reads
+            }
+        };
+        Some(match permits.try_acquire(1) {
+            Some(permit) => permit,
+            // Boxed: most reads do not wait.
+            None => Box::pin(permits.acquire(1)).await,
+        })
+    }
+
+    /// A read that is traced.
+    pub(super) async fn read_noted<R: RowSink>(
+        &self,
+        command: &ReadCommand,
+        terms: ReadTerms<'_>,
+        trace: &Rc<ReadTrace>,
+        sink: &mut R,
+    ) -> Result<ReadStats> {
+        let ReadTerms { rows, filter, order } = terms;
+        if let Some(order) = order {
+            let asked =
+                Asked { level: self.consistency, scope: self.scope, trace: Some(trace), filter };
+            return replicas::read(&self.executor, asked, command, order, sink).await;
+        }
+        let coordinator = &self.executor.coordinator;
+        let read = coordinator
+            .local()
+            .read_noted(command, Wanted { rows, filter }, trace.shards(), sink)
+            .await;
+        read.map_err(|error| {
+            let id = self.executor.log_failure("read", &error);
+            Failure::read(&error, self.consistency, id)
+        })
+    }
+
+    pub(super) async fn read_stored<R: RowSink>(
+        &self,
+        command: &ReadCommand,
+        rows: usize,
+        filter: Option<&ShardFilter>,
+        sink: &mut R,
+    ) -> Result<ReadStats> {
+        let read = self
+            .executor
+            .coordinator
+            .local()
+            .read_filtered(command, Wanted { rows, filter }, sink)
+            .await;
+        read.map_err(|error| {
+            let id = self.executor.log_failure("read", &error);
+            Failure::read(&error, self.consistency, id)
+        })
+    }
+}
