@@ -28,6 +28,7 @@ mod small_file;
 mod stream;
 pub mod sync;
 mod timer;
+mod tls_stream;
 
 pub use executor::Group;
 pub use file::{DirEntry, DiskSpace, File, FileLock, Fs, Metadata, OpenOptions};
@@ -40,8 +41,10 @@ pub use rt_native::counting::{Counting, held_bytes};
 pub use rt_native::{ALIGN, Buf, IoBackend, NativeOptions, prefetch};
 pub use small_file::{SmallContent, damaged};
 pub use stdx::{Instant, IoError, IoErrorKind, ShardId, WallMicros};
-pub use stream::{MovedStream, Stream};
+pub use stream::{Accepted, MovedStream, Stream};
 pub use timer::Elapsed;
+pub use tls_stream::is_handshake as is_tls_handshake;
+pub use tls_stream::{PlainText, TlsClient, TlsClock, TlsInfo, TlsServer};
 
 #[cfg(test)]
 mod tests;

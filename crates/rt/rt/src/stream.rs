@@ -5,11 +5,17 @@
 //! between nodes nor a client knows of it.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
 
-use stdx::IoError;
+use stdx::{Instant, IoError};
+use tls::rustls::pki_types::ServerName;
 
 use crate::handle::Rt;
 use crate::net::{Conn, MovedConn};
+use crate::tls_stream::{
+    self, MovedTls, PlainText, TlsClient, TlsInfo, TlsServer, TlsStream, is_handshake,
+};
 
 /// A connection of this shard. Clones share it; it is closed with the last one. One task may read
 /// while another writes.
@@ -21,6 +27,7 @@ pub struct Stream {
 #[derive(Clone)]
 enum AnyStream {
     Plain(Conn),
+    Tls(Rc<TlsStream>),
 }
 
 /// A stream on its way to another shard of the same node. Dropped unused, it is closed.
@@ -30,12 +37,80 @@ pub struct MovedStream {
 
 enum AnyMovedStream {
     Plain(MovedConn),
+    Tls(Box<MovedTls>),
+    /// Other clones of it exist: it cannot be moved.
+    Shared(SocketAddr),
+}
+
+/// A connection that was accepted where TLS is spoken.
+pub struct Accepted {
+    /// After its handshake, or in the clear.
+    pub stream: Stream,
+    /// What was read of it already, when it is in the clear.
+    pub received: Vec<u8>,
 }
 
 impl Stream {
     /// In the clear.
     pub fn plain(conn: Conn) -> Stream {
         Stream { inner: AnyStream::Plain(conn) }
+    }
+
+    /// The first bytes of an accepted connection where TLS is spoken, for [`Stream::accept_tls`].
+    ///
+    /// # Errors
+    /// The connection ended; or it began in the clear and must not, or not within `patience`.
+    pub async fn first_bytes(
+        &self,
+        rt: &Rt,
+        plain: PlainText,
+        patience: Duration,
+    ) -> Result<Vec<u8>, IoError> {
+        tls_stream::first_bytes(rt, self.conn(), plain, patience).await
+    }
+
+    /// Shakes hands with a client that began with these bytes, unless they are in the clear.
+    ///
+    /// # Errors
+    /// The connection ended, or the handshake failed or was not completed by the deadline. It is closed.
+    pub async fn accept_tls(
+        self,
+        rt: &Rt,
+        tls: &TlsServer,
+        first: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<Accepted, IoError> {
+        match self.inner {
+            AnyStream::Plain(conn) if is_handshake(&first) => {
+                let stream = tls_stream::accept(rt, conn, tls, first, deadline).await?;
+                let stream = Stream { inner: AnyStream::Tls(Rc::new(stream)) };
+                Ok(Accepted { stream, received: Vec::new() })
+            }
+            inner => Ok(Accepted { stream: Stream { inner }, received: first }),
+        }
+    }
+
+    /// Begins TLS on a connection to a server of this name.
+    ///
+    /// # Errors
+    /// The connection ended, or the handshake failed or was not completed by the deadline. It is closed.
+    pub async fn connect_tls(
+        rt: &Rt,
+        conn: Conn,
+        tls: &TlsClient,
+        name: ServerName<'static>,
+        deadline: Instant,
+    ) -> Result<Stream, IoError> {
+        let stream = tls_stream::connect(rt, conn, tls, name, deadline).await?;
+        Ok(Stream { inner: AnyStream::Tls(Rc::new(stream)) })
+    }
+
+    /// What was agreed on in the handshake; `None` in the clear.
+    pub fn tls(&self) -> Option<TlsInfo> {
+        match &self.inner {
+            AnyStream::Plain(_) => None,
+            AnyStream::Tls(stream) => Some(stream.info()),
+        }
     }
 
     /// Appends at most `max` bytes to `into` and returns their number; `Ok(0)` is the end of the
@@ -46,6 +121,7 @@ impl Stream {
     pub async fn read(&self, into: &mut Vec<u8>, max: usize) -> Result<usize, IoError> {
         match &self.inner {
             AnyStream::Plain(conn) => conn.read(into, max).await,
+            AnyStream::Tls(stream) => stream.read(into, max).await,
         }
     }
 
@@ -56,6 +132,7 @@ impl Stream {
     pub async fn write_all(&self, bytes: &[u8]) -> Result<(), IoError> {
         match &self.inner {
             AnyStream::Plain(conn) => conn.write_all(bytes).await,
+            AnyStream::Tls(stream) => stream.write_all(bytes).await,
         }
     }
 
@@ -66,12 +143,16 @@ impl Stream {
     pub fn try_write(&self, bytes: &[u8]) -> Result<usize, IoError> {
         match &self.inner {
             AnyStream::Plain(conn) => conn.try_write(bytes),
+            AnyStream::Tls(stream) => stream.try_write(bytes),
         }
     }
 
     /// Ends both directions; what was written before is still sent.
     pub fn shutdown(&self) {
-        self.conn().shutdown();
+        match &self.inner {
+            AnyStream::Plain(conn) => conn.shutdown(),
+            AnyStream::Tls(stream) => stream.shutdown(),
+        }
     }
 
     /// Lets the machine check now and then whether a silent peer still exists; see
@@ -99,6 +180,10 @@ impl Stream {
     pub fn into_moved(self) -> MovedStream {
         let inner = match self.inner {
             AnyStream::Plain(conn) => AnyMovedStream::Plain(conn.into_moved()),
+            AnyStream::Tls(stream) => match Rc::try_unwrap(stream) {
+                Ok(stream) => AnyMovedStream::Tls(Box::new(stream.into_moved())),
+                Err(shared) => AnyMovedStream::Shared(shared.conn().peer_addr()),
+            },
         };
         MovedStream { inner }
     }
@@ -106,10 +191,21 @@ impl Stream {
     /// Puts a moved stream on this shard.
     ///
     /// # Errors
-    /// As [`Conn::from_moved`].
+    /// As [`Conn::from_moved`]; or a clone of a TLS stream was left behind.
     pub fn from_moved(rt: &Rt, moved: MovedStream) -> Result<Stream, IoError> {
         let inner = match moved.inner {
             AnyMovedStream::Plain(moved) => AnyStream::Plain(Conn::from_moved(rt, moved)?),
+            AnyMovedStream::Tls(moved) => {
+                AnyStream::Tls(Rc::new(TlsStream::from_moved(rt, *moved)?))
+            }
+            AnyMovedStream::Shared(peer) => {
+                return Err(IoError {
+                    kind: stdx::IoErrorKind::Device,
+                    operation: "move",
+                    path: peer.to_string(),
+                    detail: "the TLS session is in use on its shard".to_owned(),
+                });
+            }
         };
         Ok(Stream { inner })
     }
@@ -118,6 +214,7 @@ impl Stream {
     fn conn(&self) -> &Conn {
         match &self.inner {
             AnyStream::Plain(conn) => conn,
+            AnyStream::Tls(stream) => stream.conn(),
         }
     }
 }

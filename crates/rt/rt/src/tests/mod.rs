@@ -7,6 +7,7 @@ mod service;
 mod sim;
 mod small_file;
 mod sync;
+mod tls;
 
 use crate::sim::{World, WorldOptions};
 use crate::{IoBackend, Machine, Main, NativeOptions, NodeSpec, Rt};

@@ -1,0 +1,547 @@
+//! TLS between a socket and a protocol.
+//!
+//! Owns: the sessions below [`crate::Stream`], their handshakes. Never: keys, certificates and settings (`tls`).
+//! Reads may be dropped and begun again at any time; a write that is dropped in the middle ends the connection, as a
+//! record would be cut.
+//!
+//! Invariants:
+//! - INV-rt-5: bytes of a record leave in order and whole: while a write waits for the socket, nothing else is sent.
+//! - INV-rt-6: a caller that was told that all its bytes are written has no ciphertext left behind: as long as some
+//!   is, one byte is held back from the count, so that the caller writes again.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stdx::{Instant, IoError, IoErrorKind, WallMicros};
+use tls::rustls::pki_types::{ServerName, UnixTime};
+use tls::rustls::{
+    ClientConfig, ClientConnection, Connection, HandshakeKind, ServerConfig, ServerConnection,
+};
+use tls::{PeerCertificate, TimeProvider, offer};
+
+use crate::handle::Rt;
+use crate::net::{Conn, MovedConn};
+
+/// First byte of every record with which a TLS connection begins.
+const HANDSHAKE_RECORD: u8 = 0x16;
+/// Most ciphertext of one read.
+const READ_BYTES_MAX: usize = 64 << 10;
+/// Most bytes that are read to tell plain text from TLS.
+const FIRST_BYTES_MAX: usize = 4096;
+/// Most plaintext that is encrypted before the socket is asked again: four records.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The clock by which certificates are valid: the time of the latest handshake of the node.
+#[derive(Debug, Default)]
+pub struct TlsClock(AtomicU64);
+
+impl TlsClock {
+    /// A clock at 1970 until the first handshake.
+    pub fn new() -> Arc<TlsClock> {
+        Arc::default()
+    }
+
+    fn set(&self, wall: WallMicros) {
+        let seconds = u64::try_from(wall.0 / 1_000_000).unwrap_or(0);
+        self.0.store(seconds, Ordering::Relaxed);
+    }
+}
+
+impl TimeProvider for TlsClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(self.0.load(Ordering::Relaxed))))
+    }
+}
+
+/// How connections are accepted with TLS; clones share it.
+#[derive(Clone, Debug)]
+pub struct TlsServer {
+    /// Keys, protocols, who is trusted; made with `clock`.
+    pub config: Arc<ServerConfig>,
+    /// The clock of the configuration.
+    pub clock: Arc<TlsClock>,
+}
+
+/// How connections are made with TLS; clones share it.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    /// Keys, protocols, who is trusted; made with `clock`.
+    pub config: Arc<ClientConfig>,
+    /// The clock of the configuration.
+    pub clock: Arc<TlsClock>,
+}
+
+/// Whether a connection may begin without TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainText {
+    /// It is closed.
+    Refused,
+    /// It is served in the clear; the first byte decides.
+    Accepted,
+}
+
+/// What was agreed on in the handshake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsInfo {
+    /// As Java names it: `TLSv1.3`.
+    pub protocol: &'static str,
+    /// As Java names it: `TLS_AES_256_GCM_SHA384`.
+    pub cipher_suite: &'static str,
+    /// The certificate that the other side showed.
+    pub peer: Option<PeerCertificate>,
+    /// Whether an earlier session was resumed.
+    pub is_resumed: bool,
+}
+
+/// A TLS connection of this shard.
+pub struct TlsStream {
+    conn: Conn,
+    session: RefCell<Session>,
+    /// Ciphertext that was read and not yet processed; its room is used again.
+    received: RefCell<Vec<u8>>,
+    writing: Cell<Writing>,
+}
+
+/// A TLS connection on its way to another shard.
+pub struct MovedTls {
+    conn: MovedConn,
+    session: Session,
+    received: Vec<u8>,
+}
+
+struct Session {
+    tls: Connection,
+    /// Plaintext at the front of the next write that is encrypted already.
+    ahead: usize,
+    /// Room to put records together.
+    gathered: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writing {
+    Idle,
+    /// A write waits for the socket in the middle of a record.
+    Waiting,
+    /// Such a write was dropped.
+    Cut,
+}
+
+/// The first bytes of a connection where TLS is spoken: those of a handshake, or in the clear.
+///
+/// # Errors
+/// The connection ended; or it began in the clear and must not, or not within `patience`.
+pub(crate) async fn first_bytes(
+    rt: &Rt,
+    conn: &Conn,
+    plain: PlainText,
+    patience: Duration,
+) -> Result<Vec<u8>, IoError> {
+    let mut first = Vec::new();
+    let read = match plain {
+        // A silent client in the clear is not hurried either.
+        PlainText::Accepted => conn.read(&mut first, FIRST_BYTES_MAX).await?,
+        PlainText::Refused => {
+            let read = conn.read(&mut first, FIRST_BYTES_MAX);
+            rt.timeout(rt.now() + patience, read).await.map_err(|_| late(conn))??
+        }
+    };
+    if read == 0 {
+        return Err(failed(conn, IoErrorKind::Disconnected, "closed before its handshake"));
+    }
+    if plain == PlainText::Refused && !is_handshake(&first) {
+        return Err(failed(conn, IoErrorKind::Damaged, "not a TLS handshake"));
+    }
+    Ok(first)
+}
+
+/// Whether a connection that begins with these bytes speaks TLS.
+pub fn is_handshake(first: &[u8]) -> bool {
+    first.first() == Some(&HANDSHAKE_RECORD)
+}
+
+/// Accepts a connection that began with these bytes.
+///
+/// # Errors
+/// It ended, or the handshake failed or was not completed by the deadline.
+pub(crate) async fn accept(
+    rt: &Rt,
+    conn: Conn,
+    tls: &TlsServer,
+    first: Vec<u8>,
+    deadline: Instant,
+) -> Result<TlsStream, IoError> {
+    let session = ServerConnection::new(tls.config.clone())
+        .map_err(|e| failed(&conn, IoErrorKind::Damaged, &e.to_string()))?;
+    let stream = TlsStream::new(conn, Connection::Server(session), first);
+    tls.clock.set(rt.wall());
+    stream.shake_hands(rt, deadline).await?;
+    Ok(stream)
+}
+
+/// Begins TLS on a connection that was made to a server of this name.
+///
+/// # Errors
+/// It ended, or the handshake failed or was not through by the deadline.
+pub(crate) async fn connect(
+    rt: &Rt,
+    conn: Conn,
+    tls: &TlsClient,
+    name: ServerName<'static>,
+    deadline: Instant,
+) -> Result<TlsStream, IoError> {
+    let session = ClientConnection::new(tls.config.clone(), name)
+        .map_err(|e| failed(&conn, IoErrorKind::Damaged, &e.to_string()))?;
+    let stream = TlsStream::new(conn, Connection::Client(session), Vec::new());
+    tls.clock.set(rt.wall());
+    stream.shake_hands(rt, deadline).await?;
+    Ok(stream)
+}
+
+fn failed(conn: &Conn, kind: IoErrorKind, detail: &str) -> IoError {
+    let path = conn.peer_addr().to_string();
+    IoError { kind, operation: "TLS handshake", path, detail: detail.to_owned() }
+}
+
+fn late(conn: &Conn) -> IoError {
+    failed(conn, IoErrorKind::Disconnected, "not completed in time")
+}
+
+impl TlsStream {
+    fn new(conn: Conn, tls: Connection, received: Vec<u8>) -> TlsStream {
+        let session = Session { tls, ahead: 0, gathered: Vec::new() };
+        TlsStream {
+            conn,
+            session: RefCell::new(session),
+            received: RefCell::new(received),
+            writing: Cell::new(Writing::Idle),
+        }
+    }
+
+    async fn shake_hands(&self, rt: &Rt, deadline: Instant) -> Result<(), IoError> {
+        let done = rt.timeout(deadline, self.exchange(rt)).await;
+        let done = done.unwrap_or_else(|_| Err(late(&self.conn)));
+        if done.is_err() {
+            self.conn.shutdown();
+        }
+        done
+    }
+
+    /// Sends and reads until both sides have agreed. Each step may take a millisecond of the processor: others have
+    /// their turn in between.
+    async fn exchange(&self, rt: &Rt) -> Result<(), IoError> {
+        loop {
+            let processed = self.process(&mut Room::take(&self.received).bytes, &mut Vec::new(), 0);
+            // An alert tells the other side why.
+            self.send_all().await?;
+            processed?;
+            if !self.session.borrow().tls.is_handshaking() {
+                return Ok(());
+            }
+            rt.yield_if_due().await;
+            let mut room = Room::take(&self.received);
+            if self.conn.read(&mut room.bytes, READ_BYTES_MAX).await? == 0 {
+                return Err(failed(&self.conn, IoErrorKind::Disconnected, "the peer closed"));
+            }
+        }
+    }
+
+    /// As [`crate::Stream::read`].
+    pub(crate) async fn read(&self, into: &mut Vec<u8>, max: usize) -> Result<usize, IoError> {
+        if max == 0 {
+            return Ok(0);
+        }
+        let mut room = Room::take(&self.received);
+        loop {
+            if let Some(read) = self.process(&mut room.bytes, into, max)? {
+                return Ok(read);
+            }
+            if self.conn.read(&mut room.bytes, READ_BYTES_MAX).await? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Decrypts what was received and appends at most `max` bytes of it; `None` when more must be read first, 0 at
+    /// the end.
+    fn process(
+        &self,
+        received: &mut Vec<u8>,
+        into: &mut Vec<u8>,
+        max: usize,
+    ) -> Result<Option<usize>, IoError> {
+        let mut session = self.session.borrow_mut();
+        let (mut used, mut taken, mut is_over) = (0, 0, false);
+        let mut outcome = Ok(());
+        loop {
+            taken += take_plain(&mut session.tls, into, max - taken);
+            let mut rest = received.get(used..).unwrap_or_default();
+            if rest.is_empty() || is_over || (max > 0 && taken == max) {
+                break;
+            }
+            let before = rest.len();
+            let step = session.tls.read_tls(&mut rest).map_err(|e| e.to_string());
+            used += before - rest.len();
+            let step = step.and_then(|read| match session.tls.process_new_packets() {
+                Ok(state) => Ok(read == 0 || state.peer_has_closed()),
+                Err(error) => Err(error.to_string()),
+            });
+            match step {
+                Ok(ended) => is_over = ended,
+                Err(detail) => {
+                    outcome = Err(failed(&self.conn, IoErrorKind::Damaged, &detail));
+                    break;
+                }
+            }
+            // After the handshake its connection continues with application data.
+            if max == 0 && !session.tls.is_handshaking() {
+                break;
+            }
+        }
+        received.drain(..used);
+        if max > 0 || outcome.is_err() {
+            // What cannot be sent now goes with the next write.
+            let sent = self.flush(&mut session);
+            outcome?;
+            sent?;
+        }
+        Ok((taken > 0 || is_over).then_some(taken))
+    }
+
+    /// As [`crate::Stream::write_all`].
+    pub(crate) async fn write_all(&self, bytes: &[u8]) -> Result<(), IoError> {
+        let mut rest = bytes;
+        loop {
+            let taken = self.try_write(rest)?;
+            rest = rest.get(taken..).unwrap_or_default();
+            if rest.is_empty() {
+                return Ok(());
+            }
+            self.send_all().await?;
+        }
+    }
+
+    /// As [`crate::Stream::try_write`].
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> Result<usize, IoError> {
+        let session = &mut *self.session.borrow_mut();
+        if !self.flush(session)? {
+            return Ok(0);
+        }
+        let mut done = session.ahead.min(bytes.len());
+        session.ahead -= done;
+        while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+            let piece = rest.get(..PIECE_BYTES).unwrap_or(rest);
+            let taken = session.tls.writer().write(piece);
+            done += taken.map_err(|e| self.error("write", &e.to_string()))?;
+            if !self.flush(session)? {
+                // INV-rt-6
+                session.ahead = 1;
+                return Ok(done - 1);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Sends ciphertext as far as the socket takes it; whether nothing is left.
+    fn flush(&self, session: &mut Session) -> Result<bool, IoError> {
+        match self.writing.get() {
+            Writing::Idle => {}
+            // INV-rt-5
+            Writing::Waiting => return Ok(false),
+            Writing::Cut => return Err(self.error("write", "an earlier write was cut off")),
+        }
+        let Session { tls, gathered, .. } = session;
+        while tls.wants_write() {
+            let mut socket = Socket { conn: &self.conn, gathered, error: None };
+            match tls.write_tls(&mut socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => {
+                    let error = error.to_string();
+                    return Err(socket.error.unwrap_or_else(|| self.error("write", &error)));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends all ciphertext; waits while the socket is full.
+    async fn send_all(&self) -> Result<(), IoError> {
+        let mut pending = Vec::new();
+        {
+            let mut session = self.session.borrow_mut();
+            if self.flush(&mut session)? {
+                return Ok(());
+            }
+            if self.writing.get() != Writing::Idle {
+                return Err(self.error("write", "another write waits"));
+            }
+            while session.tls.wants_write() {
+                let moved = session.tls.write_tls(&mut pending);
+                moved.map_err(|e| self.error("write", &e.to_string()))?;
+            }
+        }
+        let waiting = WaitingWrite::begin(&self.writing);
+        self.conn.write_all(&pending).await?;
+        waiting.end();
+        Ok(())
+    }
+
+    fn error(&self, operation: &'static str, detail: &str) -> IoError {
+        let path = self.conn.peer_addr().to_string();
+        let kind = IoErrorKind::Disconnected;
+        IoError { kind, operation, path, detail: detail.to_owned() }
+    }
+
+    /// As [`crate::Stream::shutdown`]; says goodbye first, if the socket takes it.
+    pub(crate) fn shutdown(&self) {
+        if let Ok(mut session) = self.session.try_borrow_mut() {
+            session.tls.send_close_notify();
+            // The connection ends in any case.
+            let _ = self.flush(&mut session);
+        }
+        self.conn.shutdown();
+    }
+
+    /// The socket below.
+    pub(crate) fn conn(&self) -> &Conn {
+        &self.conn
+    }
+
+    /// What was agreed on.
+    pub(crate) fn info(&self) -> TlsInfo {
+        let session = self.session.borrow();
+        let tls = &session.tls;
+        let suite = tls.negotiated_cipher_suite();
+        let leaf = tls.peer_certificates().and_then(|chain| chain.first());
+        TlsInfo {
+            protocol: tls.protocol_version().and_then(offer::protocol_name).unwrap_or_default(),
+            cipher_suite: suite.and_then(|s| offer::suite_name(s.suite())).unwrap_or_default(),
+            peer: leaf.and_then(|leaf| PeerCertificate::parse(leaf)),
+            is_resumed: tls.handshake_kind() == Some(HandshakeKind::Resumed),
+        }
+    }
+
+    /// Takes the connection off this shard.
+    pub(crate) fn into_moved(self) -> MovedTls {
+        MovedTls {
+            conn: self.conn.into_moved(),
+            session: self.session.into_inner(),
+            received: self.received.into_inner(),
+        }
+    }
+
+    /// Puts it on this shard.
+    pub(crate) fn from_moved(rt: &Rt, moved: MovedTls) -> Result<TlsStream, IoError> {
+        Ok(TlsStream {
+            conn: Conn::from_moved(rt, moved.conn)?,
+            session: RefCell::new(moved.session),
+            received: RefCell::new(moved.received),
+            writing: Cell::new(Writing::Idle),
+        })
+    }
+}
+
+/// Moves decrypted bytes over, at most `max`.
+fn take_plain(tls: &mut Connection, into: &mut Vec<u8>, max: usize) -> usize {
+    let mut taken = 0;
+    while taken < max {
+        let mut reader = tls.reader();
+        // Nothing now, or the end: `process` tells which.
+        let Ok(chunk) = reader.fill_buf() else { break };
+        let Some(part) = chunk.get(..chunk.len().min(max - taken)).filter(|p| !p.is_empty()) else {
+            break;
+        };
+        into.extend_from_slice(part);
+        let length = part.len();
+        taken += length;
+        reader.consume(length);
+    }
+    taken
+}
+
+/// The room for ciphertext while a read uses it; it is put back when the read ends or is dropped.
+struct Room<'a> {
+    home: &'a RefCell<Vec<u8>>,
+    bytes: Vec<u8>,
+}
+
+impl Room<'_> {
+    fn take(home: &RefCell<Vec<u8>>) -> Room<'_> {
+        Room { home, bytes: home.take() }
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.home.replace(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// A write that waits; dropped before its end it has cut a record.
+struct WaitingWrite<'a>(&'a Cell<Writing>);
+
+impl WaitingWrite<'_> {
+    fn begin(writing: &Cell<Writing>) -> WaitingWrite<'_> {
+        writing.set(Writing::Waiting);
+        WaitingWrite(writing)
+    }
+
+    fn end(self) {
+        self.0.set(Writing::Idle);
+    }
+}
+
+impl Drop for WaitingWrite<'_> {
+    fn drop(&mut self) {
+        if self.0.get() == Writing::Waiting {
+            self.0.set(Writing::Cut);
+        }
+    }
+}
+
+/// The socket as a session writes to it: several records with one call.
+struct Socket<'a> {
+    conn: &'a Conn,
+    gathered: &'a mut Vec<u8>,
+    error: Option<IoError>,
+}
+
+impl Socket<'_> {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.conn.try_write(bytes) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            Ok(written) => Ok(written),
+            Err(error) => {
+                self.error = Some(error);
+                Err(io::ErrorKind::Other.into())
+            }
+        }
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.send(bytes)
+    }
+
+    fn write_vectored(&mut self, records: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        if let [record] = records {
+            return self.send(record);
+        }
+        let mut gathered = std::mem::take(self.gathered);
+        gathered.clear();
+        for record in records {
+            gathered.extend_from_slice(record);
+        }
+        let sent = self.send(&gathered);
+        *self.gathered = gathered;
+        sent
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,20 @@
+//! Fuzz entries: any bytes as a key store, as PEM, as a certificate, as a revocation list.
+
+use crate::certificate::PeerCertificate;
+use crate::material::{Identity, KeyMaterial, Source, Trust, revocation_lists};
+
+/// The password of the fixtures: with another one nothing behind a checksum is reached.
+const PASSWORD: &str = "cassandra";
+
+/// Reads `data` as everything that this crate reads; must never panic.
+pub fn fuzz_material(data: &[u8]) {
+    let store = Source { place: "fuzz".to_owned(), bytes: data.to_vec() };
+    for password in [Some(PASSWORD), None] {
+        let material =
+            KeyMaterial { store: store.clone(), key: None, password: password.map(str::to_owned) };
+        drop(Identity::read(&material).map(|identity| identity.certificates().count()));
+        drop(Trust::read(&store, password));
+    }
+    drop(revocation_lists(&store));
+    drop(PeerCertificate::parse(data));
+}
