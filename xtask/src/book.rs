@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::disk;
 use crate::documents::{SUMMARY, normal};
-use crate::tidy::files;
+use crate::files;
 
 const MISSING: &str = "mdbook is not installed. This command installs nothing; `cargo install mdbook` does. \
                        MDBOOK may name the program";
@@ -47,7 +47,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     let targets = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let mut found: Vec<PathBuf> =
         targets.map(|target| normal(&root.join("docs").join(target))).collect();
-    found.extend(files(&root.join("docs"), &["svg"])?);
+    found.extend(files::below(&root.join("docs"), &["svg"])?);
     Ok(found)
 }
 
