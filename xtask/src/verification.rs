@@ -27,7 +27,7 @@ struct Scenario {
 /// # Errors
 /// A file cannot be read or written, the page lacks its marks.
 pub fn write(root: &Path) -> Result<()> {
-    disk::write(&root.join(PAGE), &page(root)?)
+    disk::write(root.join(PAGE), page(root)?)
 }
 
 /// A sentence when the page is stale.
@@ -35,7 +35,7 @@ pub fn write(root: &Path) -> Result<()> {
 /// # Errors
 /// A file cannot be read, the page lacks its marks.
 pub fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    if disk::read_to_string(&root.join(PAGE))? != page(root)? {
+    if disk::read_to_string(root.join(PAGE))? != page(root)? {
         wrong.push(format!("{PAGE} is out of date: run cargo xtask verification"));
     }
     Ok(())
@@ -43,7 +43,7 @@ pub fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 
 /// The page with its generated part from the sources.
 fn page(root: &Path) -> Result<String> {
-    let text = disk::read_to_string(&root.join(PAGE))?;
+    let text = disk::read_to_string(root.join(PAGE))?;
     let (before, rest) = text.split_once(BEGIN).context("the page lacks its first mark")?;
     let (_, after) = rest.split_once(END).context("the page lacks its second mark")?;
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(root)?))
@@ -55,7 +55,7 @@ fn table(root: &Path) -> Result<String> {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         scenarios.push(scenario(name.unwrap_or_default(), &disk::read_to_string(&path)?));
     }
-    let kept = disk::read_to_string(&root.join("sim/seeds.txt"))?;
+    let kept = disk::read_to_string(root.join("sim/seeds.txt"))?;
     let kept = kept.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
     let fixed: u64 = scenarios.iter().map(|scenario| scenario.seeds).sum();
     let mut out = format!(
