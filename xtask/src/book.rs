@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::disk;
 use crate::documents::{SUMMARY, normal};
-use crate::tidy::files;
+use crate::files;
 
 const MISSING: &str = "mdbook is not installed. This command installs nothing; `cargo install mdbook` does. \
                        MDBOOK may name the program";
@@ -28,9 +28,9 @@ pub fn build(root: &Path) -> Result<bool> {
     for page in pages(root)? {
         copy(root, &source, &page)?;
     }
-    let summary = disk::read_to_string(&root.join(SUMMARY))?;
-    disk::write(&source.join("SUMMARY.md"), &from_root(&summary))?;
-    disk::write(&home.join("book.toml"), &disk::read_to_string(&root.join("docs/book.toml"))?)?;
+    let summary = disk::read_to_string(root.join(SUMMARY))?;
+    disk::write(source.join("SUMMARY.md"), from_root(&summary))?;
+    disk::write(home.join("book.toml"), disk::read_to_string(root.join("docs/book.toml"))?)?;
     let program = std::env::var_os("MDBOOK").unwrap_or_else(|| "mdbook".into());
     let status = match Command::new(program).arg("build").current_dir(&home).status() {
         Ok(status) => status,
@@ -43,11 +43,11 @@ pub fn build(root: &Path) -> Result<bool> {
 
 /// All files of the site: the pages that the summary lists, and the pictures.
 fn pages(root: &Path) -> Result<Vec<PathBuf>> {
-    let summary = disk::read_to_string(&root.join(SUMMARY))?;
+    let summary = disk::read_to_string(root.join(SUMMARY))?;
     let targets = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let mut found: Vec<PathBuf> =
         targets.map(|target| normal(&root.join("docs").join(target))).collect();
-    found.extend(files(&root.join("docs"), &["svg"])?);
+    found.extend(files::below(&root.join("docs"), &["svg"])?);
     Ok(found)
 }
 
@@ -55,7 +55,7 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>> {
 fn copy(root: &Path, source: &Path, page: &Path) -> Result<()> {
     let place = source.join(page.strip_prefix(root)?);
     disk::create_dir_all(place.parent().unwrap_or(source))?;
-    disk::write(&place, &disk::read_to_string(page)?)
+    disk::write(&place, disk::read_to_string(page)?)
 }
 
 /// The summary with links that start at the root of the repository.

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::tidy::{files, repository_files, shown};
+use crate::files::{self, shown};
 
 /// The contents of the book; each page below `docs` is listed once.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
@@ -77,7 +77,7 @@ fn links_of(text: &str) -> Vec<Link<'_>> {
 /// Links lead to files that exist, anchors to headings.
 fn links(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let mut known: BTreeMap<PathBuf, BTreeSet<String>> = BTreeMap::new();
-    for path in repository_files(root, &["md"])? {
+    for path in files::of_repository(root, &["md"])? {
         let text = fs::read_to_string(&path)?;
         let directory = path.parent().unwrap_or(root);
         for Link { line, target } in links_of(&text) {
@@ -155,7 +155,7 @@ fn summary(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
             wrong.push(format!("{SUMMARY}:{line}: {target} is listed twice"));
         }
     }
-    for path in files(&root.join("docs"), &["md"])? {
+    for path in files::below(&root.join("docs"), &["md"])? {
         if !listed.contains(&path) && !path.ends_with("SUMMARY.md") {
             wrong.push(format!("{}: {SUMMARY} does not list it", shown(root, &path)));
         }
@@ -168,7 +168,7 @@ fn log_lines(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let page = fs::read_to_string(root.join(TROUBLESHOOTING)).unwrap_or_default();
     let mut sources = String::new();
     for directory in ["crates", "bin"] {
-        for path in files(&root.join(directory), &["rs"])? {
+        for path in files::below(&root.join(directory), &["rs"])? {
             sources.push_str(&joined(&fs::read_to_string(path)?));
         }
     }

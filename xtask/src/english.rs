@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::{scan, tidy};
+use crate::{files, scan};
 
 /// How many findings each document and directory may have.
 const COUNTS: &str = "xtask/english.toml";
@@ -108,8 +108,8 @@ pub fn accept(root: &Path) -> Result<()> {
 /// Each file and what was found in it.
 fn all(root: &Path) -> Result<Vec<(String, Findings)>> {
     let mut all = Vec::new();
-    for path in tidy::repository_files(root, &["rs", "md"])? {
-        let shown = tidy::shown(root, &path);
+    for path in files::of_repository(root, &["rs", "md"])? {
+        let shown = files::shown(root, &path);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
         let found = match shown.as_str() {

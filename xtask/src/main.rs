@@ -7,6 +7,7 @@ mod book;
 mod disk;
 mod documents;
 mod english;
+mod files;
 mod fuzz;
 mod layers;
 mod names;
@@ -15,6 +16,7 @@ mod scan;
 mod steps;
 mod structure;
 mod tidy;
+mod verification;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -79,6 +81,7 @@ cargo xtask COMMAND
   structure [--accept]
                     writes docs/dev/structure.md: cycles, methods, long functions of each crate;
                     --accept: what is above a limit becomes what tidy allows
+  verification      writes the table of simulated scenarios in docs/verification.md
   docs              builds the documents as a site below target/book; needs mdbook, installs nothing
   reference         writes docs/user/configuration.md from the table of settings, and what docs/user/api.md and
                     docs/user/nodetool.md have from the tables of administration
@@ -136,6 +139,7 @@ fn run(arguments: &[String]) -> Result<bool> {
             structure::write(&root, &layers::members(&root)?, true).map(|()| true)
         }
         ["docs"] => book::build(&root),
+        ["verification"] => verification::write(&root).map(|()| true),
         ["reference"] => {
             let path = root.join(tidy::REFERENCE);
             std::fs::write(&path, conf::reference_markdown())

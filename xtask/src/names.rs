@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::tidy;
+use crate::files;
 
 /// Declared invariants that nothing checks yet, one name a line.
 const UNCHECKED: &str = "xtask/unchecked-invariants.txt";
@@ -36,8 +36,8 @@ struct Names {
 /// Whatever breaks the rules of names, a sentence each.
 pub fn violations(root: &Path) -> Result<Vec<String>> {
     let mut names = Names::default();
-    for path in tidy::repository_files(root, &["rs"])? {
-        let shown = tidy::shown(root, &path);
+    for path in files::of_repository(root, &["rs"])? {
+        let shown = files::shown(root, &path);
         if !shown.starts_with("xtask/") {
             names.read(&shown, &std::fs::read_to_string(&path)?);
         }

@@ -3,21 +3,23 @@
 //! Each failure is one line: place and the sentence of the rule. Sizes are reported, not failed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
 use crate::documents;
 use crate::english;
+use crate::files;
 use crate::layers::{Layers, Member, members};
 use crate::names;
 use crate::scan;
 use crate::structure;
+use crate::verification;
 
 /// Where the reference of settings is kept.
 pub const REFERENCE: &str = "docs/user/configuration.md";
 
-/// What a reload of the configuration changes.
+/// Changes settings when the configuration is read again.
 const RELOAD: &str = "crates/node/src/reload.rs";
 
 /// Lines of a file without its tests above which it is reported.
@@ -155,6 +157,7 @@ pub fn run(root: &Path) -> Result<bool> {
     wrong.extend(english::violations(root)?);
     settings(root, &members, &mut wrong)?;
     documents::check(root, &mut wrong)?;
+    verification::check(root, &mut wrong)?;
     words(root, &mut wrong)?;
     long.sort_by(|a, b| b.cmp(a));
     for (lines, path) in &long {
@@ -200,8 +203,8 @@ fn sources(
     wrong: &mut Vec<String>,
     long: &mut Vec<(usize, String)>,
 ) -> Result<()> {
-    for path in files(&member.directory.join("src"), &["rs"])? {
-        let shown = shown(root, &path);
+    for path in files::below(&member.directory.join("src"), &["rs"])? {
+        let shown = files::shown(root, &path);
         let source = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
         let is_test = path.file_name().is_some_and(|n| n == "tests.rs")
             || path.components().any(|c| c.as_os_str() == "tests");
@@ -274,7 +277,7 @@ fn safety(shown: &str, source: &str, code: &str, wrong: &mut Vec<String>) {
 fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
     let mut code = String::new();
     for member in members.iter().filter(|m| m.name != "conf" && m.name != "xtask") {
-        for path in files(&member.directory.join("src"), &["rs"])? {
+        for path in files::below(&member.directory.join("src"), &["rs"])? {
             code.push_str(&scan::code(&fs::read_to_string(path)?));
         }
     }
@@ -310,58 +313,17 @@ fn settings(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<
 
 fn words(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     let kinds = ["rs", "md", "toml", "sh", "py", "js", "go", "java", "yaml", "yml", "cqltest"];
-    for path in repository_files(root, &kinds)? {
+    for path in files::of_repository(root, &kinds)? {
         let Ok(text) = fs::read_to_string(&path) else {
             continue;
         };
         for (number, line) in (1..).zip(text.lines()) {
             for (word, why) in FORBIDDEN.iter().filter(|(word, _)| line.contains(word)) {
-                wrong.push(format!("{}:{number}: \"{word}\": {why}", shown(root, &path)));
+                wrong.push(format!("{}:{number}: \"{word}\": {why}", files::shown(root, &path)));
             }
         }
     }
     Ok(())
-}
-
-/// `path` as messages show it: relative to the root of the repository.
-pub fn shown(root: &Path, path: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).display().to_string()
-}
-
-/// Files of the repository itself: nothing that was built, installed or is hidden.
-pub fn repository_files(root: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    files(root, extensions)
-}
-
-/// Files below `directory`, sorted; empty when it is not there.
-pub fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    const PASSED_OVER: &[&str] =
-        &["target", "node_modules", "helenus-data", "__pycache__", "venv", "vendor"];
-    let mut found = Vec::new();
-    let mut open = vec![directory.to_path_buf()];
-    while let Some(directory) = open.pop() {
-        let Ok(entries) = fs::read_dir(&directory) else {
-            continue;
-        };
-        for entry in entries {
-            let entry = entry?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with('.') || PASSED_OVER.contains(&name.as_str()) {
-                continue;
-            }
-            let path = entry.path();
-            let kind = entry.file_type()?;
-            if kind.is_dir() {
-                open.push(path);
-            } else if kind.is_file()
-                && path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x))
-            {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use crate::tidy;
+use crate::files;
 
 /// The numbers of one crate, its tests left out.
 pub struct Crate {
@@ -59,14 +59,14 @@ pub fn measure(root: &Path, directory: &Path) -> Result<Crate> {
     let mut lines = 0;
     let mut modules = BTreeSet::new();
     let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for path in tidy::files(&source, &["rs"])? {
+    for path in files::below(&source, &["rs"])? {
         let inside = path.strip_prefix(&source)?.with_extension("");
         let names: Vec<String> =
             inside.iter().map(|part| part.to_string_lossy().into_owned()).collect();
         if names.iter().any(|name| is_test(name)) {
             continue;
         }
-        let shown = tidy::shown(root, &path);
+        let shown = files::shown(root, &path);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {shown}"))?;
         let file = syn::parse_file(&text).map_err(|error| {
             anyhow!("cannot parse {shown}:{}: {error}", error.span().start().line)
@@ -85,7 +85,7 @@ pub fn measure(root: &Path, directory: &Path) -> Result<Crate> {
         of.retain(|name| name != module && modules.contains(name));
     }
     Ok(Crate {
-        path: tidy::shown(root, directory),
+        path: files::shown(root, directory),
         lines,
         modules: modules.len(),
         cycle: largest_cycle(&imports),
