@@ -29,7 +29,7 @@ use system_tables::stored::own_rows::OwnRows;
 use crate::SeedSource;
 use crate::cidr;
 use crate::cluster::member::ClusterShard;
-use crate::cluster::repairing;
+use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
@@ -130,6 +130,121 @@ impl Actions {
             None => *self.seeds.borrow_mut() = seeds,
         }
         tracing::info!(seeds = ?self.seeds.borrow(), "the seeds were read again");
+        Ok(())
+    }
+}
+
+impl Actions {
+    /// Carries a command out: of the whole node, of its storage, or of its cluster.
+    async fn carry_out_command(&self, action: ClusterAction) -> Result<(), ActionError> {
+        match action {
+            ClusterAction::SetNativeTransport { enabled } => {
+                self.set_native_transport(enabled).await
+            }
+            ClusterAction::SetTimeout { kind, millis } => self.set_timeout(&kind, millis),
+            ClusterAction::ReplayBatchlog => self.replay_batch_log().await,
+            ClusterAction::RefreshSizeEstimates => {
+                self.own_rows.write_estimates().await.map_err(failed)
+            }
+            ClusterAction::SetSetting { name, value } => self.set_setting(&name, &value),
+            ClusterAction::SetTraceProbability { per_million } => {
+                self.server.set_trace_probability(f64::from(per_million) / 1e6);
+                Ok(())
+            }
+            ClusterAction::PutCidrGroup { name, ranges } => {
+                let change = AuthChange::PutCidrGroup { name, ranges };
+                let changed = cidr::change(&self.rt, &self.membership, change).await;
+                changed.map_err(|error| ActionError::Failed(error.to_string()))
+            }
+            ClusterAction::ReloadSeeds => self.reload_seeds().await,
+            ClusterAction::StopDaemon => {
+                tracing::info!("stopped by an administrator");
+                self.rt.request_stop();
+                Ok(())
+            }
+            other => match self.tune_storage(other)? {
+                None => Ok(()),
+                Some(of_cluster) => self.command_cluster(of_cluster).await,
+            },
+        }
+    }
+
+    /// Carries a command about caches and compaction out; gives any other back.
+    fn tune_storage(&self, action: ClusterAction) -> Result<Option<ClusterAction>, ActionError> {
+        let shards = self.rt.shard_count().max(1);
+        let store = &self.store;
+        match action {
+            ClusterAction::SetCompactionThroughput { bytes_per_second } => {
+                self.live.borrow_mut().compaction_throughput = DataRate(bytes_per_second);
+                let share = bytes_per_second / u64::from(shards);
+                // A small limit is not none.
+                store.compactor().set_compaction_throughput(share.max(bytes_per_second.min(1)));
+                if let Some(cluster) = &self.cluster {
+                    // What repairs read keeps to it too, as Cassandra's validation does.
+                    cluster.repair.set_throughput(bytes_per_second);
+                }
+            }
+            ClusterAction::SetRowCacheCapacity { bytes } => {
+                let share = bytes / u64::from(shards);
+                store.reader().set_row_cache_capacity(share).map_err(failed)?;
+            }
+            ClusterAction::InvalidateRowCache => store.reader().invalidate_row_cache(),
+            ClusterAction::SetCounterCacheCapacity { bytes } => {
+                let share = bytes / u64::from(shards);
+                store.counters().set_counter_cache_capacity(share).map_err(failed)?;
+            }
+            ClusterAction::InvalidateCounterCache => store.counters().invalidate_counter_cache(),
+            ClusterAction::SetConcurrentCompactors { count } => {
+                store.files().slots().set_concurrent_compactors(count.div_ceil(u32::from(shards)));
+            }
+            ClusterAction::SetCompactionShare { share } => {
+                store.compactor().set_compaction_share(share);
+            }
+            ClusterAction::SetBatchlogThrottle { kib_per_second } => {
+                let bytes = kib_per_second.saturating_mul(1024);
+                self.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
+                self.coordinator.batches().set_batch_replay_throttle(bytes);
+            }
+            ClusterAction::SetIncrementalBackups { enabled } => {
+                store.files().links().set_incremental_backups(enabled);
+            }
+            other => return Ok(Some(other)),
+        }
+        Ok(None)
+    }
+
+    async fn replay_batch_log(&self) -> Result<(), ActionError> {
+        let snapshot = self.membership.snapshot();
+        let replay = self.coordinator.batches().replay_abandoned(&snapshot).await;
+        let (batches, left) = (replay.batches, replay.left);
+        tracing::info!(batches, left, "the batch log was replayed by command");
+        match replay.error {
+            // What a dead replica misses is tried again by itself.
+            Some(error) if left == 0 => Err(failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Carries a command about the other nodes out.
+    async fn command_cluster(&self, action: ClusterAction) -> Result<(), ActionError> {
+        let Some(cluster) = &self.cluster else {
+            return match action {
+                // It owns everything.
+                ClusterAction::Cleanup { .. } => Ok(()),
+                other => Err(ActionError::Unsupported(other.name())),
+            };
+        };
+        let leaves = matches!(action, ClusterAction::Decommission { .. });
+        cluster.command(action).await?;
+        if leaves {
+            // It is no member any more: its clients find the others.
+            cluster.liveness.set_gossiping(false);
+            self.tell_all(Serving::Stop).await;
+            if let Some(lost) = cluster.topology.orders().take_lost_hints() {
+                // It has left all the same; whoever forced it sees what that cost.
+                return Err(ActionError::Failed(lost));
+            }
+        }
         Ok(())
     }
 }
@@ -442,116 +557,17 @@ impl ShardActions for Actions {
         query: &RepairSummaryQuery,
     ) -> Result<Vec<RepairSummary>, ActionError> {
         let snapshot = self.membership.snapshot();
-        let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
-        let of_first = (repair, self.rt.shard() == ShardId(0));
-        repairing::summary(&snapshot, &self.store, of_first, query)
+        let repaired = match &self.cluster {
+            _ if self.rt.shard() != ShardId(0) => RepairedParts::OtherShard,
+            Some(cluster) => RepairedParts::Of(&cluster.repair),
+            None => RepairedParts::Never,
+        };
+        repairing::summary(&snapshot, &self.store, repaired, query)
     }
 
     fn cluster_command(&self, action: ClusterAction) -> Work<()> {
         let this = self.clone();
-        Box::pin(async move {
-            match (&this.cluster, action) {
-                (_, ClusterAction::SetNativeTransport { enabled }) => {
-                    this.set_native_transport(enabled).await
-                }
-                (_, ClusterAction::SetTimeout { kind, millis }) => this.set_timeout(&kind, millis),
-                (_, ClusterAction::SetCompactionThroughput { bytes_per_second }) => {
-                    this.live.borrow_mut().compaction_throughput = DataRate(bytes_per_second);
-                    let share = bytes_per_second / u64::from(this.rt.shard_count().max(1));
-                    // A small limit is not none.
-                    this.store
-                        .compactor()
-                        .set_compaction_throughput(share.max(bytes_per_second.min(1)));
-                    if let Some(cluster) = &this.cluster {
-                        // What repairs read keeps to it too, as Cassandra's validation does.
-                        cluster.repair.set_throughput(bytes_per_second);
-                    }
-                    Ok(())
-                }
-                (_, ClusterAction::SetRowCacheCapacity { bytes }) => {
-                    let share = bytes / u64::from(this.rt.shard_count().max(1));
-                    this.store.reader().set_row_cache_capacity(share).map_err(failed)
-                }
-                (_, ClusterAction::InvalidateRowCache) => {
-                    this.store.reader().invalidate_row_cache();
-                    Ok(())
-                }
-                (_, ClusterAction::SetCounterCacheCapacity { bytes }) => {
-                    let share = bytes / u64::from(this.rt.shard_count().max(1));
-                    this.store.counters().set_counter_cache_capacity(share).map_err(failed)
-                }
-                (_, ClusterAction::InvalidateCounterCache) => {
-                    this.store.counters().invalidate_counter_cache();
-                    Ok(())
-                }
-                (_, ClusterAction::SetConcurrentCompactors { count }) => {
-                    let shards = u32::from(this.rt.shard_count().max(1));
-                    this.store.files().slots().set_concurrent_compactors(count.div_ceil(shards));
-                    Ok(())
-                }
-                (_, ClusterAction::SetCompactionShare { share }) => {
-                    this.store.compactor().set_compaction_share(share);
-                    Ok(())
-                }
-                (_, ClusterAction::SetBatchlogThrottle { kib_per_second }) => {
-                    let bytes = kib_per_second.saturating_mul(1024);
-                    this.live.borrow_mut().batchlog_replay_throttle = DataSize(bytes);
-                    this.coordinator.batches().set_batch_replay_throttle(bytes);
-                    Ok(())
-                }
-                (_, ClusterAction::SetIncrementalBackups { enabled }) => {
-                    this.store.files().links().set_incremental_backups(enabled);
-                    Ok(())
-                }
-                (_, ClusterAction::ReplayBatchlog) => {
-                    let snapshot = this.membership.snapshot();
-                    let replay = this.coordinator.batches().replay_abandoned(&snapshot).await;
-                    let (batches, left) = (replay.batches, replay.left);
-                    tracing::info!(batches, left, "the batch log was replayed by command");
-                    match replay.error {
-                        // What a dead replica misses is tried again by itself.
-                        Some(error) if left == 0 => Err(failed(error)),
-                        _ => Ok(()),
-                    }
-                }
-                (_, ClusterAction::RefreshSizeEstimates) => {
-                    this.own_rows.write_estimates().await.map_err(failed)
-                }
-                (_, ClusterAction::SetSetting { name, value }) => this.set_setting(&name, &value),
-                (_, ClusterAction::SetTraceProbability { per_million }) => {
-                    this.server.set_trace_probability(f64::from(per_million) / 1e6);
-                    Ok(())
-                }
-                (_, ClusterAction::PutCidrGroup { name, ranges }) => {
-                    let change = AuthChange::PutCidrGroup { name, ranges };
-                    let changed = cidr::change(&this.rt, &this.membership, change).await;
-                    changed.map_err(|error| ActionError::Failed(error.to_string()))
-                }
-                (_, ClusterAction::ReloadSeeds) => this.reload_seeds().await,
-                (_, ClusterAction::StopDaemon) => {
-                    tracing::info!("stopped by an administrator");
-                    this.rt.request_stop();
-                    Ok(())
-                }
-                (Some(cluster), action) => {
-                    let leaves = matches!(action, ClusterAction::Decommission { .. });
-                    cluster.command(action).await?;
-                    if leaves {
-                        // It is no member any more: its clients find the others.
-                        cluster.liveness.set_gossiping(false);
-                        this.tell_all(Serving::Stop).await;
-                        if let Some(lost) = cluster.topology.orders().take_lost_hints() {
-                            // It has left all the same; whoever forced it sees what that cost.
-                            return Err(ActionError::Failed(lost));
-                        }
-                    }
-                    Ok(())
-                }
-                // It owns everything.
-                (None, ClusterAction::Cleanup { .. }) => Ok(()),
-                (None, other) => Err(ActionError::Unsupported(other.name())),
-            }
-        })
+        Box::pin(async move { this.carry_out_command(action).await })
     }
 }
 

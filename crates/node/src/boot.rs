@@ -98,9 +98,8 @@ pub async fn snapshot(rt: &Rt, mesh: &BootMesh) -> Option<Beginning> {
     }
 }
 
-/// Waits until every shard is at `point`; false when one of them failed.
-pub async fn arrive(rt: &Rt, mesh: &BootMesh, point: Point, ok: bool) -> bool {
-    let result = if ok { Ok(()) } else { Err(()) };
+/// Waits until every shard is at `point`; `result` is whether this one has come there. False when one of them failed.
+pub async fn arrive(rt: &Rt, mesh: &BootMesh, point: Point, result: Result<(), ()>) -> bool {
     match mesh.call(rt, ShardId(0), BootRequest::Arrive(point, result)).await {
         Ok(BootReply::Arrived(all)) => all,
         Ok(BootReply::Snapshot(_)) | Err(_) => false,

@@ -162,6 +162,12 @@ pub(crate) fn pressure(usage: DiskUsage) -> Option<DiskPressure> {
     }
 }
 
+/// The settings in force on shard 0, and what says that limits among them were changed.
+pub(crate) struct LiveLimits {
+    pub(crate) options: Rc<RefCell<Options>>,
+    pub(crate) changed: Rc<Notify>,
+}
+
 /// What looks at the disks; shard 0's.
 pub(crate) struct DiskMonitor {
     pub(crate) rt: Rt,
@@ -180,10 +186,11 @@ pub(crate) struct DiskMonitor {
 impl DiskMonitor {
     pub(crate) fn new(
         rt: &Rt,
-        (live, changed): (Rc<RefCell<Options>>, Rc<Notify>),
+        limits: LiveLimits,
         mesh: Arc<DiskMesh>,
         liveness: Option<Liveness>,
     ) -> DiskMonitor {
+        let LiveLimits { options: live, changed } = limits;
         DiskMonitor {
             rt: rt.clone(),
             live,

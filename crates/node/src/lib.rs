@@ -239,6 +239,12 @@ pub struct Program {
     pub replica_window: Option<request::WindowSettings>,
 }
 
+/// What the program gives a node along.
+struct Lent {
+    hook: Option<ReadyHook>,
+    program: Program,
+}
+
 /// A node.
 pub struct Node;
 
@@ -250,12 +256,12 @@ impl Node {
 
     /// As [`Node::start`], for a program that can do more than run it.
     pub fn start_for(options: Options, machine: &Machine, program: Program) -> RunningNode {
-        Node::start_on("helenus", options, machine, Arc::default(), (None, program))
+        Node::start_on("helenus", options, machine, Arc::default(), None, program)
     }
 
     /// As [`Node::start`], with a name for threads and, in the simulator, disk and network.
     pub fn start_named(name: &str, options: Options, machine: &Machine) -> RunningNode {
-        Node::start_on(name, options, machine, Arc::default(), (None, Program::default()))
+        Node::start_on(name, options, machine, Arc::default(), None, Program::default())
     }
 
     /// Starts a node and runs `hook` on its first shard once it is ready: for programs that embed
@@ -267,7 +273,7 @@ impl Node {
         outcome: Arc<Outcome>,
         hook: ReadyHook,
     ) -> RunningNode {
-        Node::start_on(name, options, machine, outcome, (Some(hook), Program::default()))
+        Node::start_on(name, options, machine, outcome, Some(hook), Program::default())
     }
 
     fn start_on(
@@ -275,12 +281,14 @@ impl Node {
         options: Options,
         machine: &Machine,
         outcome: Arc<Outcome>,
-        hooks: (Option<ReadyHook>, Program),
+        hook: Option<ReadyHook>,
+        program: Program,
     ) -> RunningNode {
         let shards = options.smp.unwrap_or(1).max(1);
         let meshes = Meshes::new(shards);
         let commander = Commander::new(meshes.admin.foreign(), shards);
-        let (spec, main) = Node::prepare_on(name, options, outcome.clone(), hooks, meshes);
+        let (spec, main) =
+            Node::prepare_on(name, options, outcome.clone(), Lent { hook, program }, meshes);
         RunningNode { running: machine.start(spec, main), outcome, commander }
     }
 
@@ -298,7 +306,8 @@ impl Node {
     ) -> (NodeSpec, rt::Main, Arc<admin::AdminMesh>) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
         let admin = meshes.admin.clone();
-        let (spec, main) = Node::prepare_on(name, options, outcome, (None, program), meshes);
+        let lent = Lent { hook: None, program };
+        let (spec, main) = Node::prepare_on(name, options, outcome, lent, meshes);
         (spec, main, admin)
     }
 
@@ -309,23 +318,30 @@ impl Node {
         hook: Option<ReadyHook>,
     ) -> (NodeSpec, rt::Main) {
         let meshes = Meshes::new(options.smp.unwrap_or(1).max(1));
-        Node::prepare_on(name, options, outcome, (hook, Program::default()), meshes)
+        let lent = Lent { hook, program: Program::default() };
+        Node::prepare_on(name, options, outcome, lent, meshes)
     }
 
     fn prepare_on(
         name: &str,
         options: Options,
         outcome: Arc<Outcome>,
-        (hook, program): (Option<ReadyHook>, Program),
+        lent: Lent,
         meshes: Meshes,
     ) -> (NodeSpec, rt::Main) {
         let shards = options.smp.unwrap_or(1).max(1);
         let spec = NodeSpec { name: name.to_owned(), shards, work_dir: String::new() };
         let options = Arc::new(options);
         let main: rt::Main = Arc::new(move |rt| {
-            let (options, meshes) = (options.clone(), meshes.clone());
-            let (hook, program) = (hook.clone(), program.clone());
-            Box::pin(shard::run(rt, options, meshes, outcome.clone(), hook, program))
+            let shard = shard::Shard {
+                rt,
+                options: options.clone(),
+                meshes: meshes.clone(),
+                outcome: outcome.clone(),
+                hook: lent.hook.clone(),
+                program: lent.program.clone(),
+            };
+            Box::pin(shard.run())
         });
         (spec, main)
     }

@@ -198,18 +198,7 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
         Authenticator::AllowAll => Authentication::AllowAll,
         Authenticator::Password => Authentication::Password,
     };
-    settings.query.access = AccessRules {
-        passwords: options.authenticator == Authenticator::Password,
-        permissions: options.authorizer == Authorizer::Cassandra,
-        datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
-        cidrs: match options.cidr_authorizer {
-            CidrAuthorizer::AllowAll => None,
-            CidrAuthorizer::Cassandra => Some(CidrRules {
-                enforce: options.cidr_authorizer_mode == CidrMode::Enforce,
-                superusers: options.cidr_checks_for_superusers,
-            }),
-        },
-    };
+    settings.query.access = access_rules(options);
     let idle = options.native_transport_idle_timeout;
     settings.idle_timeout = (!idle.is_zero()).then_some(idle);
     settings.allow_older_protocols = options.native_transport_allow_older_protocols;
@@ -248,6 +237,22 @@ pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> 
     Ok(settings)
 }
 
+/// Who may do what.
+fn access_rules(options: &Options) -> AccessRules {
+    AccessRules {
+        passwords: options.authenticator == Authenticator::Password,
+        permissions: options.authorizer == Authorizer::Cassandra,
+        datacenters: options.network_authorizer == NetworkAuthorizer::Cassandra,
+        cidrs: match options.cidr_authorizer {
+            CidrAuthorizer::AllowAll => None,
+            CidrAuthorizer::Cassandra => Some(CidrRules {
+                enforce: options.cidr_authorizer_mode == CidrMode::Enforce,
+                superusers: options.cidr_checks_for_superusers,
+            }),
+        },
+    }
+}
+
 /// `default_compaction` as the schema stores it.
 ///
 /// # Errors
@@ -265,7 +270,22 @@ pub fn default_compaction(
 }
 
 /// Limits on statements.
-pub fn guardrails(options: &Options) -> Guardrails {
+pub fn guardrails(o: &Options) -> Guardrails {
+    Guardrails {
+        planned: Arc::new(planned_guardrails(o)),
+        timestamps: TimestampGuardrails {
+            user_timestamps_enabled: o.user_timestamps_enabled,
+            maximum_warn: o.maximum_timestamp_warn_threshold,
+            maximum_fail: o.maximum_timestamp_fail_threshold,
+            minimum_warn: o.minimum_timestamp_warn_threshold,
+            minimum_fail: o.minimum_timestamp_fail_threshold,
+        },
+        drop_truncate_table_enabled: o.drop_truncate_table_enabled,
+    }
+}
+
+/// Limits on statements of ordinary users.
+fn planned_guardrails(options: &Options) -> cql_plan::guardrails::Guardrails {
     let of = |warn: i64, fail: i64| Threshold { warn, fail };
     let bytes =
         |size: Option<DataSize>| size.map_or(-1, |s| i64::try_from(s.0).unwrap_or(i64::MAX));
@@ -276,7 +296,7 @@ pub fn guardrails(options: &Options) -> Guardrails {
         disallowed: disallowed.to_vec(),
     };
     let o = options;
-    let planned = cql_plan::guardrails::Guardrails {
+    cql_plan::guardrails::Guardrails {
         keyspaces: of(o.keyspaces_warn_threshold, o.keyspaces_fail_threshold),
         tables: of(o.tables_warn_threshold, o.tables_fail_threshold),
         columns_per_table: of(
@@ -346,17 +366,6 @@ pub fn guardrails(options: &Options) -> Guardrails {
             &[],
             &o.write_consistency_levels_disallowed,
         ),
-    };
-    Guardrails {
-        planned: Arc::new(planned),
-        timestamps: TimestampGuardrails {
-            user_timestamps_enabled: o.user_timestamps_enabled,
-            maximum_warn: o.maximum_timestamp_warn_threshold,
-            maximum_fail: o.maximum_timestamp_fail_threshold,
-            minimum_warn: o.minimum_timestamp_warn_threshold,
-            minimum_fail: o.minimum_timestamp_fail_threshold,
-        },
-        drop_truncate_table_enabled: o.drop_truncate_table_enabled,
     }
 }
 

@@ -1,6 +1,7 @@
 //! The life of one shard: start, serve, stop. Order is the module documentation of the crate.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -8,33 +9,31 @@ use std::sync::Arc;
 
 use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
-use conf::Options;
+use conf::{Archiving, Options};
 use coordinator::{BatchReplay, Coordinator, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
-use membership::log::LogFile;
+use membership::log::{LogFile, LogReader};
 use membership::{Membership, MetaMesh};
 use messaging::{Messaging, MessagingMesh};
 use repair::{RepairHistory, RepairMesh};
 use rt::service::ServiceFailure;
-use rt::sync::Notify;
-use rt::{Gate, Group, Rt};
-use stdx::ShardId;
+use rt::{FileLock, Gate, Group, Rt};
+use stdx::{ShardId, TableId};
 use store::Store;
 use streaming::StreamMesh;
 use system_tables::stored::own_rows::{OwnRows, RowWriter};
 use system_tables::stored::writer::{LocalAddresses, SystemTables};
 use system_tables::{NodeTables, Sources};
-use topology::TopologyError;
-use topology::hint_handover::HintsMesh;
 use topology::identity::Identity;
 use topology::introduction::{self, Run};
+use topology::{HintsMesh, TopologyError};
 
 use crate::actions::Actions;
 use crate::boot::{self, Beginning, BootMesh, Point};
 use crate::cluster::member::{ClusterMeshes, ClusterShard};
 use crate::cluster::network;
-use crate::disk_usage::{self, DiskMesh, DiskMonitor};
+use crate::disk_usage::{self, DiskMesh, DiskMonitor, LiveLimits};
 use crate::dropped::CarriedOut;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
@@ -80,211 +79,274 @@ impl Meshes {
             disks: Arc::new(DiskMesh::new(shards, 8)),
         }
     }
+
+    fn of_cluster(&self) -> ClusterMeshes<'_> {
+        ClusterMeshes {
+            liveness: &self.liveness,
+            streaming: &self.streaming,
+            hints: &self.hints,
+            repair: &self.repair,
+        }
+    }
 }
 
-/// Runs one shard until the node is asked to stop.
-pub(crate) async fn run(
-    rt: Rt,
-    options: Arc<Options>,
-    meshes: Meshes,
-    outcome: Arc<Outcome>,
-    hook: Option<ReadyHook>,
-    program: Program,
-) {
-    let opened = if rt.shard() == ShardId(0) {
-        let opened = match open::open(&rt, &options, &meshes.messaging).await {
-            Ok(opened) => Some(opened),
-            Err(error) => {
-                outcome.fail(error);
-                None
+/// A shard of a node that starts.
+pub(crate) struct Shard {
+    pub(crate) rt: Rt,
+    pub(crate) options: Arc<Options>,
+    pub(crate) meshes: Meshes,
+    pub(crate) outcome: Arc<Outcome>,
+    /// Runs on the first shard once the node is ready.
+    pub(crate) hook: Option<ReadyHook>,
+    /// What the program lends.
+    pub(crate) program: Program,
+}
+
+/// What shard 0 made of the work directory, as a shard has it.
+struct Begun {
+    snapshot: Arc<ClusterSnapshot>,
+    run: u64,
+    tables_ever: Arc<BTreeSet<TableId>>,
+    archiving: Archiving,
+    messaging: Option<Messaging>,
+    /// Shard 0's.
+    log: Option<LogFile>,
+    /// Shard 0's: held as long as the shard runs.
+    lock: Option<FileLock>,
+}
+
+/// What a shard keeps until it stops, beside its parts.
+struct Held {
+    lock: Option<FileLock>,
+    /// Of shard 0: the log as it was when the store found what is not in the schema.
+    log_at_start: Option<LogReader>,
+    /// The counter id is that of an earlier run.
+    counter_id_was_kept: bool,
+}
+
+impl Shard {
+    /// Runs until the node is asked to stop.
+    pub(crate) async fn run(self) {
+        let Some(begun) = self.begin().await else { return };
+        let Some(store) = self.open_store(&begun).await else { return };
+        let (parts, held) = self.build(begun, store).await;
+        let served = self.noted(parts.serve().await);
+        let boot = &self.meshes.boot;
+        let serves = boot::arrive(&self.rt, boot, Point::Serving, arrived(&served)).await;
+        if serves {
+            self.live(&parts, served.as_ref(), &held).await;
+        } else {
+            self.rt.request_stop();
+        }
+        // A start that was refused has carried out no drops.
+        let notes_drops = serves && held.lock.is_some();
+        let lock = self.stop(parts, served, held, notes_drops).await;
+        drop(lock);
+    }
+
+    /// What became of a step; a failure is the node's.
+    fn noted<T>(&self, result: Result<T, StartError>) -> Option<T> {
+        result.map_err(|error| self.outcome.fail(error)).ok()
+    }
+
+    /// Shard 0 opens the work directory, the others hear what it found; `None` when the start failed.
+    async fn begin(&self) -> Option<Begun> {
+        let (rt, boot) = (&self.rt, &self.meshes.boot);
+        let opened = if rt.shard() == ShardId(0) {
+            let opened = open::open(rt, &self.options, &self.meshes.messaging).await;
+            let opened = self.noted(opened);
+            let answer = opened.as_ref().map(|o| Beginning {
+                snapshot: o.snapshot.clone(),
+                run: o.run,
+                tables_ever: o.tables_ever.clone(),
+                archiving: o.archiving.clone(),
+                has_peers: o.messaging.is_some(),
+            });
+            boot::serve(rt, boot, answer);
+            opened
+        } else {
+            None
+        };
+        let Some(beginning) = boot::snapshot(rt, boot).await else {
+            self.outcome.fail(StartError::Abandoned);
+            rt.request_stop();
+            // Shard 0 stays until the others have read its answer.
+            boot::arrive(rt, boot, Point::Opened, Err(())).await;
+            return None;
+        };
+        let Beginning { snapshot, run, tables_ever, archiving, has_peers } = beginning;
+        let (log, lock, messaging) = match opened {
+            Some(o) => (Some(o.log), Some(o.lock), o.messaging),
+            None => {
+                let join = || join_messaging(rt, &self.options, &self.meshes, &snapshot, run);
+                (None, None, has_peers.then(join))
             }
         };
-        let answer = opened.as_ref().map(|o| Beginning {
-            snapshot: o.snapshot.clone(),
-            run: o.run,
-            tables_ever: o.tables_ever.clone(),
-            archiving: o.archiving.clone(),
-            has_peers: o.messaging.is_some(),
-        });
-        boot::serve(&rt, &meshes.boot, answer);
-        opened
-    } else {
-        None
-    };
-    let Some(beginning) = boot::snapshot(&rt, &meshes.boot).await else {
-        outcome.fail(StartError::Abandoned);
-        rt.request_stop();
-        // Shard 0 stays until the others have read its answer.
-        boot::arrive(&rt, &meshes.boot, Point::Opened, false).await;
-        return;
-    };
-    let Beginning { snapshot, run, tables_ever, archiving, has_peers } = beginning;
-    let (log, lock, messaging) = match opened {
-        Some(o) => (Some(o.log), Some(o.lock), o.messaging),
-        None => {
-            (None, None, has_peers.then(|| join_messaging(&rt, &options, &meshes, &snapshot, run)))
-        }
-    };
+        Some(Begun { snapshot, run, tables_ever, archiving, messaging, log, lock })
+    }
 
-    let mut store_options =
-        parts::store_options(&options, snapshot.local.host_id, run, rt.shard_count());
-    store_options.tables_ever = Some(tables_ever);
-    store_options.replay = archiving::replay_options(&options, &archiving);
-    store_options.commitlog_archive_directory = archiving.archive_directory;
-    let opened = match archiving::keys(&rt, &options).await {
-        Ok(keys) => {
-            store_options.commitlog_keys = keys;
-            Store::open(rt.clone(), store_options, snapshot.schema.clone())
-                .await
-                .map_err(|error| StartError::Store { shard: rt.shard().0, error })
-        }
-        Err(error) => Err(error),
-    };
-    let store = match opened {
-        Ok((store, report)) => {
-            report_replay(&rt, &report);
-            Some(store)
-        }
-        Err(error) => {
-            outcome.fail(error);
-            None
-        }
-    };
-    if let Some(store) = &store {
-        store.observer().set_partition_guardrails(parts::partition_guardrails(&options));
-        store.observer().set_large_thresholds(parts::large_thresholds(&options));
-        store.observer().on_large_partition(|(is_error, text)| match is_error {
-            true => tracing::error!("{text}"),
-            false => tracing::warn!("{text}"),
+    /// Opens the store; `None` when that failed on some shard.
+    async fn open_store(&self, begun: &Begun) -> Option<Store> {
+        let (rt, options) = (&self.rt, &self.options);
+        let Begun { snapshot, archiving, .. } = begun;
+        let host = snapshot.local.host_id;
+        let mut settings = parts::store_options(options, host, begun.run, rt.shard_count());
+        settings.tables_ever = Some(begun.tables_ever.clone());
+        settings.replay = archiving::replay_options(options, archiving);
+        settings.commitlog_archive_directory.clone_from(&archiving.archive_directory);
+        let opened = match archiving::keys(rt, options).await {
+            Ok(keys) => {
+                settings.commitlog_keys = keys;
+                Store::open(rt.clone(), settings, snapshot.schema.clone())
+                    .await
+                    .map_err(|error| StartError::Store { shard: rt.shard().0, error })
+            }
+            Err(error) => Err(error),
+        };
+        let store = self.noted(opened).map(|(store, report)| {
+            report_replay(rt, &report);
+            store
         });
-        crate::upkeep::log_damage(store);
-        crate::upkeep::log_disk_space(store, rt.shard());
-        // Before anything is compacted: nothing of replicated tables may go yet.
-        repair::history::apply(&snapshot, &RepairHistory::default(), store);
+        if let Some(store) = &store {
+            store.observer().set_partition_guardrails(parts::partition_guardrails(options));
+            store.observer().set_large_thresholds(parts::large_thresholds(options));
+            store.observer().on_large_partition(|(is_error, text)| match is_error {
+                true => tracing::error!("{text}"),
+                false => tracing::warn!("{text}"),
+            });
+            crate::upkeep::log_damage(store);
+            crate::upkeep::log_disk_space(store, rt.shard());
+            // Before anything is compacted: nothing of replicated tables may go yet.
+            repair::history::apply(snapshot, &RepairHistory::default(), store);
+        }
+        let all_open = boot::arrive(rt, &self.meshes.boot, Point::Opened, arrived(&store)).await;
+        if !all_open {
+            rt.request_stop();
+            return None;
+        }
+        store
     }
-    let all_open = boot::arrive(&rt, &meshes.boot, Point::Opened, store.is_some()).await;
-    let (Some(store), true) = (store, all_open) else {
-        rt.request_stop();
-        return;
-    };
 
-    // As the log was when the store found what is not in the schema.
-    let log_at_start = log.as_ref().map(LogFile::reader);
-    let log = log.map(|log| (log, options.workdir.as_str()));
-    let membership = Membership::new(rt.clone(), meshes.metadata.clone(), snapshot, log);
-    let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
-    if let Some(window) = program.replica_window {
-        coordinator.limit_windows(window);
-    }
-    if let Some(limit) = program.page_limit {
-        coordinator.local().limit_pages(limit);
-    }
-    if options.query_tombstone_page_limit > 0 {
-        coordinator.local().limit_replica_pages(options.query_tombstone_page_limit);
-    }
-    let (counter_id, was_kept) = counter_id::take(&rt, &options.workdir).await;
-    coordinator.counters().set_counter_id(counter_id);
-    // Tables are there before any statement can be planned on the new schema.
-    let on_change = store.clone();
-    membership.on_change(move |_, after| {
-        on_change.set_schema(after.schema.clone());
-        if after.members.len() <= 1 {
-            repair::history::apply(after, &RepairHistory::default(), &on_change);
+    /// Builds the parts of a shard that is open.
+    async fn build(&self, begun: Begun, store: Store) -> (Parts, Held) {
+        let (rt, options, meshes) = (&self.rt, &self.options, &self.meshes);
+        let log_at_start = begun.log.as_ref().map(LogFile::reader);
+        let log = begun.log.map(|log| (log, options.workdir.as_str()));
+        let membership = Membership::new(rt.clone(), meshes.metadata.clone(), begun.snapshot, log);
+        let coordinator = Coordinator::new(rt.clone(), store.clone(), meshes.data.clone());
+        if let Some(window) = self.program.replica_window {
+            coordinator.limit_windows(window);
         }
-    });
-    let meshes_of_cluster = ClusterMeshes {
-        liveness: &meshes.liveness,
-        streaming: &meshes.streaming,
-        hints: &meshes.hints,
-        repair: &meshes.repair,
-    };
-    let cluster = match messaging {
-        None => None,
-        Some(messaging) => {
-            let (metadata, data) = (&membership, &coordinator);
-            let made =
-                ClusterShard::new(&rt, &options, messaging, meshes_of_cluster, metadata, data);
-            Some(made.await)
+        if let Some(limit) = self.program.page_limit {
+            coordinator.local().limit_pages(limit);
         }
-    };
-    let (cluster, cluster_failure) = match cluster {
-        None => (None, None),
-        Some(Ok(cluster)) => (Some(cluster), None),
-        Some(Err(error)) => (None, Some(error)),
-    };
-    let parts = Parts {
-        rt: rt.clone(),
-        cluster,
-        cluster_failure,
-        outcome: outcome.clone(),
-        own_rows: rt.gate("own-rows"),
-        options,
-        meshes: meshes.clone(),
-        store,
-        membership,
-        coordinator,
-        run,
-        program,
-    };
-    let served = match parts.serve().await {
-        Ok(served) => Some(served),
-        Err(error) => {
-            outcome.fail(error);
-            None
+        if options.query_tombstone_page_limit > 0 {
+            coordinator.local().limit_replica_pages(options.query_tombstone_page_limit);
         }
-    };
-    let serves = boot::arrive(&rt, &meshes.boot, Point::Serving, served.is_some()).await;
-    if serves {
+        let (counter_id, counter_id_was_kept) = counter_id::take(rt, &options.workdir).await;
+        coordinator.counters().set_counter_id(counter_id);
+        // Tables are there before any statement can be planned on the new schema.
+        let on_change = store.clone();
+        membership.on_change(move |_, after| {
+            on_change.set_schema(after.schema.clone());
+            if after.members.len() <= 1 {
+                repair::history::apply(after, &RepairHistory::default(), &on_change);
+            }
+        });
+        let (cluster, cluster_failure) = match begun.messaging {
+            None => (None, None),
+            Some(messaging) => {
+                let ways = meshes.of_cluster();
+                let (metadata, data) = (&membership, &coordinator);
+                match ClusterShard::new(rt, options, messaging, ways, metadata, data).await {
+                    Ok(cluster) => (Some(cluster), None),
+                    Err(error) => (None, Some(error)),
+                }
+            }
+        };
+        let parts = Parts {
+            rt: rt.clone(),
+            cluster,
+            cluster_failure,
+            outcome: self.outcome.clone(),
+            own_rows: rt.gate("own-rows"),
+            options: options.clone(),
+            meshes: meshes.clone(),
+            store,
+            membership,
+            coordinator,
+            run: begun.run,
+            program: self.program.clone(),
+        };
+        (parts, Held { lock: begun.lock, log_at_start, counter_id_was_kept })
+    }
+
+    /// All shards serve: does what waited for that, and waits until the node is asked to stop.
+    async fn live(&self, parts: &Parts, served: Option<&Served>, held: &Held) {
+        let (rt, outcome) = (&self.rt, &self.outcome);
         // Nothing can refuse the start any more.
-        if let Some(log) = &log_at_start {
-            let carried_out = CarriedOut::new(&rt, &parts.options.workdir);
+        if let Some(log) = &held.log_at_start {
+            let carried_out = CarriedOut::new(rt, &parts.options.workdir);
             dropped::finish(log, &parts.membership, &parts.store, &carried_out).await;
-            carried_out.watch(&rt, &parts.own_rows, &parts.membership, &parts.store);
+            carried_out.watch(rt, &parts.own_rows, &parts.membership, &parts.store);
         }
         if rt.shard() == ShardId(0) {
             let work_dir = parts.options.workdir.trim_end_matches('/');
-            crate::small_files::record(&rt, work_dir).await;
+            crate::small_files::record(rt, work_dir).await;
             outcome.set_ready();
             tracing::info!("{}", log_lines::COMPLETE);
             tracing::info!("{}", log_lines::initialized());
-            if let (Some(hook), Some(served)) = (&hook, &served) {
+            if let (Some(hook), Some(served)) = (&self.hook, served) {
                 hook(rt.clone(), served.server.clone(), parts.store.clone()).await;
             }
         }
         rt.stop_requested().await;
-    } else {
-        rt.request_stop();
     }
 
-    let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
-    if let Some(served) = served {
-        served.stop().await;
+    /// Stops the parts, from the front to the engine. The lock of the directory is still held.
+    async fn stop(
+        &self,
+        parts: Parts,
+        served: Option<Served>,
+        held: Held,
+        notes_drops: bool,
+    ) -> Option<FileLock> {
+        let rt = &self.rt;
+        let Parts { store, membership, coordinator, own_rows, cluster, options, .. } = parts;
+        if let Some(served) = served {
+            served.stop().await;
+        }
+        boot::arrive(rt, &self.meshes.boot, Point::Closed, Ok(())).await;
+        if let Some(cluster) = &cluster {
+            cluster.stop().await;
+        }
+        own_rows.close().await;
+        coordinator.stop().await;
+        membership.stop().await;
+        let drained = store.drain().await;
+        if let Err(error) = &drained {
+            // Nothing acknowledged is lost: it is in the commit log.
+            tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
+        }
+        store.stop().await;
+        if notes_drops {
+            let epoch = membership.snapshot().epoch;
+            CarriedOut::new(rt, &options.workdir).note(epoch, &store).await;
+        }
+        let counter_id = coordinator.counters().counter_id(held.counter_id_was_kept);
+        if let (Ok(()), Some(id)) = (drained, counter_id) {
+            counter_id::keep(rt, &options.workdir, id).await;
+        }
+        if let Some(cluster) = &cluster {
+            cluster.cleaning.close().await;
+        }
+        held.lock
     }
-    boot::arrive(&rt, &meshes.boot, Point::Closed, true).await;
-    if let Some(cluster) = &cluster {
-        cluster.stop().await;
-    }
-    own_rows.close().await;
-    coordinator.stop().await;
-    membership.stop().await;
-    let drained = store.drain().await;
-    if let Err(error) = &drained {
-        // Nothing acknowledged is lost: it is in the commit log.
-        tracing::error!(shard = rt.shard().0, %error, "not everything could be flushed");
-    }
-    store.stop().await;
-    // A start that was refused has carried out no drops.
-    if lock.is_some() && serves {
-        let epoch = membership.snapshot().epoch;
-        CarriedOut::new(&rt, &options.workdir).note(epoch, &store).await;
-    }
-    if let (Ok(()), Some(id)) = (drained, coordinator.counters().counter_id(was_kept)) {
-        counter_id::keep(&rt, &options.workdir, id).await;
-    }
-    if let Some(cluster) = &cluster {
-        cluster.cleaning.close().await;
-    }
-    drop(lock);
+}
+
+/// Whether this shard has come to a point: there is what it was to make.
+fn arrived<T>(made: &Option<T>) -> Result<(), ()> {
+    made.as_ref().map(drop).ok_or(())
 }
 
 /// Messaging of a shard other than 0.
@@ -324,9 +386,6 @@ struct Parts {
     own_rows: Gate,
 }
 
-/// The settings in force on shard 0, and what says that limits among them were changed.
-type LiveLimits = (Rc<RefCell<Options>>, Rc<Notify>);
-
 /// What serves clients and administrators.
 struct Served {
     server: CqlServer,
@@ -353,7 +412,8 @@ impl Parts {
             None => self.make(),
         };
         let boot = &self.meshes.boot;
-        let is_made = boot::arrive(&self.rt, boot, Point::Made, made.is_ok()).await;
+        let is_made =
+            boot::arrive(&self.rt, boot, Point::Made, made.as_ref().map(drop).map_err(drop)).await;
         let (mut served, own_rows) = made?;
         if !is_made {
             return Err(StartError::Abandoned);
@@ -362,7 +422,9 @@ impl Parts {
             ShardId(0) => self.settle(&served.server).await,
             _ => Ok(()),
         };
-        let is_settled = boot::arrive(&self.rt, boot, Point::Settled, settled.is_ok()).await;
+        let is_settled =
+            boot::arrive(&self.rt, boot, Point::Settled, settled.as_ref().map(drop).map_err(drop))
+                .await;
         settled?;
         if !is_settled {
             return Err(StartError::Abandoned);
@@ -377,8 +439,11 @@ impl Parts {
             cluster.serve_peers();
         }
         if self.rt.shard() == ShardId(0) {
-            let limits = (served.actions.live.clone(), served.actions.limits_changed.clone());
-            served.admin = self.begin(&served.server, (own_rows, limits)).await?;
+            let limits = LiveLimits {
+                options: served.actions.live.clone(),
+                changed: served.actions.limits_changed.clone(),
+            };
+            served.admin = self.begin(&served.server, own_rows, limits).await?;
             served.actions.opened();
         }
         Ok(served)
@@ -406,7 +471,8 @@ impl Parts {
     async fn begin(
         &self,
         server: &CqlServer,
-        (own_rows, limits): (OwnRows, LiveLimits),
+        own_rows: OwnRows,
+        limits: LiveLimits,
     ) -> Result<Option<AdminServer>, StartError> {
         let (rt, options) = (&self.rt, &self.options);
         if let Some(cluster) = &self.cluster {
@@ -498,29 +564,7 @@ impl Parts {
             gate: self.own_rows.clone(),
         };
         let own_rows = OwnRows::new(writer, &self.meshes.admin);
-        let actions = Rc::new(Actions {
-            rt: rt.clone(),
-            store: self.store.clone(),
-            server: server.clone(),
-            coordinator: self.coordinator.clone(),
-            membership: self.membership.clone(),
-            options: options.clone(),
-            live,
-            seeds: self.cluster.as_ref().map_or_else(
-                || Rc::new(RefCell::new(options.seeds.clone())),
-                |cluster| cluster.seeds.clone(),
-            ),
-            seed_source: self.program.seeds.clone(),
-            limits_changed: Rc::default(),
-            serving: Rc::default(),
-            stopped: Rc::default(),
-            // Until the ports are opened.
-            is_switching: Rc::new(Cell::new(rt.shard() == ShardId(0))),
-            drained: Rc::default(),
-            cluster: self.cluster.clone(),
-            policy: self.meshes.policy.clone(),
-            own_rows: own_rows.clone(),
-        });
+        let actions = self.actions(&server, &live, &own_rows);
         let parts = ShardParts {
             rt: rt.clone(),
             store: self.store.clone(),
@@ -557,6 +601,39 @@ impl Parts {
             report,
         );
         Ok((Served { server, actions, admin: None }, own_rows))
+    }
+
+    /// What administrators can have this shard do.
+    fn actions(
+        &self,
+        server: &CqlServer,
+        live: &Rc<RefCell<Options>>,
+        own_rows: &OwnRows,
+    ) -> Rc<Actions> {
+        let (rt, options) = (&self.rt, &self.options);
+        Rc::new(Actions {
+            rt: rt.clone(),
+            store: self.store.clone(),
+            server: server.clone(),
+            coordinator: self.coordinator.clone(),
+            membership: self.membership.clone(),
+            options: options.clone(),
+            live: live.clone(),
+            seeds: self.cluster.as_ref().map_or_else(
+                || Rc::new(RefCell::new(options.seeds.clone())),
+                |cluster| cluster.seeds.clone(),
+            ),
+            seed_source: self.program.seeds.clone(),
+            limits_changed: Rc::default(),
+            serving: Rc::default(),
+            stopped: Rc::default(),
+            // Until the ports are opened.
+            is_switching: Rc::new(Cell::new(rt.shard() == ShardId(0))),
+            drained: Rc::default(),
+            cluster: self.cluster.clone(),
+            policy: self.meshes.policy.clone(),
+            own_rows: own_rows.clone(),
+        })
     }
 
     /// Opens the ports for clients; shard 0 only.

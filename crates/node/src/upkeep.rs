@@ -134,36 +134,75 @@ impl Actions {
                         })
                 });
             }
+            UpkeepAction::Damaged => return Ok(UpkeepReply::Damaged(self.damaged())),
+            UpkeepAction::Settings(tables) => {
+                return Ok(UpkeepReply::Settings(self.settings_of(tables)));
+            }
+            rewrite => return self.rewrite(rewrite).await,
+        }
+        Ok(UpkeepReply::Done)
+    }
+
+    /// Carries an action out that rewrites files, or says when they are.
+    async fn rewrite(&self, action: UpkeepAction) -> Result<UpkeepReply, ActionError> {
+        let compactor = self.store.compactor();
+        match action {
+            UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
+            UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
+            UpkeepAction::SetRepaired { tables, repaired, preview } => {
+                let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
+                let mut files = Vec::new();
+                for table in tables {
+                    let named = self.store.repair().set_repaired(table, mark, preview).await;
+                    files.extend(unless_gone(named).map_err(failed)?);
+                }
+                return Ok(UpkeepReply::Marked(files));
+            }
             UpkeepAction::SetThresholds(table, thresholds) => {
-                store.compactor().set_compaction_thresholds(table, thresholds).map_err(failed)?;
+                compactor.set_compaction_thresholds(table, thresholds).map_err(failed)?;
             }
             UpkeepAction::SetAutomatic(tables, enabled) => {
                 for table in tables {
-                    unless_gone(store.compactor().set_automatic_compaction(table, enabled))
+                    unless_gone(compactor.set_automatic_compaction(table, enabled))
                         .map_err(failed)?;
                 }
             }
+            UpkeepAction::Force(table, keys) => {
+                compactor.compact_ageless(table, &keys).await.map_err(failed)?;
+            }
+            compaction => self.compact_tables(compaction).await?,
+        }
+        Ok(UpkeepReply::Done)
+    }
+
+    /// Carries a compaction of several tables out.
+    async fn compact_tables(&self, action: UpkeepAction) -> Result<(), ActionError> {
+        let compactor = self.store.compactor();
+        let upgraded = async |tables: Vec<TableId>, scope: UpgradeScope| {
+            for table in tables {
+                unless_gone(compactor.upgrade(table, scope).await).map_err(failed)?;
+            }
+            Ok(())
+        };
+        match action {
             UpkeepAction::Files(tables) => {
                 for (table, files) in tables {
-                    unless_gone(store.compactor().compact_files(table, &files).await)
-                        .map_err(failed)?;
+                    unless_gone(compactor.compact_files(table, &files).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Ranges(tables, ranges) => {
                 for table in tables {
-                    unless_gone(store.compactor().compact_ranges(table, &ranges).await)
-                        .map_err(failed)?;
+                    unless_gone(compactor.compact_ranges(table, &ranges).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Partitions(tables) => {
                 for (table, key) in tables {
-                    unless_gone(store.compactor().compact_partition(table, &key).await)
-                        .map_err(failed)?;
+                    unless_gone(compactor.compact_partition(table, &key).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Split(tables) => {
                 for table in tables {
-                    unless_gone(store.compactor().compact_split(table).await).map_err(failed)?;
+                    unless_gone(compactor.compact_split(table).await).map_err(failed)?;
                 }
             }
             UpkeepAction::Garbage(tables, granularity) => {
@@ -172,65 +211,46 @@ impl Actions {
                     GarbageGranularity::Cell => TombstoneOption::Cell,
                 };
                 for table in tables {
-                    unless_gone(store.compactor().garbage_collect(table, by).await)
-                        .map_err(failed)?;
+                    unless_gone(compactor.garbage_collect(table, by).await).map_err(failed)?;
                 }
             }
-            UpkeepAction::Verify(tables, how) => self.verify(tables, how).await?,
-            UpkeepAction::Scrub(tables, how) => self.scrub(tables, how).await?,
-            UpkeepAction::Relocate(tables) => {
-                for table in tables {
-                    let done = store.compactor().upgrade(table, UpgradeScope::Misplaced).await;
-                    unless_gone(done).map_err(failed)?;
-                }
-            }
+            UpkeepAction::Relocate(tables) => upgraded(tables, UpgradeScope::Misplaced).await?,
             UpkeepAction::Recompress(tables) => {
-                for table in tables {
-                    let scope = UpgradeScope::OtherCompression;
-                    unless_gone(store.compactor().upgrade(table, scope).await).map_err(failed)?;
-                }
+                upgraded(tables, UpgradeScope::OtherCompression).await?;
             }
-            UpkeepAction::Force(table, keys) => {
-                store.compactor().compact_ageless(table, &keys).await.map_err(failed)?;
-            }
-            UpkeepAction::SetRepaired { tables, repaired, preview } => {
-                let mark = if repaired { RepairedMark::Repaired } else { RepairedMark::Unrepaired };
-                let mut files = Vec::new();
-                for table in tables {
-                    let named = store.repair().set_repaired(table, mark, preview).await;
-                    files.extend(unless_gone(named).map_err(failed)?);
-                }
-                return Ok(UpkeepReply::Marked(files));
-            }
-            UpkeepAction::Damaged => {
-                let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
-                let report = |file: store::DamagedFile| DamagedReport {
-                    repair: repair.and_then(|repair| repair.damaged_file_state(&file.path)),
-                    salvaged: file.is_salvaged(),
-                    keyspace: file.keyspace,
-                    table: file.table,
-                    path: file.path,
-                    reason: file.reason,
-                    found: file.found,
-                    copy_failure: file.copy_failure,
-                };
-                let files = store.verifier().damaged_files();
-                return Ok(UpkeepReply::Damaged(files.into_iter().map(report).collect()));
-            }
-            UpkeepAction::Settings(tables) => {
-                let control = |(id, of_table): (TableId, CompactionSettings)| {
-                    let control = store.compactor().compaction_control(id)?;
-                    Some(CompactionSettings {
-                        automatic: control.automatic,
-                        min_threshold: control.min_threshold,
-                        max_threshold: control.max_threshold,
-                        ..of_table
-                    })
-                };
-                return Ok(UpkeepReply::Settings(tables.into_iter().filter_map(control).collect()));
-            }
+            other => stdx::invariant::broken(format_args!("no action for {other:?}")),
         }
-        Ok(UpkeepReply::Done)
+        Ok(())
+    }
+
+    /// Damaged files of this shard, and how their repairs stand.
+    fn damaged(&self) -> Vec<DamagedReport> {
+        let repair = self.cluster.as_ref().map(|cluster| &cluster.repair);
+        let report = |file: store::DamagedFile| DamagedReport {
+            repair: repair.and_then(|repair| repair.damaged_file_state(&file.path)),
+            salvaged: file.is_salvaged(),
+            keyspace: file.keyspace,
+            table: file.table,
+            path: file.path,
+            reason: file.reason,
+            found: file.found,
+            copy_failure: file.copy_failure,
+        };
+        self.store.verifier().damaged_files().into_iter().map(report).collect()
+    }
+
+    /// How tables are compacted now.
+    fn settings_of(&self, tables: Vec<(TableId, CompactionSettings)>) -> Vec<CompactionSettings> {
+        let control = |(id, of_table): (TableId, CompactionSettings)| {
+            let control = self.store.compactor().compaction_control(id)?;
+            Some(CompactionSettings {
+                automatic: control.automatic,
+                min_threshold: control.min_threshold,
+                max_threshold: control.max_threshold,
+                ..of_table
+            })
+        };
+        tables.into_iter().filter_map(control).collect()
     }
 
     /// Goes on behind a damaged file; all of them are named in the end.

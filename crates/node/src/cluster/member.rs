@@ -24,8 +24,7 @@ use streaming::{StreamMesh, StreamParts, StreamSettings, Streaming};
 use system_tables::stored::own_rows::RowWriter;
 use system_tables::stored::repair_history::RepairRows;
 
-use topology::hint_handover::HintsMesh;
-use topology::{Topology, TopologyError, TopologyParts, introduction, seeds};
+use topology::{HintsMesh, Topology, TopologyError, TopologyParts, introduction, seeds};
 
 use crate::StartError;
 use crate::cluster::truncation::OwnTruncations;
@@ -150,30 +149,21 @@ impl ClusterShard {
             settings: stream_settings(options),
         });
         let liveness = Liveness::new(rt.clone(), meshes.liveness.clone(), host);
-        let alive = liveness.clone();
         let gate = rt.gate("cluster");
-        let row_writer = RowWriter {
-            rt: rt.clone(),
-            coordinator: coordinator.clone(),
-            membership: membership.clone(),
-            gate: gate.clone(),
-        };
-        let repair = Repair::new(RepairParts {
-            rt: rt.clone(),
-            coordinator: coordinator.clone(),
-            messaging: messaging.clone(),
-            snapshot: snapshot(),
-            is_alive: Rc::new(move |host| alive.is_alive(host)),
-            mesh: meshes.repair.clone(),
-            work_dir: options.workdir.trim_end_matches('/').to_owned(),
-            records: Some(Rc::new(repair_rows(options, row_writer))),
-            settings: RepairSettings {
-                // Cassandra's validation compactions keep to the same rate.
-                bytes_per_second: options.compaction_throughput.0,
-                auto: auto_settings(options),
-                ..RepairSettings::default()
+        let repair = repair(
+            options,
+            &messaging,
+            meshes.repair,
+            RepairSources {
+                liveness: &liveness,
+                writer: RowWriter {
+                    rt: rt.clone(),
+                    coordinator: coordinator.clone(),
+                    membership: membership.clone(),
+                    gate: gate.clone(),
+                },
             },
-        });
+        );
         let (seeds, cleaning) = (Rc::new(RefCell::new(options.seeds.clone())), rt.gate("cleanup"));
         let topology = Topology::new(TopologyParts {
             rt: rt.clone(),
@@ -205,20 +195,26 @@ impl ClusterShard {
             gate,
             cleaning,
         };
-        this.repair.begin().await.map_err(StartError::from)?;
-        this.coordinator.lwt().load_checkpoints(&this.options.workdir).await?;
-        this.follow_metadata();
-        this.follow_liveness();
-        this.follow_clocks();
-        this.attach_coordinator();
-        this.hand_on_hints();
-        this.topology.hint_handover().serve_hints_mesh();
-        this.topology.cleanup().clean_by_itself();
-        if rt.shard() == ShardId(0) {
-            let liveness = this.liveness.clone();
-            membership.attach(this.messaging.clone(), move |host| liveness.is_alive(host));
-        }
+        this.begin().await?;
         Ok(this)
+    }
+
+    /// Lets the parts follow each other.
+    async fn begin(&self) -> Result<(), StartError> {
+        self.repair.begin().await.map_err(StartError::from)?;
+        self.coordinator.lwt().load_checkpoints(&self.options.workdir).await?;
+        self.follow_metadata();
+        self.follow_liveness();
+        self.follow_clocks();
+        self.attach_coordinator();
+        self.hand_on_hints();
+        self.topology.hint_handover().serve_hints_mesh();
+        self.topology.cleanup().clean_by_itself();
+        if self.rt.shard() == ShardId(0) {
+            let liveness = self.liveness.clone();
+            self.membership.attach(self.messaging.clone(), move |host| liveness.is_alive(host));
+        }
+        Ok(())
     }
 
     fn follow_liveness(&self) {
@@ -437,6 +433,39 @@ impl ClusterShard {
             tracing::warn!(%error, "hints that were not on the disk are lost");
         }
     }
+}
+
+/// What the repairs of a shard work with.
+struct RepairSources<'a> {
+    liveness: &'a Liveness,
+    writer: RowWriter,
+}
+
+/// The repairs of a shard.
+fn repair(
+    options: &Options,
+    messaging: &Messaging,
+    mesh: &Arc<RepairMesh>,
+    sources: RepairSources<'_>,
+) -> Repair {
+    let RepairSources { liveness, writer } = sources;
+    let (alive, membership) = (liveness.clone(), writer.membership.clone());
+    Repair::new(RepairParts {
+        rt: writer.rt.clone(),
+        coordinator: writer.coordinator.clone(),
+        messaging: messaging.clone(),
+        snapshot: Rc::new(move || membership.snapshot()),
+        is_alive: Rc::new(move |host| alive.is_alive(host)),
+        mesh: mesh.clone(),
+        work_dir: options.workdir.trim_end_matches('/').to_owned(),
+        records: Some(Rc::new(repair_rows(options, writer))),
+        settings: RepairSettings {
+            // Cassandra's validation compactions keep to the same rate.
+            bytes_per_second: options.compaction_throughput.0,
+            auto: auto_settings(options),
+            ..RepairSettings::default()
+        },
+    })
 }
 
 fn repair_rows(options: &Options, writer: RowWriter) -> RepairRows {

@@ -110,15 +110,25 @@ fn options_of(order: RepairOrder) -> RepairOptions {
     }
 }
 
-/// What a shard knows of repairs of tables: its files that take part in sessions, and, of the shard that
-/// has `repair` or of a node without others (`None`, on shard 0), when ranges were repaired.
+/// Who tells when ranges were repaired.
+#[derive(Clone, Copy)]
+pub(crate) enum RepairedParts<'a> {
+    /// The first shard of a node with others.
+    Of(&'a Repair),
+    /// The first shard of a node without others: nothing was.
+    Never,
+    /// Another shard has told it.
+    OtherShard,
+}
+
+/// What a shard knows of repairs of tables: its files that take part in sessions, and when ranges were repaired.
 ///
 /// # Errors
 /// `Argument`: there is no such keyspace or table.
 pub(crate) fn summary(
     snapshot: &ClusterSnapshot,
     store: &Store,
-    (repair, is_first): (Option<&Repair>, bool),
+    repaired: RepairedParts<'_>,
     query: &RepairSummaryQuery,
 ) -> Result<Vec<RepairSummary>, ActionError> {
     let schema = &snapshot.schema;
@@ -154,10 +164,12 @@ pub(crate) fn summary(
             let mut sessions: Vec<String> = pending.iter().map(|(id, _)| id.to_string()).collect();
             sessions.sort_unstable();
             sessions.dedup();
-            let parts = match (repair, is_first) {
-                (_, false) => Vec::new(),
-                (Some(repair), true) => repair.repaired_parts(table.id, &ranges),
-                (None, true) => ranges.iter().map(|(start, end)| (*start, *end, 0)).collect(),
+            let parts = match repaired {
+                RepairedParts::OtherShard => Vec::new(),
+                RepairedParts::Of(repair) => repair.repaired_parts(table.id, &ranges),
+                RepairedParts::Never => {
+                    ranges.iter().map(|(start, end)| (*start, *end, 0)).collect()
+                }
             };
             let millis =
                 |(start, end, at): (Token, Token, i64)| (start.0, end.0, at.saturating_mul(1000));

@@ -21,7 +21,7 @@ use crate::copy_progress::{CopyProgress, Taken, put_taken, read_taken};
 use crate::env::Env;
 use crate::orders::{Job, Order, What, put_order, read_order};
 use crate::resume_state::{self, Received, name_for};
-use crate::steps::{SUBMIT, Steps};
+use crate::steps::SUBMIT;
 
 /// For one answer about rounds of lightweight transactions.
 pub(crate) const REGISTERS: Duration = Duration::from_secs(10);
@@ -67,12 +67,11 @@ pub(crate) enum Mover {
 #[derive(Clone)]
 pub struct RangeCopies {
     env: Rc<Env>,
-    steps: Steps,
 }
 
 impl RangeCopies {
     pub(crate) fn new(env: &Rc<Env>) -> RangeCopies {
-        RangeCopies { env: env.clone(), steps: Steps::new(env) }
+        RangeCopies { env: env.clone() }
     }
 
     /// Serves an order of a peer; shard 0.

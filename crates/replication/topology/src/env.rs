@@ -8,18 +8,20 @@ use std::time::Duration;
 
 use conf::Options;
 use coordinator::Coordinator;
-use hints::Hints;
+use hints::{Hints, PendingHints};
 use liveness::Liveness;
 use membership::Membership;
 use messaging::Messaging;
-use rt::{Gate, Rt};
-use stdx::Instant;
+use rt::{Gate, Mesh, Rt};
+use stdx::{HostId, Instant};
 use streaming::Streaming;
 
 use crate::error::{Result, TopologyError};
-use crate::hint_handover::HintsMesh;
 use crate::orders::Orders;
 use crate::seeds;
+
+/// Has a shard deliver its hints or hand them to a node; what is left.
+pub type HintsMesh = Mesh<HostId, Vec<PendingHints>>;
 
 /// The parts of a shard that topology operations use.
 pub struct TopologyParts {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use cluster::{ClusterSnapshot, MemberState};
 use hints::PendingHints;
-use rt::{Group, Mesh};
+use rt::Group;
 use stdx::{HostId, ShardId};
 
 use crate::copies::{ASK_AGAIN, ATTEMPTS};
@@ -14,9 +14,6 @@ use crate::env::Env;
 const HINT_TAKERS: usize = 3;
 
 type Result<T> = std::result::Result<T, String>;
-
-/// Has a shard deliver its hints or hand them to a node; what is left.
-pub type HintsMesh = Mesh<HostId, Vec<PendingHints>>;
 
 /// Hints, for whom they are and how many bytes, for an operator.
 fn hints_text(hints: &[PendingHints]) -> String {

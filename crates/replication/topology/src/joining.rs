@@ -44,11 +44,17 @@ pub enum Outcome {
 
 /// A node without a log that may reach others.
 pub struct Newcomer<'a> {
+    /// Shard 0.
     pub rt: &'a Rt,
+    /// The settings of the start.
     pub options: &'a Options,
+    /// The way to other nodes.
     pub messaging: &'a Messaging,
+    /// Where the metadata log and the identity are.
     pub work_dir: &'a str,
+    /// Where the node stands.
     pub place: &'a Place,
+    /// Who it is.
     pub identity: Identity,
     /// Number of this run.
     pub run: u64,

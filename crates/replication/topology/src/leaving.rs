@@ -34,7 +34,7 @@ pub struct Departure {
 }
 
 impl Departure {
-    pub fn new(env: &Rc<Env>) -> Departure {
+    pub(crate) fn new(env: &Rc<Env>) -> Departure {
         Departure {
             env: env.clone(),
             steps: Steps::new(env),

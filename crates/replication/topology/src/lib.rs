@@ -7,7 +7,7 @@
 //! ([`address_discovery`]). Never: decides who owns what or which step follows (`cluster::topology`), who is alive
 //! (`liveness`), copies bytes (`streaming`).
 //!
-//! INV-cleaning-1: see [`cleaning`]. INV-received-1 and -2: see [`resume_state`].
+//! INV-cleaning-1: see [`cleaning`]. INV-received-2: see [`resume_state`].
 //!
 //! Reading order: [`orders`], `env`, `steps` (one change of the metadata), [`copies`], [`leaving`], [`bootstrap`].
 
@@ -39,7 +39,7 @@ use std::rc::Rc;
 use cluster::ClusterSnapshot;
 use stdx::Instant;
 
-pub use env::TopologyParts;
+pub use env::{HintsMesh, TopologyParts};
 pub use error::{Result, TopologyError};
 
 use abort::Aborts;

@@ -172,8 +172,16 @@ impl Writer {
                 ) {
                     continue;
                 }
-                match this.show(&membership.snapshot()).await {
+                let wanted = membership.snapshot();
+                match this.show(&wanted).await {
                     Ok(()) => {
+                        let shown = this.shown.borrow().epoch;
+                        stdx::invariant!(
+                            shown >= wanted.epoch,
+                            "INV-system-tables-1: the tables show epoch {} after a retry for {}",
+                            shown.0,
+                            wanted.epoch.0
+                        );
                         tracing::info!("system tables show all changes again");
                         break;
                     }

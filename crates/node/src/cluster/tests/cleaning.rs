@@ -81,6 +81,7 @@ fn nobody_cleans_while_a_node_moves() {
     // It waits for writes that had begun, and streams.
     net.run(2);
     assert!(!newcomer.is_ready());
+    // INV-cleaning-1: while a node moves nothing is owned for certain, and nothing goes.
     for reply in net.command_all(&nodes[0], &clean()) {
         let AdminReply::Failed(error) = reply else { panic!("{reply:?}") };
         assert!(error.to_string().contains("Not safe to run cleanup"), "{error}");

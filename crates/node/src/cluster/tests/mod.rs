@@ -98,7 +98,9 @@ impl Net {
         let main: rt::Main = Arc::new(move |rt| {
             let (options, meshes) = (options.clone(), meshes.clone());
             let program = crate::Program::default();
-            Box::pin(crate::shard::run(rt, options, meshes, of_main.clone(), None, program))
+            let (outcome, hook) = (of_main.clone(), None);
+            let shard = crate::shard::Shard { rt, options, meshes, outcome, hook, program };
+            Box::pin(shard.run())
         });
         Started { node: self.world.start_node(spec, main), outcome, admin, shards }
     }
