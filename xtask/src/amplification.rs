@@ -46,8 +46,18 @@ const METRICS: [Metric; 4] = [
     },
 ];
 
-/// Writes the page and its plots; with `is_check` only says whether they are as they would be written.
-pub fn run(root: &Path, is_check: bool) -> Result<bool> {
+/// What is done with the page and its plots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Write them.
+    Write,
+    /// Say whether they are as they would be written.
+    Check,
+}
+
+/// Writes or checks the page and its plots.
+pub fn run(root: &Path, task: Task) -> Result<bool> {
+    let is_check = task == Task::Check;
     let rows: Vec<Row> = simulated::compared()
         .into_iter()
         .map(|(name, options)| {

@@ -112,8 +112,8 @@ fn run(arguments: &[String]) -> Result<bool> {
             }
             Ok(true)
         }
-        ["amplification"] => amplification::run(&root, false),
-        ["amplification", "--check"] => amplification::run(&root, true),
+        ["amplification"] => amplification::run(&root, amplification::Task::Write),
+        ["amplification", "--check"] => amplification::run(&root, amplification::Task::Check),
         ["fuzz"] | ["fuzz", "--list"] => fuzz::list(&root),
         ["fuzz", name] => fuzz::run(&root, name, 60),
         ["fuzz", name, seconds] => {
@@ -134,9 +134,11 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["soak", options @ ..] => steps::soak(&root, options),
         ["english", "--accept"] => english::accept(&root).map(|()| true),
         ["english", below] => english::print(&root, below).map(|()| true),
-        ["structure"] => structure::write(&root, &layers::members(&root)?, false).map(|()| true),
+        ["structure"] => structure::write(&root, &layers::members(&root)?, structure::Task::Report)
+            .map(|()| true),
         ["structure", "--accept"] => {
-            structure::write(&root, &layers::members(&root)?, true).map(|()| true)
+            structure::write(&root, &layers::members(&root)?, structure::Task::Accept)
+                .map(|()| true)
         }
         ["docs"] => book::build(&root),
         ["verification"] => verification::write(&root).map(|()| true),

@@ -395,8 +395,13 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
         return crate::disk::write(Path::new(&path), &rows)
             .map(|()| table.iter().all(|r| r.passed));
     }
+    Ok(print_summary(&table, started))
+}
+
+/// Prints how the steps went; `true` when all passed, and there were any.
+fn print_summary(table: &[Row], started: Instant) -> bool {
     println!();
-    for Row { name, passed, minutes, processor } in &table {
+    for Row { name, passed, minutes, processor } in table {
         let passed = if *passed { "passed" } else { "FAILED" };
         println!("{name:24} {passed} {minutes:6.1} min, {processor:6.1} of a processor");
     }
@@ -406,7 +411,7 @@ pub fn run(root: &Path, steps: &'static [Step], names: &[&str]) -> Result<bool> 
     let processor: f64 = table.iter().map(|row| row.processor).sum();
     println!("{:24}        {minutes:6.1} min, {processor:6.1} of a processor", "together");
     println!("{passed} passed, {failed} failed");
-    Ok(failed == 0 && passed > 0)
+    failed == 0 && passed > 0
 }
 
 /// `soak`: simulator seeds in bulk, in the build that tests use: its assertions are on, and a panic

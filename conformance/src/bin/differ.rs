@@ -107,8 +107,12 @@ fn run(options: &Options) -> Result<bool> {
     let known = Known::parse(&text)?;
     let mut ours = connect(&options.ours)?;
     let mut theirs = connect(&options.theirs)?;
+    let durability = match options.restart {
+        Some(_) => round::Durability::Durable,
+        None => round::Durability::MemoryOnly,
+    };
     for client in [&mut ours, &mut theirs] {
-        for statement in round::keyspace(&options.keyspace, options.restart.is_some()) {
+        for statement in round::keyspace(&options.keyspace, durability) {
             let response = client.query(&statement, &Parameters::default())?;
             if let Answer::Error(error) = response.answer {
                 bail!("{statement}: {}", error.message);

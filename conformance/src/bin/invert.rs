@@ -207,7 +207,7 @@ fn run(options: Options) -> Result<bool> {
             if random.percent(25) {
                 reads += 1;
                 let read = Read::random(&table, &mut random);
-                if !is_right(&mut link, &table, (key, all), &read, &mut random)? {
+                if !is_right(&mut link, &table, key, all, &read, &mut random)? {
                     return Ok(false);
                 }
             }
@@ -219,7 +219,7 @@ fn run(options: Options) -> Result<bool> {
                     0 => Read::default(),
                     _ => Read::random(&table, &mut random),
                 };
-                if !is_right(&mut link, &table, (key, all), &read, &mut random)? {
+                if !is_right(&mut link, &table, key, all, &read, &mut random)? {
                     return Ok(false);
                 }
             }
@@ -235,7 +235,8 @@ fn run(options: Options) -> Result<bool> {
 fn is_right(
     link: &mut Link,
     table: &Table,
-    (key, all): (u64, &[Operation]),
+    key: u64,
+    all: &[Operation],
     read: &Read,
     random: &mut Random,
 ) -> Result<bool> {

@@ -98,9 +98,19 @@ pub struct Outcome {
     pub found: Vec<Found>,
 }
 
+/// Whether writes of a keyspace go through the commit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// They do: the servers are restarted in between.
+    Durable,
+    /// They do not.
+    MemoryOnly,
+}
+
 /// The statements that make the keyspace.
 #[must_use]
-pub fn keyspace(name: &str, is_durable: bool) -> Vec<String> {
+pub fn keyspace(name: &str, writes: Durability) -> Vec<String> {
+    let is_durable = writes == Durability::Durable;
     let fields: Vec<String> =
         FIELDS.iter().map(|(field, kind)| format!("{field} {kind}")).collect();
     vec![
@@ -135,8 +145,11 @@ pub fn run(pair: &mut Pair<'_>, keyspace: &str, seed: u64, statements: usize) ->
             let describe = Statement::plain(format!("DESCRIBE TABLE {}", table.name));
             pair.compare(&describe, None, second, &mut outcome, &mut history)?;
         } else if random.percent(55) {
-            let is_late = number * 3 > statements * 2;
-            let statement = write::statement(&table, &mut random, is_late);
+            let phase = match number * 3 > statements * 2 {
+                true => write::Phase::Late,
+                false => write::Phase::Early,
+            };
+            let statement = write::statement(&table, &mut random, phase);
             pair.compare(&statement, None, second, &mut outcome, &mut history)?;
         } else {
             let statement = select::statement(&table, &mut random);

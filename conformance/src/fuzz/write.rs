@@ -8,13 +8,22 @@ use super::types::{FIELDS, Type};
 /// Timestamps of [`Mode::Stated`] are below; few, so that they tie.
 const TIMESTAMPS: usize = 40;
 
-/// A random statement that changes data; `is_late` in the last part of a round.
+/// The part of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The first two thirds.
+    Early,
+    /// The last third.
+    Late,
+}
+
+/// A random statement that changes data.
 ///
 /// Counters that were deleted must not be changed again: Cassandra says that what comes of it is
 /// undefined, and it does go on from the value that its cache still has.
-pub fn statement(table: &Table, random: &mut Random, is_late: bool) -> Statement {
+pub fn statement(table: &Table, random: &mut Random, phase: Phase) -> Statement {
     let text = match random.below(100) {
-        _ if table.mode == Mode::Counters && is_late => delete(table, random, true),
+        _ if table.mode == Mode::Counters && phase == Phase::Late => delete(table, random, true),
         0..=5 => batch(table, random),
         6 if random.percent(30) => format!("TRUNCATE {}", table.name),
         _ => single(table, random, true),

@@ -239,7 +239,7 @@ fn changes(table: &Table, number: u64, random: &mut Random, of: Use) -> Vec<(usi
             Use::Statics => column.is_static && random.percent(70),
         };
         if is_meant {
-            changes.push((at, change(column.shape, (number, at), random, of)));
+            changes.push((at, change(column.shape, Cell { number, at }, random, of)));
         }
     }
     let is_wanted = |column: &super::table::Column| column.is_static == (of == Use::Statics);
@@ -248,12 +248,20 @@ fn changes(table: &Table, number: u64, random: &mut Random, of: Use) -> Vec<(usi
         && let Some(at) = table.columns.iter().position(is_wanted)
         && let Some(column) = table.columns.get(at)
     {
-        changes.push((at, change(column.shape, (number, at), random, of)));
+        changes.push((at, change(column.shape, Cell { number, at }, random, of)));
     }
     changes
 }
 
-fn change(shape: Shape, (number, at): (u64, usize), random: &mut Random, of: Use) -> Change {
+/// The cell that a change is about: number of the operation, place of the column.
+#[derive(Clone, Copy)]
+struct Cell {
+    number: u64,
+    at: usize,
+}
+
+fn change(shape: Shape, cell: Cell, random: &mut Random, of: Use) -> Change {
+    let Cell { number, at } = cell;
     let is_kept = random.percent(80);
     match shape {
         Shape::Plain(_) | Shape::Frozen(_) => Change::Plain(is_kept.then(|| value(number, at, 0))),

@@ -162,23 +162,13 @@ pub fn nodetool_of(home: &Path, number: u16, words: &[&str]) -> Result<String> {
     Ok(text)
 }
 
-/// Starts a node on an empty directory with the settings of `cassandra_latest.yaml` that matter
-/// here: trie memtables, BTI SSTables, unified compaction.
-pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
-    let base = home.join("cassandra");
-    let suffix = suffix(node.number);
-    let (conf, data) = (base.join(format!("conf{suffix}")), base.join(format!("data{suffix}")));
-    let Node { address, seed, heap, .. } = node;
+/// The text of cassandra.yaml.
+fn configuration(node: &Node<'_>, data: &Path) -> Result<String> {
+    let Node { address, seed, .. } = node;
     let sync = match node.sync {
         Sync::Periodic => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms",
         Sync::Batch => "commitlog_sync: batch",
     };
-    for directory in [&conf, &data] {
-        if directory.exists() {
-            crate::disk::remove_dir_all(directory)?;
-        }
-        crate::disk::create_dir_all(directory)?;
-    }
     let at = |name: &str| data.join(name).display().to_string();
     let mut yaml = String::new();
     write!(
@@ -208,7 +198,23 @@ pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
         at("saved_caches"),
         at("cdc_raw"),
     )?;
-    crate::disk::write(conf.join("cassandra.yaml"), yaml)?;
+    Ok(yaml)
+}
+
+/// Starts a node on an empty directory with the settings of `cassandra_latest.yaml` that matter
+/// here: trie memtables, BTI SSTables, unified compaction.
+pub fn begin(home: &Path, node: &Node<'_>) -> Result<Server> {
+    let base = home.join("cassandra");
+    let suffix = suffix(node.number);
+    let (conf, data) = (base.join(format!("conf{suffix}")), base.join(format!("data{suffix}")));
+    let Node { address, heap, .. } = node;
+    for directory in [&conf, &data] {
+        if directory.exists() {
+            crate::disk::remove_dir_all(directory)?;
+        }
+        crate::disk::create_dir_all(directory)?;
+    }
+    crate::disk::write(conf.join("cassandra.yaml"), configuration(node, &data)?)?;
     crate::disk::write(
         conf.join("logback.xml"),
         "<configuration><appender name=\"O\" class=\"ch.qos.logback.core.ConsoleAppender\">\

@@ -30,10 +30,20 @@ pub fn violations(root: &Path, members: &[Member]) -> Result<Vec<String>> {
     Ok(exceptions.violations(&limits::findings(&measure_all(root, members)?)))
 }
 
-/// Writes the table; with `accept` also the exceptions, so that they are what was measured.
+/// What is done with what was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Write the table.
+    Report,
+    /// Write the exceptions too, so that they are what was measured.
+    Accept,
+}
+
+/// Writes the table, and the exceptions where the task says so.
 ///
 /// A reason that a line has stays with it; new lines get none.
-pub fn write(root: &Path, members: &[Member], accept: bool) -> Result<()> {
+pub fn write(root: &Path, members: &[Member], task: Task) -> Result<()> {
+    let accept = task == Task::Accept;
     let crates = measure_all(root, members)?;
     let findings = limits::findings(&crates);
     let exceptions = read_exceptions(root)?;

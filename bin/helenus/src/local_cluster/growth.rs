@@ -82,7 +82,8 @@ pub(super) fn next_node(
 pub(super) fn add(
     dir: &ClusterDir,
     file: &mut ClusterFile,
-    (datacenter, rack): (Option<&str>, Option<&str>),
+    datacenter: Option<&str>,
+    rack: Option<&str>,
     timeout: u64,
 ) -> Result<u16, Failure> {
     let node = next_node(file, datacenter, rack)?;

@@ -226,7 +226,7 @@ fn run(command: Command) -> Result<u8, Failure> {
         }
         Command::Add { dc, rack, place, timeout } => {
             let (dir, mut file) = open(&place)?;
-            let node = growth::add(&dir, &mut file, (dc.as_deref(), rack.as_deref()), timeout)?;
+            let node = growth::add(&dir, &mut file, dc.as_deref(), rack.as_deref(), timeout)?;
             say_line!("node {node} has joined");
             Ok(exit::OK)
         }

@@ -162,6 +162,16 @@ fn unsupported(
             }
         }
     }
+    unsupported_keyspaces(base, rows, &mut found)?;
+    unsupported_tables(base, rows, &mut found)?;
+    Ok(found)
+}
+
+fn unsupported_keyspaces(
+    base: &Schema,
+    rows: &SchemaRows,
+    found: &mut Vec<String>,
+) -> Result<(), TakeoverError> {
     for row in &rows.keyspaces {
         let name = row.required_text("keyspace_name")?;
         if base.keyspace(&name).is_some() || is_scyllas(&name) {
@@ -177,6 +187,14 @@ fn unsupported(
             found.push(format!("transient replication of keyspace {name}"));
         }
     }
+    Ok(())
+}
+
+fn unsupported_tables(
+    base: &Schema,
+    rows: &SchemaRows,
+    found: &mut Vec<String>,
+) -> Result<(), TakeoverError> {
     for row in &rows.tables {
         let keyspace = row.required_text("keyspace_name")?;
         if base.keyspace(&keyspace).is_some() || is_scyllas(&keyspace) {
@@ -201,7 +219,7 @@ fn unsupported(
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The statement that makes what a row is about; `column` names it.

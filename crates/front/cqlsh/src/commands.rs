@@ -10,8 +10,10 @@ use std::io::{BufRead, Write};
 use cql_wire::{Consistency, ProtocolVersion, QueryParameters, Request};
 
 use crate::connection::{Answer, Connection, Page, Target};
+use crate::copy::ring::{bare, ranges};
 use crate::display;
 use crate::failure::Failure;
+use crate::home::expand_home;
 use crate::input::{Lines, read_text};
 use crate::lex::{self, Kind, Token};
 use crate::shell::{PAGE_SIZE_DEFAULT, Shell};
@@ -500,34 +502,6 @@ impl Shell {
     }
 }
 
-/// Tokens and hosts of the column `range_ownership`.
-pub(crate) fn ranges(page: &Page) -> Vec<(String, String)> {
-    let value = page.named(0, "range_ownership").unwrap_or_default();
-    let Ok(entries) = types::wire::Entries::new(value) else { return Vec::new() };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    entries
-        .filter_map(Result::ok)
-        .map(|(token, hosts)| {
-            let kind = types::wire::CollectionKind::List;
-            let hosts: Vec<String> = types::wire::Elements::new(hosts, kind)
-                .into_iter()
-                .flatten()
-                .filter_map(|host| host.ok().flatten().map(text))
-                .collect();
-            (text(token), hosts.join(", "))
-        })
-        .collect()
-}
-
-/// An address without its port and the slash that Java puts before it.
-pub(crate) fn bare(host: &str) -> &str {
-    let host = host.trim_start_matches('/');
-    match host.rsplit_once(':') {
-        Some((address, _)) if !address.contains(':') || address.ends_with(']') => address,
-        _ => host,
-    }
-}
-
 fn level(word: &str) -> Option<Consistency> {
     Consistency::ALL.iter().copied().find(|level| level.name().eq_ignore_ascii_case(word))
 }
@@ -564,14 +538,6 @@ fn check_describe(words: &Words<'_>) -> Option<String> {
 pub(crate) fn no_servers(target: &Target, failure: &Failure) -> String {
     let name = target.name();
     format!("('Unable to connect to any servers', {{'{name}': {}}})", failure.repr())
-}
-
-/// A path with `~` for the home directory.
-pub(crate) fn expand_home(path: &str) -> String {
-    match (path.strip_prefix("~/"), std::env::var("HOME")) {
-        (Some(rest), Ok(home)) => format!("{home}/{rest}"),
-        _ => path.to_owned(),
-    }
 }
 
 /// Asks for a password: on the terminal, without an echo where `stty` can switch it off, also when

@@ -195,8 +195,7 @@ fn files(path: &str, line: &str) -> Found {
     let (directory, partial) = path
         .rsplit_once('/')
         .map_or(("", path), |(head, tail)| (if head.is_empty() { "/" } else { head }, tail));
-    let directory =
-        crate::commands::expand_home(if directory.is_empty() { "." } else { directory });
+    let directory = crate::home::expand_home(if directory.is_empty() { "." } else { directory });
     let mut words = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let mut name = entry.file_name().to_string_lossy().into_owned();

@@ -15,7 +15,7 @@ mod export;
 mod import;
 mod meter;
 mod options;
-mod ring;
+pub(crate) mod ring;
 
 use crate::copy::options::{CopyOptions, Direction};
 use crate::failure::python_repr;
@@ -154,7 +154,8 @@ fn run(shell: &mut Shell, command: Command) -> Result<(), String> {
     let mut said = Vec::new();
     let options = CopyOptions::read(
         direction,
-        (&keyspace, &command.table),
+        &keyspace,
+        &command.table,
         command.options,
         &shell.options,
         &mut said,
@@ -174,7 +175,7 @@ fn run(shell: &mut Shell, command: Command) -> Result<(), String> {
     if let Some(unknown) = columns.iter().find(|name| layout.column(name).is_none()) {
         return Err(format!("Invalid column name {unknown}"));
     }
-    let path = command.path.map(|path| crate::commands::expand_home(&path));
+    let path = command.path.map(|path| crate::home::expand_home(&path));
     let subject = Subject { keyspace, table: command.table, columns, layout };
     match direction {
         Direction::To => export::run(shell, &subject, path.as_deref(), &options),

@@ -6,6 +6,7 @@ use super::*;
 use std::sync::Arc;
 
 fn check(kind: &CqlType, value: &[u8], expect: &str) {
+    // INV-cqlsh-1
     assert_eq!(Style::default().cell(kind, Some(value)).text, expect, "{kind:?}");
 }
 

@@ -25,9 +25,11 @@ mod editor;
 mod failure;
 mod format;
 mod help;
+mod home;
 mod input;
 mod interrupt;
 mod lex;
+mod name_queries;
 mod options;
 mod schema;
 mod shell;
@@ -67,17 +69,7 @@ pub fn main(arguments: &[String]) -> u8 {
             return 2;
         }
     };
-    for notice in &options.notices {
-        say(notice);
-    }
-    for remark in &options.remarks {
-        // Nobody hears it when this fails.
-        let _ = std::io::stdout().write_all(format!("{remark}\n").as_bytes());
-    }
-    if options.tls.as_ref().is_some_and(|tls| tls.names_version) {
-        // cqlsh says this on standard output.
-        let _ = std::io::stdout().write_all(tls::VERSION_NOTICE.as_bytes());
-    }
+    say_notices(&options);
     if options.username.is_some() && options.password.is_none() {
         options.password = Some(commands::ask_password());
     }
@@ -109,16 +101,7 @@ pub fn main(arguments: &[String]) -> u8 {
     {
         options.interrupt = interrupt;
     }
-    let target = connection::Target {
-        host: options.host.clone(),
-        port: options.port,
-        version: options.version,
-        user: None,
-        cql_version: None,
-        connect_timeout: options.connect_timeout,
-        interrupt: options.interrupt.clone(),
-        tls: options.tls.clone(),
-    };
+    let target = target(&options);
     match Shell::open(options, input) {
         Ok(mut shell) => shell.run(),
         Err(failure) if failure.code.is_some() && failure.class != "AuthenticationFailed" => {
@@ -129,6 +112,34 @@ pub fn main(arguments: &[String]) -> u8 {
             say(&format!("Connection error: {}", commands::no_servers(&target, &failure)));
             1
         }
+    }
+}
+
+/// What the settings have to say, before anything else is done.
+fn say_notices(options: &Options) {
+    for notice in &options.notices {
+        say(notice);
+    }
+    for remark in &options.remarks {
+        // Nobody hears it when this fails.
+        let _ = std::io::stdout().write_all(format!("{remark}\n").as_bytes());
+    }
+    if options.tls.as_ref().is_some_and(|tls| tls.names_version) {
+        // cqlsh says this on standard output.
+        let _ = std::io::stdout().write_all(tls::VERSION_NOTICE.as_bytes());
+    }
+}
+
+fn target(options: &Options) -> connection::Target {
+    connection::Target {
+        host: options.host.clone(),
+        port: options.port,
+        version: options.version,
+        user: None,
+        cql_version: None,
+        connect_timeout: options.connect_timeout,
+        interrupt: options.interrupt.clone(),
+        tls: options.tls.clone(),
     }
 }
 

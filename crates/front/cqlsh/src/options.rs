@@ -581,6 +581,7 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_refused_by_name() {
+        // INV-cqlsh-2
         for (line, file, word) in [
             ("--encoding latin1", "", "latin1"),
             ("--coverage", "", "Python"),

@@ -15,6 +15,7 @@ use crate::display::{BLUE, RED, RESET};
 use crate::failure::{Failure, python_repr};
 use crate::format::Style;
 use crate::input::{Input, Line, os_error};
+use crate::interrupt::Interrupt;
 use crate::lex;
 use crate::options::{Options, VERSION};
 use crate::schema;
@@ -77,6 +78,16 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
+    /// The target for threads that do part of a command. An interrupt does not reach them: they end between two
+    /// pages or chunks, not within one.
+    pub(crate) fn target_of_workers(&self) -> Target {
+        Target {
+            version: Some(self.connection.version()),
+            interrupt: Interrupt::default(),
+            ..self.target.clone()
+        }
+    }
+
     /// Connects and asks the server who it is.
     ///
     /// # Errors

@@ -128,7 +128,7 @@ impl Tls {
 }
 
 fn read_file(option: &str, path: &str) -> Result<Vec<u8>, String> {
-    let path = crate::commands::expand_home(path);
+    let path = crate::home::expand_home(path);
     std::fs::read(&path).map_err(|error| {
         let why = crate::input::os_error(&error, &path);
         format!("{option}: {why}")

@@ -18,6 +18,7 @@ use types::CqlType;
 
 use super::out::{Out, Progress};
 use super::parquet::{Decimals, FileWriter};
+use super::schema_file::{TableInSchema, UnknownColumn};
 use super::targets::{Found, Search, Target, find};
 use super::{Failure, finish, report, schema_file, wrong_paths};
 use tool_io::exit;
@@ -98,18 +99,17 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
     let schema = schema_file::read(&path);
     let table = schema.and_then(|schema| {
         let table = schema_file::table_of(&schema, options.table.as_deref(), targets.first())?;
-        Ok((schema, table))
+        Ok(TableInSchema { schema, table })
     });
-    let (schema, table) = match table {
+    let table = match table {
         Ok(found) => found,
         Err(text) => return usage(&text),
     };
-    let (schema, table) = match with_dropped(rt, &targets, (schema, table), &options.dropped).await
-    {
+    let table = match with_dropped(rt, &targets, table, &options.dropped).await {
         Ok(found) => found,
         Err(code) => return code,
     };
-    let readers = match open(rt, &targets, &table).await {
+    let readers = match open(rt, &targets, &table.table).await {
         Ok(readers) => readers,
         Err(code) => return code,
     };
@@ -123,11 +123,11 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
         },
         None => Box::new(std::io::stdout()),
     };
-    let done = export(rt, options, (&schema, &table), &readers, to).await;
+    let done = export(rt, options, &table, &readers, to).await;
     let code = match done {
         Ok(None) => exit::OK,
         Ok(Some(out)) => finish(out),
-        Err(error) => report(&schema_file::name_of(&table), &error),
+        Err(error) => report(&schema_file::name_of(&table.table), &error),
     };
     if code != exit::OK
         && let Some(path) = &options.output
@@ -143,9 +143,9 @@ pub(super) async fn run(rt: &Rt, options: &Export) -> u8 {
 async fn with_dropped(
     rt: &Rt,
     targets: &[Target],
-    (mut schema, mut table): (Arc<Schema>, Arc<Table>),
+    mut of: TableInSchema,
     dropped: &[String],
-) -> Result<(Arc<Schema>, Arc<Table>), u8> {
+) -> Result<TableInSchema, u8> {
     for target in targets {
         let data = target.file(Component::Data);
         let plain = SstableReader::open(&rt.fs(), &target.directory, target.set, None).await;
@@ -154,6 +154,7 @@ async fn with_dropped(
         let statics = header.statics.iter().map(|column| (column, true));
         for (column, is_static) in statics.chain(header.regulars.iter().map(|c| (c, false))) {
             let name = column.name.as_str();
+            let table = &of.table;
             if table.column(name).is_some() || table.dropped.contains_key(name) {
                 continue;
             }
@@ -162,15 +163,14 @@ async fn with_dropped(
                     "{data} has a column \"{name}\" ({}) that the schema of {} does not have: if it was \
                      dropped say --dropped {name}, or add \"ALTER TABLE ... DROP\" to the statements",
                     column.ty,
-                    schema_file::name_of(&table)
+                    schema_file::name_of(table)
                 )));
             }
-            let column = (name, &column.ty, is_static);
-            (schema, table) =
-                schema_file::dropped(&schema, &table, column).map_err(|e| usage(&e))?;
+            let column = UnknownColumn { name, ty: &column.ty, is_static };
+            of = schema_file::dropped(&of, &column).map_err(|e| usage(&e))?;
         }
     }
-    Ok((schema, table))
+    Ok(of)
 }
 
 /// Opens the files, each of which must be of the table. The error is the exit code; why is told.
@@ -199,10 +199,11 @@ async fn open(rt: &Rt, targets: &[Target], table: &Table) -> Result<Vec<SstableR
 async fn export(
     rt: &Rt,
     options: &Export,
-    (schema, table): (&Arc<Schema>, &Arc<Table>),
+    of: &TableInSchema,
     readers: &[SstableReader],
     to: Box<dyn Write + Send>,
 ) -> Result<Option<Out>, Failure> {
+    let TableInSchema { schema, table } = of;
     let mut ranges = Vec::new();
     for text in &options.key {
         let Some(reader) = readers.first() else { break };
@@ -238,7 +239,7 @@ async fn export(
         None => Progress::beside_output(&what),
     };
     for range in ranges {
-        rows.export(readers, range, (&mut sink, &mut progress)).await?;
+        rows.export(readers, range, &mut sink, &mut progress).await?;
     }
     match sink {
         Sink::Text(out, _) => Ok(Some(out)),
@@ -349,7 +350,8 @@ impl<'t> Rows<'t> {
         &mut self,
         readers: &[SstableReader],
         range: KeyRange,
-        (sink, progress): (&mut Sink, &mut Progress),
+        sink: &mut Sink,
+        progress: &mut Progress,
     ) -> Result<(), Failure> {
         let total = readers.iter().map(|reader| reader.meta().data_length()).sum();
         let mut done = vec![0; readers.len()];

@@ -22,7 +22,7 @@ use rt::Rt;
 use schema::Table;
 use sstable::{Component, SstableReader};
 
-use self::partitions::Mutations;
+use self::partitions::{ItemPlace, Mutations};
 use self::senders::Senders;
 use super::export::usage;
 use super::out::memory;
@@ -93,7 +93,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
         return usage(&format!("there are no SSTables in {}", options.directory));
     }
     let apis: Vec<Api> = options.nodes.iter().map(|node| api_of(node, options.api_port)).collect();
-    let (table, apis) = match ask_for_table(&apis, (&keyspace, &table), options.verbose) {
+    let (table, apis) = match ask_for_table(&apis, &keyspace, &table, options.verbose) {
         Ok(found) => found,
         Err((code, text)) => {
             complain_line!("helenus sstable: {text}");
@@ -101,31 +101,21 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
         }
     };
     // All of them before anything is sent.
-    let mut files = Vec::new();
-    for target in &targets {
-        match SstableReader::open(&rt.fs(), &target.directory, target.set, Some(&table)).await {
-            Ok(reader) => {
-                let header = &reader.meta().statistics().header;
-                if let Err(error) = header.check_types(&table) {
-                    let file = target.file(Component::Statistics);
-                    let what = format!("a file of another table: {error}");
-                    return report(&file, &Failure::Key(what));
-                }
-                files.push((target, reader));
-            }
-            Err(error) => return report(&target.file(Component::Data), &error.into()),
-        }
-    }
+    let files = match open_all(rt, &targets, &table).await {
+        Ok(files) => files,
+        Err(code) => return code,
+    };
     let names: Vec<String> = apis.iter().map(|api| format!("/{}:{}", api.host, api.port)).collect();
     say_line!("Established connection to the nodes {}", names.join(", "));
     let paths: Vec<String> = targets.iter().map(|target| target.file(Component::Data)).collect();
     say_line!("Loading {} into {keyspace}.{}", paths.join(" "), table.name);
-    let total = files.iter().map(|(_, reader)| reader.meta().data_length()).sum();
+    let bytes = files.iter().map(|(_, reader)| reader.meta().data_length()).sum();
+    let size = LoadSize { files: files.len(), bytes };
     let place = format!("keyspace={}&table={}", escaped(&keyspace), escaped(&table.name));
     let path = format!("/api/v1/load?{place}&consistency={}", escaped(&options.consistency_level));
     let mut load = Loading {
         senders: Senders::start(&apis, &path, options.connections_per_host),
-        progress: Progress::new(names.join(","), (files.len(), total), !options.no_progress),
+        progress: Progress::new(names.join(","), size, !options.no_progress),
         throttle: Throttle { bytes_per_second: options.throttle_mib << 20, began: Instant::now() },
     };
     for (target, reader) in &files {
@@ -155,6 +145,30 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
             exit::FAILED
         }
     }
+}
+
+/// Opens the files, each of which must be of the table. The error is the exit code; why is told.
+async fn open_all<'t>(
+    rt: &Rt,
+    targets: &'t [Target],
+    table: &Arc<Table>,
+) -> Result<Vec<(&'t Target, SstableReader)>, u8> {
+    let mut files = Vec::new();
+    for target in targets {
+        match SstableReader::open(&rt.fs(), &target.directory, target.set, Some(table)).await {
+            Ok(reader) => {
+                let header = &reader.meta().statistics().header;
+                if let Err(error) = header.check_types(table) {
+                    let file = target.file(Component::Statistics);
+                    let what = format!("a file of another table: {error}");
+                    return Err(report(&file, &Failure::Key(what)));
+                }
+                files.push((target, reader));
+            }
+            Err(error) => return Err(report(&target.file(Component::Data), &error.into())),
+        }
+    }
+    Ok(files)
 }
 
 fn again(options: &Load) {
@@ -225,7 +239,8 @@ fn escaped(text: &str) -> String {
 /// The table as the first node that answers knows it, and the nodes that can be reached.
 fn ask_for_table(
     apis: &[Api],
-    (keyspace, table): (&str, &str),
+    keyspace: &str,
+    table: &str,
     verbose: bool,
 ) -> Result<(Arc<Table>, Vec<Api>), (u8, String)> {
     let path = format!("/api/v1/load?keyspace={}&table={}", escaped(keyspace), escaped(table));
@@ -290,7 +305,7 @@ impl Loading {
                     cursor.feed(request.block, chunk);
                 }
                 Advance::Item => {
-                    let place = (path.as_str(), cursor.position());
+                    let place = ItemPlace { file: &path, position: cursor.position() };
                     mutations.item(cursor.item(), place).map_err(Failure::Key)?;
                     if let Some(batch) = mutations.take_full() {
                         self.senders.send(batch).map_err(Failure::Key)?;
@@ -340,8 +355,15 @@ struct Progress {
     on_line: bool,
 }
 
+/// What is to be loaded.
+struct LoadSize {
+    files: usize,
+    bytes: u64,
+}
+
 impl Progress {
-    fn new(nodes: String, (files, total): (usize, u64), is_wanted: bool) -> Progress {
+    fn new(nodes: String, size: LoadSize, is_wanted: bool) -> Progress {
+        let LoadSize { files, bytes: total } = size;
         let now = Instant::now();
         Progress {
             nodes,

@@ -69,9 +69,9 @@ pub(super) fn of_text(text: &str) -> Result<Arc<Schema>, String> {
                 "CREATE KEYSPACE {quoted} WITH replication = \
                  {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
             );
-            apply(&mut schema, &parsed(&create)?, (&create, None), &mut last)?;
+            apply(&mut schema, &parsed(&create)?, &create, None, &mut last)?;
         }
-        apply(&mut schema, &kind, (statement, in_use.as_deref()), &mut last)?;
+        apply(&mut schema, &kind, statement, in_use.as_deref(), &mut last)?;
     }
     Ok(Arc::new(schema))
 }
@@ -127,7 +127,8 @@ fn parsed(statement: &str) -> Result<StatementKind, String> {
 fn apply(
     schema: &mut Schema,
     kind: &StatementKind,
-    (statement, in_use): (&str, Option<&str>),
+    statement: &str,
+    in_use: Option<&str>,
     last: &mut u128,
 ) -> Result<(), String> {
     let Some(plan) = DdlPlan::new(kind, in_use) else {
@@ -202,25 +203,39 @@ pub(super) fn table_of(
     table(schema, name)
 }
 
+/// A table and the schema that it is in.
+pub(super) struct TableInSchema {
+    pub(super) schema: Arc<Schema>,
+    pub(super) table: Arc<Table>,
+}
+
+/// A column that files have and the schema does not.
+pub(super) struct UnknownColumn<'a> {
+    pub(super) name: &'a str,
+    pub(super) ty: &'a CqlType,
+    pub(super) is_static: bool,
+}
+
 /// The schema after a column of that type was dropped from a table, and the table.
 ///
 /// # Errors
 /// There can be no such column.
 pub(super) fn dropped(
-    schema: &Schema,
-    table: &Table,
-    (name, ty, is_static): (&str, &CqlType, bool),
-) -> Result<(Arc<Schema>, Arc<Table>), String> {
+    of: &TableInSchema,
+    column: &UnknownColumn<'_>,
+) -> Result<TableInSchema, String> {
+    let UnknownColumn { name, ty, is_static } = column;
+    let TableInSchema { schema, table } = of;
     let (of, name) = (quoted_name(table), types::name::quote_identifier(name));
-    let form = if is_static { " static" } else { "" };
-    let mut schema = schema.clone();
+    let form = if *is_static { " static" } else { "" };
+    let mut schema = Schema::clone(schema);
     for statement in
         [format!("ALTER TABLE {of} ADD {name} {ty}{form}"), format!("ALTER TABLE {of} DROP {name}")]
     {
-        apply(&mut schema, &parsed(&statement)?, (&statement, None), &mut 0)?;
+        apply(&mut schema, &parsed(&statement)?, &statement, None, &mut 0)?;
     }
     let table = schema.table_by_id(table.id).cloned().ok_or("the table is gone")?;
-    Ok((Arc::new(schema), table))
+    Ok(TableInSchema { schema: Arc::new(schema), table })
 }
 
 /// Keyspace and table.
@@ -302,8 +317,9 @@ mod tests {
         assert_eq!(table.options.default_time_to_live, 60);
         assert!(table.options.compression.values().any(|class| class.contains("Zstd")));
         // What a file has beside them was dropped before.
-        let gone = ("older", &CqlType::Int, true);
-        let (schema, table) = dropped(&schema, &table, gone).unwrap();
+        let gone = UnknownColumn { name: "older", ty: &CqlType::Int, is_static: true };
+        let TableInSchema { schema, table } =
+            dropped(&TableInSchema { schema, table }, &gone).unwrap();
         assert!(table.dropped.contains_key("older") && table.column("older").is_none());
         assert!(schema.table_by_id(table.id).unwrap().dropped.contains_key("old"));
         for wrong in [

@@ -161,7 +161,7 @@ async fn write(
 ) -> Result<u64, String> {
     // Nothing is written to it: it is there because a store has one.
     let log = format!("{}/.helenus-write-{}", options.output, std::process::id());
-    let rows = write_with_log(rt, options, version, (schema, table), &log).await;
+    let rows = write_with_log(rt, options, version, schema, table, &log).await;
     let removed = std::fs::remove_dir_all(&log);
     let rows = rows?;
     removed.map_err(|e| format!("{log}: {e}"))?;
@@ -172,7 +172,8 @@ async fn write_with_log(
     rt: &Rt,
     options: &Write,
     version: Version,
-    (schema, table): (&Arc<Schema>, &Arc<Table>),
+    schema: &Arc<Schema>,
+    table: &Arc<Table>,
     log: &str,
 ) -> Result<u64, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();

@@ -438,6 +438,7 @@ fn guardrails_are_told_by_one_shard_and_changed_on_all() {
     node.stop();
 }
 
+/// INV-admin-2.
 #[test]
 fn commands_succeed_only_when_every_shard_did_them() {
     let node = TestNode::start(answer);
@@ -515,7 +516,7 @@ fn a_stopped_node_is_unavailable_and_a_taken_port_an_error() {
     node.stop();
 }
 
-/// A request that no shard answers, and one that has not arrived.
+/// A request that no shard answers, and one that has not arrived (INV-admin-1).
 #[test]
 fn stopping_waits_for_no_client() {
     static ASKED: std::sync::Mutex<Vec<Reply<AdminReply>>> = std::sync::Mutex::new(Vec::new());
@@ -589,7 +590,7 @@ fn repairs_begin_are_asked_for_and_end() {
     node.stop();
 }
 
-/// More than one address may have, and more than there may be at all.
+/// INV-admin-1: more than one address may have, and more than there may be at all.
 #[test]
 fn open_connections_lock_nobody_out() {
     let node = TestNode::start(answer);

@@ -8,6 +8,7 @@
 use types::wire::{encode_collection, encode_map, encode_tuple, encode_vector};
 use types::{CqlType, Decimal, number, temporal};
 
+use crate::copy::options::CopyOptions;
 use crate::failure::python_repr;
 use crate::time;
 
@@ -25,6 +26,17 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
+    /// As a command's options say.
+    pub(crate) fn of(options: &CopyOptions) -> Conversion {
+        Conversion {
+            null: options.null.clone(),
+            decimal_separator: options.decimal_separator.clone(),
+            thousands_separator: options.thousands_separator.clone(),
+            true_word: options.booleans.0.to_lowercase(),
+            timestamp_format: options.timestamp_format.clone(),
+        }
+    }
+
     /// Appends the value of a field of a record. False is null.
     ///
     /// # Errors

@@ -11,7 +11,6 @@ use std::io::{BufWriter, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
-use crate::connection::Target;
 use crate::copy::export::queue::Queue;
 use crate::copy::export::worker::Job;
 use crate::copy::meter::{Meter, interval};
@@ -21,7 +20,6 @@ use crate::copy::{Subject, starting};
 use crate::failure::python_repr;
 use crate::format::Style;
 use crate::input::os_error;
-use crate::interrupt::Interrupt;
 use crate::shell::Shell;
 
 /// Pages of CSV that wait for the writer, per worker.
@@ -80,12 +78,7 @@ pub(crate) fn run(
     }));
     let style = style(options);
     let interrupt = shell.target.interrupt.clone();
-    // Workers end between two pages, not within one.
-    let target = Target {
-        version: Some(shell.connection.version()),
-        interrupt: Interrupt::default(),
-        ..shell.target.clone()
-    };
+    let target = shell.target_of_workers();
     let job = Job {
         subject,
         options,

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::connection::{Answer, Connection, Target};
+use crate::connection::{Answer, Connection};
 use crate::copy::convert::Conversion;
 use crate::copy::import::source::{Chunk, Feeder};
 use crate::copy::import::worker::{Job, Statement};
@@ -27,7 +27,6 @@ use crate::copy::options::CopyOptions;
 use crate::copy::ring::Ring;
 use crate::copy::{Subject, name_list, starting};
 use crate::failure::Failure;
-use crate::interrupt::Interrupt;
 use crate::schema::Role;
 use crate::shell::Shell;
 use crate::time::{Moment, Zone};
@@ -58,20 +57,7 @@ pub(crate) fn run(
     options: &CopyOptions,
 ) -> Result<(), String> {
     let start = Instant::now();
-    let columns: Vec<String> = subject
-        .columns
-        .iter()
-        .filter(|name| !options.skip_columns.contains(name))
-        .cloned()
-        .collect();
-    if columns.is_empty() {
-        return Err("No valid column specified".to_owned());
-    }
-    let key_role = |role: Role| matches!(role, Role::Partition | Role::Clustering);
-    let keys = subject.layout.columns.iter().filter(|column| key_role(column.role));
-    if let Some(missing) = keys.map(|column| &column.name).find(|name| !columns.contains(*name)) {
-        return Err(format!("Primary key column '{missing}' missing or skipped"));
-    }
+    let columns = columns_to_write(subject, options)?;
     shell.say(&starting(subject, &columns));
     let statement = statement(shell, subject, &columns, options)?;
     let mut feeder = match path {
@@ -80,19 +66,8 @@ pub(crate) fn run(
     };
     shell.flush();
     move_old_errors(&options.error_file);
-    let conversion = Conversion {
-        null: options.null.clone(),
-        decimal_separator: options.decimal_separator.clone(),
-        thousands_separator: options.thousands_separator.clone(),
-        true_word: options.booleans.0.to_lowercase(),
-        timestamp_format: options.timestamp_format.clone(),
-    };
-    // Workers end between two chunks, not within one.
-    let target = Target {
-        version: Some(shell.connection.version()),
-        interrupt: Interrupt::default(),
-        ..shell.target.clone()
-    };
+    let conversion = Conversion::of(options);
+    let target = shell.target_of_workers();
     let ring = Ring::read(shell, &subject.keyspace);
     let job = Job {
         options,
@@ -140,6 +115,25 @@ pub(crate) fn run(
         options.skip_rows
     ));
     Ok(())
+}
+
+/// The columns that are written, the whole primary key among them.
+fn columns_to_write(subject: &Subject, options: &CopyOptions) -> Result<Vec<String>, String> {
+    let columns: Vec<String> = subject
+        .columns
+        .iter()
+        .filter(|name| !options.skip_columns.contains(name))
+        .cloned()
+        .collect();
+    if columns.is_empty() {
+        return Err("No valid column specified".to_owned());
+    }
+    let key_role = |role: Role| matches!(role, Role::Partition | Role::Clustering);
+    let keys = subject.layout.columns.iter().filter(|column| key_role(column.role));
+    match keys.map(|column| &column.name).find(|name| !columns.contains(*name)) {
+        Some(missing) => Err(format!("Primary key column '{missing}' missing or skipped")),
+        None => Ok(columns),
+    }
 }
 
 /// Prepares what is run for each row.
@@ -320,45 +314,48 @@ fn collect(
             Err(RecvTimeoutError::Disconnected) => return,
         };
         heard = Instant::now();
-        match next {
-            News::Imported(rows) => meter.add(rows),
-            News::Unreadable { class, text, records } => {
-                let count = u64::try_from(records.len()).unwrap_or(0);
-                errors.parse += count;
-                shell.print_error(&format!(
-                    "Failed to import {count} rows: {class} - {text},  given up without retries"
-                ));
-                errors.keep(shell, &records);
-                meter.add(count);
-            }
-            News::Refused { failure, records, attempts, last } => {
-                let count = u64::try_from(records.len()).unwrap_or(0);
-                let most = errors.options.attempts_max;
-                let fate = match last {
-                    true => format!("given up after {attempts} attempts"),
-                    false => format!("will retry later, attempt {attempts} of {most}"),
-                };
-                let Failure { class, text, .. } = &failure;
-                shell.print_error(&format!(
-                    "Failed to import {count} rows: {class} - {text},  {fate}"
-                ));
-                if last {
-                    errors.insert += count;
-                    errors.keep(shell, &records);
-                    meter.add(count);
-                }
-            }
-            News::ReadError(text) => {
-                shell.print_error(&format!(
-                    "Failed to import 0 rows: OSError - {text},  given up after 1 attempts"
-                ));
-            }
-        }
+        tell(shell, next, errors, meter);
         if !stop.load(Ordering::Relaxed)
             && let Some(text) = errors.exceeded()
         {
             shell.print_error(&text);
             stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts and prints what a worker or the reader says.
+fn tell(shell: &mut Shell, news: News, errors: &mut Errors<'_>, meter: &mut Meter) {
+    match news {
+        News::Imported(rows) => meter.add(rows),
+        News::Unreadable { class, text, records } => {
+            let count = u64::try_from(records.len()).unwrap_or(0);
+            errors.parse += count;
+            shell.print_error(&format!(
+                "Failed to import {count} rows: {class} - {text},  given up without retries"
+            ));
+            errors.keep(shell, &records);
+            meter.add(count);
+        }
+        News::Refused { failure, records, attempts, last } => {
+            let count = u64::try_from(records.len()).unwrap_or(0);
+            let most = errors.options.attempts_max;
+            let fate = match last {
+                true => format!("given up after {attempts} attempts"),
+                false => format!("will retry later, attempt {attempts} of {most}"),
+            };
+            let Failure { class, text, .. } = &failure;
+            shell.print_error(&format!("Failed to import {count} rows: {class} - {text},  {fate}"));
+            if last {
+                errors.insert += count;
+                errors.keep(shell, &records);
+                meter.add(count);
+            }
+        }
+        News::ReadError(text) => {
+            shell.print_error(&format!(
+                "Failed to import 0 rows: OSError - {text},  given up after 1 attempts"
+            ));
         }
     }
 }

@@ -148,7 +148,7 @@ fn merge(
     let (config, path) = match &file {
         None => (shell.config.clone(), shell.config_path.display().to_string()),
         Some(path) => {
-            let path = crate::commands::expand_home(path);
+            let path = crate::home::expand_home(path);
             let text = std::fs::read_to_string(&path)
                 .map_err(|error| format!("CONFIGFILE {path}: {error}"))?;
             (Config::parse(&text).map_err(|error| format!("CONFIGFILE {path}: {error}"))?, path)
@@ -183,6 +183,35 @@ fn python_dict(options: &[(String, String)]) -> String {
     format!("{{{}}}", entries.join(", "))
 }
 
+/// The words for true and false.
+fn boolean_words(style: Option<String>) -> Result<(String, String), String> {
+    let style = style.unwrap_or_else(|| "True, False".to_owned());
+    let words: Vec<String> = style.split(',').map(|word| word.trim().to_owned()).collect();
+    match words.as_slice() {
+        [yes, no] if yes != no && !yes.is_empty() && !no.is_empty() => {
+            Ok((yes.clone(), no.clone()))
+        }
+        _ => {
+            let words: Vec<String> = words.iter().map(|word| python_repr(word)).collect();
+            Err(format!("Invalid boolean styles [{}]", words.join(", ")))
+        }
+    }
+}
+
+/// How times are written; COPY FROM must be able to read them.
+fn timestamp_format(
+    direction: Direction,
+    given: Option<String>,
+    shell: &ShellOptions,
+) -> Result<String, String> {
+    let format = given.unwrap_or_else(|| shell.time_format.clone());
+    if direction == Direction::From && !time::can_parse(&format) {
+        let text = python_repr(&format);
+        return Err(format!("DATETIMEFORMAT: {text} has directives that cannot be read"));
+    }
+    Ok(format)
+}
+
 impl CopyOptions {
     /// Checks the options of a command for the table `keyspace.table`.
     ///
@@ -190,7 +219,8 @@ impl CopyOptions {
     /// What is wrong with which option.
     pub(crate) fn read(
         direction: Direction,
-        (keyspace, table): (&str, &str),
+        keyspace: &str,
+        table: &str,
         command: Vec<(String, String)>,
         shell: &ShellOptions,
         said: &mut Lines,
@@ -204,27 +234,10 @@ impl CopyOptions {
             quote,
             escape: (escape != quote).then_some(escape),
         };
-        let style = given.take("boolstyle").unwrap_or_else(|| "True, False".to_owned());
-        let words: Vec<String> = style.split(',').map(|word| word.trim().to_owned()).collect();
-        let booleans = match words.as_slice() {
-            [yes, no] if yes != no && !yes.is_empty() && !no.is_empty() => {
-                (yes.clone(), no.clone())
-            }
-            _ => {
-                let words: Vec<String> = words.iter().map(|word| python_repr(word)).collect();
-                return Err(format!("Invalid boolean styles [{}]", words.join(", ")));
-            }
-        };
+        let booleans = boolean_words(given.take("boolstyle"))?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let report: f64 = given.number("reportfrequency", 0.25)?;
-        let timestamp_format =
-            given.take("datetimeformat").unwrap_or_else(|| shell.time_format.clone());
-        if direction == Direction::From && !time::can_parse(&timestamp_format) {
-            return Err(format!(
-                "DATETIMEFORMAT: {} has directives that cannot be read",
-                python_repr(&timestamp_format)
-            ));
-        }
+        let timestamp_format = timestamp_format(direction, given.take("datetimeformat"), shell)?;
         let mut options = CopyOptions {
             dialect,
             null: given.take("null").unwrap_or_default(),
@@ -288,7 +301,7 @@ impl CopyOptions {
         self.parse_errors_max = given.limit("maxparseerrors", -1)?;
         self.insert_errors_max = given.limit("maxinserterrors", 1000)?;
         if let Some(path) = given.take("errfile").filter(|path| !path.is_empty()) {
-            self.error_file = crate::commands::expand_home(&path);
+            self.error_file = crate::home::expand_home(&path);
         }
         self.prepared_statements = given.switch("preparedstatements", true);
         self.ttl = given.limit("ttl", -1)?.and_then(|seconds| u32::try_from(seconds).ok());
@@ -357,7 +370,7 @@ mod tests {
         let file = "[copy]\nheader = true\nnull = F\n[copy-to:ks.t]\npagesize = 7\n[copy:ks.u]\nnull = U\n";
         let command =
             command.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        CopyOptions::read(direction, ("ks", "t"), command, &shell(file), &mut Vec::new())
+        CopyOptions::read(direction, "ks", "t", command, &shell(file), &mut Vec::new())
     }
 
     #[test]

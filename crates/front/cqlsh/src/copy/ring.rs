@@ -11,7 +11,6 @@ use std::net::IpAddr;
 use cql_client::TokenRing;
 use cql_wire::Consistency;
 
-use crate::commands::{bare, ranges};
 use crate::connection::{Page, Target};
 use crate::schema;
 use crate::shell::Shell;
@@ -148,6 +147,34 @@ fn tokens_of(value: &[u8]) -> Vec<i64> {
         return Vec::new();
     };
     elements.filter_map(|token| std::str::from_utf8(token.ok()??).ok()?.parse().ok()).collect()
+}
+
+/// Tokens and hosts of the column `range_ownership`.
+pub(crate) fn ranges(page: &Page) -> Vec<(String, String)> {
+    let value = page.named(0, "range_ownership").unwrap_or_default();
+    let Ok(entries) = types::wire::Entries::new(value) else { return Vec::new() };
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    entries
+        .filter_map(Result::ok)
+        .map(|(token, hosts)| {
+            let kind = types::wire::CollectionKind::List;
+            let hosts: Vec<String> = types::wire::Elements::new(hosts, kind)
+                .into_iter()
+                .flatten()
+                .filter_map(|host| host.ok().flatten().map(text))
+                .collect();
+            (text(token), hosts.join(", "))
+        })
+        .collect()
+}
+
+/// An address without its port and the slash that Java puts before it.
+pub(crate) fn bare(host: &str) -> &str {
+    let host = host.trim_start_matches('/');
+    match host.rsplit_once(':') {
+        Some((address, _)) if !address.contains(':') || address.ends_with(']') => address,
+        _ => host,
+    }
 }
 
 #[cfg(test)]

@@ -53,16 +53,23 @@ pub(super) struct Mutations<'t> {
     count: usize,
 }
 
+/// Where an item is: the file, and the position in its data.
+#[derive(Clone, Copy)]
+pub(super) struct ItemPlace<'a> {
+    pub(super) file: &'a str,
+    pub(super) position: u64,
+}
+
 impl<'t> Mutations<'t> {
     pub(super) fn new(table: &'t Arc<Table>) -> Mutations<'t> {
         Mutations { table, part: Part::default(), batch: Vec::new(), count: 0 }
     }
 
-    /// Takes the next item; the place is for errors: the file and the position in its data.
+    /// Takes the next item; the place is for errors.
     ///
     /// # Errors
     /// What cannot be sent, and where it is.
-    pub(super) fn item(&mut self, item: Item<'_>, place: (&str, u64)) -> Result<(), String> {
+    pub(super) fn item(&mut self, item: Item<'_>, place: ItemPlace<'_>) -> Result<(), String> {
         match item {
             Item::Partition { key, deletion, .. } => {
                 self.end_part();
@@ -159,7 +166,8 @@ impl<'t> Mutations<'t> {
 
     /// Increments of before Cassandra 2.1 are differences: they would count twice when they are sent
     /// twice.
-    fn check(&self, row: RowRef<'_>, (file, position): (&str, u64)) -> Result<(), String> {
+    fn check(&self, row: RowRef<'_>, place: ItemPlace<'_>) -> Result<(), String> {
+        let ItemPlace { file, position } = place;
         if !self.table.is_counter() {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use stdx::{ColumnId, DeletionSeconds, TimestampMicros, Token};
 use super::*;
 use crate::schema_file;
 
-const PLACE: (&str, u64) = ("nb-1-big-Data.db", 7);
+const PLACE: ItemPlace<'_> = ItemPlace { file: "nb-1-big-Data.db", position: 7 };
 
 fn table(columns: &str) -> Arc<Table> {
     let text = format!("CREATE TABLE ks.t (k int, c int, {columns}, PRIMARY KEY (k, c));");

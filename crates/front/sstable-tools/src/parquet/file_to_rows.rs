@@ -366,7 +366,8 @@ impl Stream {
 
     fn load(&mut self) -> Result<(), String> {
         let how = self.meaning;
-        let to = (self.def_max, self.has_reps, &mut self.triplets);
+        let to =
+            Levels { def_max: self.def_max, has_reps: self.has_reps, triplets: &mut self.triplets };
         let bytes = |bytes: &[u8]| of_bytes(how, bytes);
         match &mut self.reader {
             ColumnReader::BoolColumnReader(reader) => batch(reader, to, |v| Ok(Value::Bool(*v))),
@@ -388,12 +389,20 @@ impl Stream {
     }
 }
 
+/// Where values of a column go with their levels.
+struct Levels<'a> {
+    def_max: i16,
+    has_reps: bool,
+    triplets: &'a mut VecDeque<(i16, i16, Value)>,
+}
+
 /// Reads some rows of a leaf.
 fn batch<T: DataType>(
     reader: &mut ColumnReaderImpl<T>,
-    (def_max, has_reps, to): (i16, bool, &mut VecDeque<(i16, i16, Value)>),
+    to: Levels<'_>,
     value: impl Fn(&T::T) -> Result<Value, String>,
 ) -> Result<(), String> {
+    let Levels { def_max, has_reps, triplets } = to;
     let (mut defs, mut reps, mut values) = (Vec::new(), Vec::new(), Vec::new());
     let read = reader.read_records(BATCH_ROWS, Some(&mut defs), Some(&mut reps), &mut values);
     let (_, _, levels) = read.map_err(|e| e.to_string())?;
@@ -405,7 +414,7 @@ fn batch<T: DataType>(
             true => value(values.next().ok_or("values are missing")?)?,
             false => Value::Null,
         };
-        to.push_back((def, rep, value));
+        triplets.push_back((def, rep, value));
     }
     Ok(())
 }

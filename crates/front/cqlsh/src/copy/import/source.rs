@@ -59,7 +59,7 @@ impl Feeder {
         let mut feeder = Feeder::text(String::new(), options);
         feeder.text = None;
         for path in list.split(',').map(str::trim) {
-            let path = crate::commands::expand_home(path);
+            let path = crate::home::expand_home(path);
             if Path::new(&path).is_file() {
                 feeder.paths.push(PathBuf::from(path));
                 continue;

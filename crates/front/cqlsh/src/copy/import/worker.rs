@@ -252,14 +252,10 @@ impl Worker<'_> {
                 self.answer(node);
                 continue;
             };
+            let to = Sending { job, link: &mut *link, batch: &batch, stream };
             let sent = match job.statement.around {
-                None => {
-                    let parts = (&mut self.statements, &mut self.values);
-                    send(job, link, (&batch, stream), parts)
-                }
-                Some(_) => {
-                    send_texts(job, link, (&batch, stream), (&mut self.statements, &mut self.text))
-                }
+                None => send(to, &mut self.statements, &mut self.values),
+                Some(_) => send_texts(to, &mut self.statements, &mut self.text),
             };
             let sent = sent.and_then(|()| match link.connection.waiting() >= WRITE_BYTES {
                 true => link.connection.flush(),
@@ -338,12 +334,16 @@ impl Worker<'_> {
     }
 }
 
-fn send(
-    job: &Job<'_>,
-    link: &mut Link,
-    (batch, stream): (&InFlight, usize),
-    (list, values): (&mut BatchList, &mut ValueList),
-) -> Result<(), Failure> {
+/// A batch on its way to a node.
+struct Sending<'a> {
+    job: &'a Job<'a>,
+    link: &'a mut Link,
+    batch: &'a InFlight,
+    stream: usize,
+}
+
+fn send(to: Sending<'_>, list: &mut BatchList, values: &mut ValueList) -> Result<(), Failure> {
+    let Sending { job, link, batch, stream } = to;
     let Job { statement, consistency, .. } = job;
     let stream = i16::try_from(stream).unwrap_or(i16::MAX);
     list.clear();
@@ -377,12 +377,8 @@ fn send(
 }
 
 /// As [`send`], with the values as literals.
-fn send_texts(
-    job: &Job<'_>,
-    link: &mut Link,
-    (batch, stream): (&InFlight, usize),
-    (list, text): (&mut BatchList, &mut String),
-) -> Result<(), Failure> {
+fn send_texts(to: Sending<'_>, list: &mut BatchList, text: &mut String) -> Result<(), Failure> {
+    let Sending { job, link, batch, stream } = to;
     let Job { statement, consistency, .. } = job;
     let stream = i16::try_from(stream).unwrap_or(i16::MAX);
     let (before, behind) = statement
