@@ -150,7 +150,8 @@ fn outbound<S: ResultSink>(
     let command = bound.reads().first()?;
     let Partitions::Key(key) = &command.partitions else { return None };
     let (token, snapshot) = (codec::token_of(key), cx.executor.snapshot());
-    let route = cx.executor.coordinator.lwt().serial_route(&snapshot, command.table, token, scope)?;
+    let route =
+        cx.executor.coordinator.lwt().serial_route(&snapshot, command.table, token, scope)?;
     let now = |seconds| WallMicros(i64::from(seconds).saturating_mul(1_000_000));
     let table = statement.plan.select.table();
     let terms = Terms {

@@ -131,7 +131,11 @@ impl Server {
             }
             let begins = read.command.slices.0.first().is_none_or(|s| !s.start_after);
             let _running = env.counts.validation.run();
-            let page = env.coordinator.replica_reads().read_as_replica(read, epoch, deadline, scope).await?;
+            let page = env
+                .coordinator
+                .replica_reads()
+                .read_as_replica(read, epoch, deadline, scope)
+                .await?;
             env.counts.served.inc();
             let page = ReplicaPage::open(&page)
                 .map_err(|error| ErrorReply::Internal(error.to_string()))?;
@@ -188,7 +192,11 @@ impl Serving {
                 let Asker { epoch, deadline, .. } = asker;
                 self.0.env.counts.served.inc();
                 let coordinator = &self.0.env.coordinator;
-                match coordinator.replica_reads().read_as_replica(*read, epoch, deadline, scope).await {
+                match coordinator
+                    .replica_reads()
+                    .read_as_replica(*read, epoch, deadline, scope)
+                    .await
+                {
                     Ok(page) => responder.respond(|out| out.extend_from_slice(&page)),
                     Err(error) => responder.fail(&error),
                 }

@@ -310,7 +310,8 @@ impl Bootstrap {
             let without = goes_without
                 || !self.env.options.consistent_rangemovement
                 || self.goes_without(&self.env.membership.snapshot(), refusals);
-            let taken = self.env.coordinator.lwt().take_over_registers(me, None, without, REGISTERS);
+            let taken =
+                self.env.coordinator.lwt().take_over_registers(me, None, without, REGISTERS);
             let Err(error) = taken.await else { return Ok(()) };
             tracing::warn!(%error, "the rounds of lightweight transactions could not be taken over; \
                 trying again");

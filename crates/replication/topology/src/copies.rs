@@ -201,8 +201,12 @@ impl RangeCopies {
             }
             // The rounds of lightweight transactions that the present owners know of.
             let dead = (!goes_itself).then_some(mover);
-            let taken =
-                self.env.coordinator.lwt().take_over_registers(mover, dead, goes_without, REGISTERS);
+            let taken = self.env.coordinator.lwt().take_over_registers(
+                mover,
+                dead,
+                goes_without,
+                REGISTERS,
+            );
             match taken.await {
                 Ok(_) => return Ok(()),
                 Err(error) => failure = error.to_string(),
