@@ -159,7 +159,9 @@ impl Actions {
                 return Ok(UpkeepReply::Marked(files));
             }
             UpkeepAction::SetThresholds(table, thresholds) => {
-                compactor.set_compaction_thresholds(table, thresholds).map_err(failed)?;
+                compactor
+                    .set_compaction_thresholds(table, thresholds.0, thresholds.1)
+                    .map_err(failed)?;
             }
             UpkeepAction::SetAutomatic(tables, enabled) => {
                 for table in tables {
