@@ -298,7 +298,7 @@ impl<S: ResultSink> Read<S> {
         let executor = &self.executor;
         let is_range = bound.reads().iter().any(|r| matches!(r.partitions, Partitions::Range(_)));
         let timeout = self.timeout(bound);
-        let table = plan.table().clone();
+        let table = plan.table();
         self.ticket.note(|| {
             let kind = if is_range { "range query" } else { "single-partition query" };
             format!("Executing {kind} on {}", table.name)
@@ -340,7 +340,7 @@ impl<S: ResultSink> Read<S> {
                     format!("Read {rows} live rows and {tombstones} tombstone cells")
                 });
                 if let Some(trace) = &trace {
-                    let columns = bound.filtered_columns(&table);
+                    let columns = bound.filtered_columns(table);
                     let seen = FilterCost {
                         stats: &stats,
                         bytes,

@@ -4,8 +4,10 @@
 //! ([`mutate`]), cases in text files ([`run_cases`]). Never: in a product.
 
 mod cases;
+mod tables;
 
 pub use cases::{Case, run_cases};
+pub use tables::{NOW, TABLES};
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! What the tests of several crates of this layer need alike.
 //!
 //! Owns: numbered nodes in a simulated world ([`Ground`]), their identities, members, stores and
-//! messaging; a table with every kind of column and random writes to it ([`table`]).
+//! messaging; a table with every kind of column and random writes to it ([`table`]); members as clients see
+//! them ([`loopback`]).
 //! Never: in a product (it is a dev-dependency only), checks (a test says itself what must hold);
 //! never depends on the crates whose tests use it.
 //!
@@ -11,6 +12,7 @@
 //! Reading order: [`Ground`], [`Replicas`], [`member`], [`snapshot`], [`table`].
 
 mod ground;
+pub mod loopback;
 mod parts;
 mod random;
 pub mod table;

@@ -1,4 +1,4 @@
-//! Requests that arrive in pieces are acknowledged before their rest.
+//! Requests that arrive in pieces are acknowledged before their rest, writes after their commit.
 
 use super::cluster_of_shards::{Remote, client};
 use super::memory::{PORT, number, start};
@@ -36,4 +36,28 @@ fn only_an_incomplete_request_is_acknowledged_early() {
         assert_eq!(pieces.get(), 10);
         assert_eq!(count() - before, 8, "{version}: after each piece but the last of each request");
     }
+}
+
+/// INV-connection-1: in batch mode the commit waits for the disk, and so does the answer.
+#[test]
+fn a_write_is_answered_after_its_commit_only() {
+    run(|rt| async move {
+        let batch = |options: &mut StoreOptions| options.sync = store::SyncMode::Batch;
+        let server = node_with(&rt, settings(), &Meshes::new(1), batch).await;
+        let mut client = Client::ready(&server, V4).await;
+        client.with_table().await;
+        let query = "INSERT INTO ks.t (k, c, v) VALUES (1, 2, 'x')";
+        let parameters = QueryParameters::new(Consistency::One);
+        client.send(1, &Request::Query { query, parameters });
+        poll_fn(|cx| {
+            client.connection.turn(cx);
+            Poll::Ready(())
+        })
+        .await;
+        let mut other = Client::ready(&server, V4).await;
+        let read = other.must("SELECT v FROM ks.t WHERE k = 1").await.rows();
+        assert_eq!(read.rows, [[Some(b"x".to_vec())]], "it was applied in its first turn");
+        assert!(client.connection.output().is_empty(), "answered before the disk has it");
+        assert_eq!(client.receive().await.body, Body::Void);
+    });
 }

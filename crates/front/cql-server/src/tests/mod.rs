@@ -34,6 +34,7 @@ use cql_wire::{
     Compression, Consistency, ErrorCode, FrameDecoder, Negotiated, ProtocolVersion,
     QueryParameters, Request, Response, ResponseBody, Side, StringMap, ValueList, pack_segments,
 };
+pub(crate) use dist_testing::loopback::member;
 use membership::{Membership, MetaMesh};
 use query::{QuerySettings, VirtualRows, VirtualSource};
 use rt::Rt;
@@ -82,31 +83,9 @@ pub(crate) fn local_node() -> LocalNode {
     }
 }
 
-/// A normal member at 127.0.0.`n`.
-pub(crate) fn member(n: u8) -> Member {
-    Member {
-        host_id: HostId(Uuid::from_u128(n.into())),
-        storage: format!("127.0.0.{n}:7000").parse().unwrap(),
-        rpc: format!("127.0.0.{n}:9042").parse().unwrap(),
-        datacenter: "datacenter1".to_owned(),
-        rack: "rack1".to_owned(),
-        tokens: vec![Token(i64::from(n) * 1_000)],
-        moving_to: Vec::new(),
-        state: MemberState::Normal,
-        replaces: None,
-        shards: 1,
-        features: 0,
-        release: String::new(),
-    }
-}
-
 /// A cluster of members 1 to `n`, as the first of them sees it.
 pub(crate) fn several_members(n: u8) -> ClusterSnapshot {
-    let local = LocalNode { host_id: member(1).host_id, ..local_node() };
-    let first = Transformation::Bootstrap(local);
-    let mut snapshot = metalog::bootstrap(&first, &cql_plan::system::system_schema()).unwrap();
-    snapshot.members = (1..=n).map(|n| (member(n).host_id, Arc::new(member(n)))).collect();
-    snapshot
+    dist_testing::loopback::several_members(n, &cql_plan::system::system_schema())
 }
 
 /// The ways between shards.

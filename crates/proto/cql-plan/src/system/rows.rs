@@ -455,3 +455,51 @@ fn in_clustering_order(table: &Table, rows: &mut [VirtualRow]) {
     let order = data::ClusteringComparator::for_table(table);
     rows.sort_by(|a, b| order.compare(&a.clustering, &b.clustering));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use data::MutationRef;
+
+    use super::*;
+
+    /// INV-system-rows-1: a deletion and rows that are newer than it leave exactly the rows.
+    #[test]
+    fn a_keyspace_is_written_over_whatever_was_there() {
+        let at = TimestampMicros(1_000);
+        let system = crate::system::system_schema();
+        let schema = cql_testing::schema_of(cql_testing::TABLES);
+        let keyspace = schema.keyspace("ks").unwrap();
+        let mutations = keyspace_mutations(&system, keyspace, at, DeletionSeconds(7));
+        let tables: BTreeSet<TableId> = mutations.iter().map(|m| m.table).collect();
+        assert_eq!((mutations.len(), tables.len()), (SCHEMA_TABLES.len(), SCHEMA_TABLES.len()));
+        let mut rows = 0;
+        for mutation in &mutations {
+            let table = system.table_by_id(mutation.table).unwrap();
+            let read = MutationRef::parse(&mutation.bytes, table.clustering_count).unwrap();
+            assert_eq!((read.key, read.deletion.timestamp.0), (&b"ks"[..], 999), "{}", table.name);
+            for (_, row) in read.rows() {
+                rows += 1;
+                assert_eq!(row.liveness().timestamp, at, "{}", table.name);
+                let cells = row.columns().flat_map(|(_, column)| match column {
+                    data::ColumnRef::Simple(cell) => vec![cell.timestamp],
+                    data::ColumnRef::Complex(complex) => {
+                        complex.cells().map(|(_, cell)| cell.timestamp).collect()
+                    }
+                });
+                assert!(cells.into_iter().all(|timestamp| timestamp == at), "{}", table.name);
+            }
+        }
+        let expected = 1 + keyspace.tables.len() + keyspace.types.len();
+        let columns: usize = keyspace.tables.values().map(|table| table.columns.len()).sum();
+        assert_eq!(rows, expected + columns);
+        let dropped = drop_keyspace_mutations(&system, "ks", at, DeletionSeconds(7));
+        assert_eq!(dropped.len(), SCHEMA_TABLES.len());
+        for mutation in &dropped {
+            let table = system.table_by_id(mutation.table).unwrap();
+            let read = MutationRef::parse(&mutation.bytes, table.clustering_count).unwrap();
+            assert_eq!((read.deletion.timestamp, read.rows().count()), (at, 0), "{}", table.name);
+        }
+    }
+}
