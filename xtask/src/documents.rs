@@ -1,4 +1,4 @@
-//! Rules of documents: which must exist, links and anchors, contents of the book, quoted log lines.
+//! Rules of documents: which must exist, links and anchors, contents of the book, quoted log lines and paths.
 //!
 //! Never: the network. Links to other hosts are not followed.
 
@@ -9,12 +9,16 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::Result;
 
 use crate::files::{self, shown};
+use crate::layers::Member;
 
 /// The contents of the book; each page below `docs` is listed once.
 pub const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// The page whose table of log lines quotes the sources.
 const TROUBLESHOOTING: &str = "docs/user/troubleshooting.md";
+
+/// The page with the generated differences from Cassandra.
+const DIFFERENCES: &str = "docs/compat/cql.md";
 
 const REQUIRED: [&str; 14] = [
     "README.md",
@@ -33,11 +37,14 @@ const REQUIRED: [&str; 14] = [
     "docs/dev/roadmap.md",
 ];
 
+/// Folders whose pages describe the code as it is; others also describe its past.
+const CURRENT: [&str; 3] = ["docs/internals", "docs/formats", "docs/user"];
+
 /// Checks all documents below `root`.
 ///
 /// # Errors
 /// A file cannot be read.
-pub fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+pub fn check(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
     for path in REQUIRED.into_iter().filter(|path| !root.join(path).is_file()) {
         wrong.push(format!("{path} is missing"));
     }
@@ -48,6 +55,8 @@ pub fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     }
     links(root, wrong)?;
     summary(root, wrong)?;
+    paths(root, members, wrong)?;
+    statements(root, wrong)?;
     log_lines(root, wrong)
 }
 
@@ -182,6 +191,62 @@ fn log_lines(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
+/// Sources that a page of [`CURRENT`] names exist: `crate/file.rs`, or a path from the root.
+fn paths(root: &Path, members: &[Member], wrong: &mut Vec<String>) -> Result<()> {
+    for folder in CURRENT {
+        for page in files::below(&root.join(folder), &["md"])? {
+            let text = fs::read_to_string(&page)?;
+            for (line, words) in (1..).zip(text.lines()) {
+                for name in words.split('`').skip(1).step_by(2).filter(|name| is_source(name)) {
+                    if !places(root, members, name).iter().any(|place| place.exists()) {
+                        let page = shown(root, &page);
+                        wrong.push(format!("{page}:{line}: source \"{name}\" does not exist"));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The pages that say how many statements were compared with Cassandra say what the generated page says.
+fn statements(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
+    let generated = fs::read_to_string(root.join(DIFFERENCES)).unwrap_or_default();
+    let found = generated.lines().find_map(|line| line.strip_prefix("Of ")?.split(' ').next());
+    let Some(count) = found.and_then(|number| number.parse::<u32>().ok()) else {
+        wrong.push(format!("{DIFFERENCES} does not say how many statements were compared"));
+        return Ok(());
+    };
+    let text = format!("{},{:03}", count / 1000, count % 1000);
+    for page in ["README.md", "docs/verification.md"] {
+        if !fs::read_to_string(root.join(page))?.contains(&text) {
+            wrong.push(format!("{page} does not have the {count} statements of {DIFFERENCES}"));
+        }
+    }
+    Ok(())
+}
+
+/// True when the code of a text names a source file with its folder.
+fn is_source(name: &str) -> bool {
+    name.contains('/')
+        && name.ends_with(".rs")
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_'))
+}
+
+/// The possible paths of a source that is named so.
+fn places(root: &Path, members: &[Member], name: &str) -> Vec<PathBuf> {
+    let mut places = vec![root.join(name)];
+    if let Some((first, rest)) = name.split_once('/') {
+        let of_crate = members.iter().filter(|member| member.name == first);
+        for member in of_crate {
+            places.push(member.directory.join(rest));
+            places.push(member.directory.join("src").join(rest));
+        }
+        places.extend(members.iter().map(|member| member.directory.join("src").join(name)));
+    }
+    places
+}
+
 /// Sources with the lines of one literal joined.
 fn joined(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
@@ -224,6 +289,12 @@ mod tests {
         let text = "[a](b.md#c) and [d](e)\n```\n[x](y)\n```\n";
         let found: Vec<_> = links_of(text).iter().map(|link| (link.line, link.target)).collect();
         assert_eq!(found, [(1, "b.md#c"), (1, "e")]);
+    }
+
+    #[test]
+    fn sources_are_named_with_their_folder() {
+        let names = ["lwt/drive.rs", "a.rs", "crates/x/src/b.rs", "lib.md", "a b/c.rs"];
+        assert_eq!(names.map(is_source), [true, false, true, false, false]);
     }
 
     #[test]

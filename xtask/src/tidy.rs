@@ -156,7 +156,7 @@ pub fn run(root: &Path) -> Result<bool> {
     wrong.extend(names::violations(root)?);
     wrong.extend(english::violations(root)?);
     settings(root, &members, &mut wrong)?;
-    documents::check(root, &mut wrong)?;
+    documents::check(root, &members, &mut wrong)?;
     verification::check(root, &mut wrong)?;
     words(root, &mut wrong)?;
     long.sort_by(|a, b| b.cmp(a));
