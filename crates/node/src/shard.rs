@@ -9,7 +9,7 @@ use std::sync::Arc;
 use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::Options;
-use coordinator::{BatchReplay, Coordinator, ShardMesh};
+use coordinator::{BatchReplay, Coordinator, IdOrigin, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
 use membership::log::LogFile;
@@ -278,7 +278,8 @@ pub(crate) async fn run(
         let epoch = membership.snapshot().epoch;
         CarriedOut::new(&rt, &options.workdir).note(epoch, &store).await;
     }
-    if let (Ok(()), Some(id)) = (drained, coordinator.counters().counter_id(was_kept)) {
+    let origin = if was_kept { IdOrigin::EarlierRun } else { IdOrigin::ThisRun };
+    if let (Ok(()), Some(id)) = (drained, coordinator.counters().counter_id(origin)) {
         counter_id::keep(&rt, &options.workdir, id).await;
     }
     if let Some(cluster) = &cluster {
