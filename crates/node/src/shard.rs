@@ -10,7 +10,7 @@ use std::sync::Arc;
 use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
-use coordinator::{BatchReplay, Coordinator, ShardMesh};
+use coordinator::{BatchReplay, Coordinator, IdOrigin, ShardMesh};
 use cql_server::{CqlServer, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
 use membership::log::{LogFile, LogReader};
@@ -333,7 +333,9 @@ impl Shard {
             let epoch = membership.snapshot().epoch;
             CarriedOut::new(rt, &options.workdir).note(epoch, &store).await;
         }
-        let counter_id = coordinator.counters().counter_id(held.counter_id_was_kept);
+        let origin =
+            if held.counter_id_was_kept { IdOrigin::EarlierRun } else { IdOrigin::ThisRun };
+        let counter_id = coordinator.counters().counter_id(origin);
         if let (Ok(()), Some(id)) = (drained, counter_id) {
             counter_id::keep(rt, &options.workdir, id).await;
         }

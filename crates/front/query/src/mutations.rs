@@ -1,6 +1,6 @@
 //! Mutations of statements: bound, and applied where they belong.
 //!
-//! Logged batches of more than one mutation go through the batch log ([`coordinator::batches`]); nothing else pays
+//! Logged batches of more than one mutation go through the batch log ([`coordinator::BatchLog`]); nothing else pays
 //! for it. Where other nodes have the data too, the coordinator is given all of it ([`crate::replicas`]).
 
 use crate::executor::Executor;

@@ -48,7 +48,7 @@ pub use replica::{
     TOMBSTONES_OF_A_PAGE, TraceSink, TracedEvent,
 };
 pub use replicated::batch::{BatchLog, BatchReplay, Batches, LoggedBatch};
-pub use replicated::counter::Counters;
+pub use replicated::counter::{Counters, IdOrigin};
 pub use replicated::read::{ReadOptions, ReadRepairCounts, Reads};
 pub use replicated::scan::{FoldError, FoldOf, FoldOrder, FoldSink, Folded, Scans};
 pub use replicated::write::Writer;

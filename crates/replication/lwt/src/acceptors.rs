@@ -470,6 +470,11 @@ impl<N: Shards> Acceptors<N> {
                 return Err(error);
             }
         };
+        stdx::invariant!(
+            matches!(before, Some(Entry::Loading(_))),
+            "INV-serial-4: a partition got another acceptor while its row was read"
+        );
+        // Those who wait go on.
         drop(before);
         Ok(())
     }

@@ -507,7 +507,7 @@ impl<N: Shards> Lwt<N> {
         let scope = order.scope;
         let failing = Failing { scope, commit: Consistency::Any, is_write: false };
         let before = resumed(command).map(|(key, rows)| (key.to_vec(), rows));
-        let mut show = PageRows::new(command.reversed, command.now, command.wants_static, before);
+        let mut show = PageRows::new(command, before);
         let mut rest = command.clone();
         loop {
             let Page { facts, page } = self.read_page(&rest, order, &failing).await?;
@@ -675,7 +675,7 @@ fn show_all<S: RowSink>(
     let Ok(page) = ReplicaPage::open(page) else {
         stdx::invariant::broken(format_args!("a merged page does not open"))
     };
-    let mut show = PageRows::new(command.reversed, command.now, command.wants_static, None);
+    let mut show = PageRows::new(command, None);
     let shown = match show.page(shape, page, sink) {
         Ok(shown) => shown,
         Err(error) => stdx::invariant::broken(format_args!("a page that was merged: {error}")),

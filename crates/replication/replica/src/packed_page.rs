@@ -8,6 +8,7 @@
 //! With a filter a page has only what passes it: rows that nobody wants are neither copied nor sent. Such a
 //! page may end, empty even, because of what was looked at for it; where it ended stands beside its rows.
 
+use data::command::ReadCommand;
 use data::{FoldState, RowFilter, RowRef};
 use stdx::Token;
 use store::{Flow, Look, LookedAt, ReadStats, RowSink};
@@ -154,7 +155,7 @@ impl PackedPage {
     }
 
     /// Ends it where a read has come to, when that has met as many tombstones as a page may.
-    pub fn look(&mut self, limit: &PageLimit, upto: &LookedAt<'_>, is_shown: bool) -> Look {
+    pub(crate) fn look(&mut self, limit: &PageLimit, upto: &LookedAt<'_>, is_shown: bool) -> Look {
         if upto.scanned < limit.tombstones {
             return Look::Continue;
         }
@@ -230,18 +231,13 @@ pub struct PageWriter<'f> {
 }
 
 impl<'f> PageWriter<'f> {
-    /// An empty page with that limit, of what the filter keeps. `wants_static`: see
-    /// [`data::command::ReadCommand`].
-    pub fn new(
-        limit: PageLimit,
-        filter: Option<&'f dyn RowFilter>,
-        wants_static: bool,
-    ) -> PageWriter<'f> {
+    /// An empty page with that limit, of all rows.
+    pub fn new(limit: PageLimit) -> PageWriter<'f> {
         PageWriter {
             page: PackedPage::default(),
             limit,
-            filter,
-            wants_static,
+            filter: None,
+            wants_static: false,
             token: Token::MIN,
             key: Vec::new(),
             static_row: None,
@@ -249,6 +245,17 @@ impl<'f> PageWriter<'f> {
             is_inside: false,
             left_out: 0,
         }
+    }
+
+    /// Of what the filter keeps of the rows of a command.
+    #[must_use]
+    pub fn filtered(
+        mut self,
+        filter: Option<&'f dyn RowFilter>,
+        command: &ReadCommand,
+    ) -> PageWriter<'f> {
+        (self.filter, self.wants_static) = (filter, command.wants_static);
+        self
     }
 
     /// It has reached a limit.

@@ -59,7 +59,7 @@ impl PackedRead {
             Some(ShardWork::Filter(filter)) => Some(&**filter as &dyn RowFilter),
             None => None,
         };
-        let mut writer = PageWriter::new(limit, filter, command.wants_static);
+        let mut writer = PageWriter::new(limit).filtered(filter, &command);
         let stats = ranges.read(env, &mut writer, PageWriter::is_full).await?;
         Ok(writer.finish(stats))
     }

@@ -1,5 +1,6 @@
 //! Pages shown to a sink as [`store::Store::read`] shows what it finds.
 
+use data::command::ReadCommand;
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::{PageEnd, ReplicaPage, WholePage};
 use data::{Advance, Cursor, CursorError, Item, MergeCursor, MergeMode, RowRef, TableShape};
@@ -49,13 +50,10 @@ pub enum Shown {
 }
 
 impl PageRows {
-    /// Nothing is shown yet.
-    pub fn new(
-        reversed: bool,
-        now: DeletionSeconds,
-        wants_static: bool,
-        resumed: Option<(Vec<u8>, u32)>,
-    ) -> PageRows {
+    /// Nothing is shown yet. `resumed`: the partition that was shown in part on an earlier page of the client, and how
+    /// many rows of it.
+    pub fn new(command: &ReadCommand, resumed: Option<(Vec<u8>, u32)>) -> PageRows {
+        let ReadCommand { reversed, now, wants_static, .. } = *command;
         let stats = ReadStats::default();
         PageRows { reversed, now, wants_static, resumed, partition: None, stats, scanned: 0 }
     }

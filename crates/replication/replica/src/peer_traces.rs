@@ -55,7 +55,7 @@ impl PeerTrace {
 
 impl PeerTrace {
     /// What was read for it, in Cassandra's words and then shard by shard.
-    pub fn note_reads(&self, reads: &ShardReads, is_range: bool) {
+    pub(crate) fn note_reads(&self, reads: &ShardReads, is_range: bool) {
         let store::ReadStats { rows, tombstones, sstables, .. } = reads.total();
         if !is_range {
             self.note(format!("Merged data from memtables and {sstables} sstables"));

@@ -123,14 +123,15 @@ impl Expected<'_> {
                 }
             }
         }
-        let Some(PageEnd { token, key, clustering, .. }) = &page.end else { return Ok(rows) };
+        let Some(end) = &page.end else { return Ok(rows) };
+        let PageEnd { token, key, clustering, .. } = end;
         if *token != codec::token_of(key) || !lies_in_ranges(*token) {
             return Err("its end lies elsewhere");
         }
         if clustering.as_ref().is_some_and(|c| !self.is_clustering(c)) {
             return Err("its end is in no row");
         }
-        if !self.gets_on((*token, key), clustering.as_deref()) {
+        if !self.gets_on(end) {
             return Err("it ends where it begins");
         }
         match last.is_some_and(|last| last > (*token, key)) {
@@ -140,13 +141,16 @@ impl Expected<'_> {
     }
 
     /// Whether a page with that end is behind where it began, so that a read of such pages ends.
-    fn gets_on(&self, end: (Token, &[u8]), clustering: Option<&[u8]>) -> bool {
+    fn gets_on(&self, end: &PageEnd) -> bool {
         let start = self.ranges.first().map(|range| &range.start);
         let Some(RingBound::Key { token, key, after }) = start else { return true };
-        match end.cmp(&(*token, key)) {
+        match (end.token, &end.key).cmp(&(*token, key)) {
             Ordering::Greater => true,
             Ordering::Less => false,
-            Ordering::Equal => !after && clustering.is_none_or(|c| Some(c) != self.resumed),
+            Ordering::Equal => {
+                let clustering = end.clustering.as_deref();
+                !after && clustering.is_none_or(|c| Some(c) != self.resumed)
+            }
         }
     }
 

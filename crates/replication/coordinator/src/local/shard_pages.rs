@@ -635,7 +635,7 @@ mod tests {
 
     /// A page with these partitions that was looked for up to `end`.
     fn page(partitions: &[i64], end: i64) -> PackedPage {
-        let mut writer = replica::PageWriter::new(super::super::page_limit(), None, false);
+        let mut writer = replica::PageWriter::new(super::super::page_limit());
         for token in partitions {
             writer.partition(Token(*token), &token.to_be_bytes(), None);
             writer.row(b"", RowRef::trusted(&[]));

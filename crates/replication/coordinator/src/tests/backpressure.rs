@@ -85,6 +85,7 @@ fn an_outrun_replica_has_all_rows_soon_after_the_last_answer_and_no_hints() {
 
 #[test]
 fn one_that_writes_little_does_not_wait_behind_one_that_writes_much() {
+    // INV-backpressure-2.
     let nodes = nodes(3);
     thin_link(&nodes);
     let much = begin(&nodes, One, 0..ROWS, 1);

@@ -86,6 +86,7 @@ fn an_unlogged_batch_has_no_log_and_one_answer() {
 
 #[test]
 fn a_batch_that_cannot_be_logged_is_not_written() {
+    // INV-batch-1.
     let nodes = Nodes::start(&Options::new(4));
     nodes.connect(1);
     for number in 0..8 {
@@ -210,6 +211,7 @@ fn a_batch_whose_replica_was_away_is_replayed_with_a_hint() {
 
 #[test]
 fn a_batch_is_kept_while_a_replica_has_neither_its_rows_nor_hints() {
+    // INV-batch-2.
     let nodes = Nodes::start(&Options::new(6));
     nodes.connect(1);
     for number in 10..18 {

@@ -287,6 +287,7 @@ fn nodes_that_count_as_one_are_found_out() {
 /// All nodes lead at the same time; nothing is lost, nothing counted twice.
 #[test]
 fn without_faults_counts_are_exact() {
+    // INV-counting-1.
     let nodes = Nodes::start(&Options::new(5));
     let facts = Facts::default();
     for n in 1..=3 {
@@ -310,6 +311,7 @@ fn without_faults_counts_are_exact() {
 /// Two replicas of four nodes: half of the increments need a leader elsewhere.
 #[test]
 fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
+    // INV-counting-3.
     let options = Options {
         nodes: vec![(1, "dc1"), (2, "dc1"), (1, "dc1"), (2, "dc1")],
         replication: super::table::simple("2"),
@@ -363,6 +365,7 @@ fn a_coordinator_that_is_no_replica_finds_a_leader_and_another_one() {
 
 #[test]
 fn a_count_of_before_a_truncation_is_never_written_behind_it() {
+    // INV-counting-4.
     let nodes = Nodes::start(&Options::new(10));
     let count = |by| {
         nodes.run_on(nodes.shard(1, 0), move |shard| async move {

@@ -320,6 +320,7 @@ fn rows_lie_on_the_replicas_of_their_token_and_on_those_that_will_be() {
 
 #[test]
 fn placements_are_made_anew_when_members_change_and_not_for_every_epoch() {
+    // INV-coordinator-3.
     let nodes = Nodes::start(&Options::new(1));
     let topology = |shard: &super::nodes::Shard| {
         let cluster = shard.coordinator.cluster().unwrap();

@@ -1,6 +1,6 @@
 //! Pages of scans that other nodes send: what is one is taken, everything else is told from it.
 
-use data::command::{KeyRange, RingBound};
+use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{DeletionTime, Liveness, RowBuilder, RowFilter, RowRef};
 use stdx::{TimestampMicros, Token};
 use store::{ReadStats, RowSink};
@@ -42,7 +42,10 @@ fn keys(count: u8) -> Vec<(Token, Vec<u8>)> {
 
 fn page(keys: &[(Token, Vec<u8>)], rows: usize) -> PackedPage {
     let limit = PageLimit { rows, bytes: usize::MAX, left_out: usize::MAX, tombstones: u32::MAX };
-    let mut writer = PageWriter::new(limit, Some(&All), true);
+    let all = Partitions::Range(KeyRange::all());
+    let command = ReadCommand::whole(super::table::TABLE, all, stdx::DeletionSeconds(1));
+    let command = ReadCommand { wants_static: true, ..command };
+    let mut writer = PageWriter::new(limit).filtered(Some(&All), &command);
     for (token, key) in keys {
         let (row, fixed) = (row(key), row(b"static"));
         writer.partition(*token, key, Some(RowRef::trusted(&fixed)));

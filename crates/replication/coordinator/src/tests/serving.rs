@@ -48,6 +48,7 @@ pub(super) fn hint(
 
 #[test]
 fn a_mutation_is_applied_whichever_shard_it_came_to() {
+    // INV-coordinator-1.
     let nodes = Nodes::start(&Options::new(1));
     for pk in 0..30 {
         let bytes = insert(pk, "x", 1_000).bytes;

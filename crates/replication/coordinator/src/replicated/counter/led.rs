@@ -104,6 +104,14 @@ impl Noting<'_> {
     }
 }
 
+/// What a leader has beside the store.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// What the counter cache has; `None`: there is none.
+    pub(super) counts: Option<&'a CountsOf>,
+    pub(super) noting: Option<&'a Noting<'a>>,
+}
+
 /// How many counters a row of increments adds to.
 fn counters_of(row: RowRef<'_>) -> usize {
     let is_counter = |column| matches!(column, ColumnRef::Simple(cell) if !cell.is_tombstone());
@@ -114,7 +122,7 @@ fn counters_of(row: RowRef<'_>) -> usize {
 /// What is cached has this node's part of counters alone.
 pub(super) async fn read(
     store: &Store,
-    (counts, noting): (Option<&CountsOf>, Option<&Noting<'_>>),
+    Known { counts, noting }: Known<'_>,
     increments: &MutationRef<'_>,
     comparator: &ClusteringComparator,
     now: WallMicros,
@@ -180,7 +188,8 @@ pub(super) async fn read(
 pub(super) fn keep(
     store: &Store,
     applied: Option<(&CountsOf, &[u8])>,
-    (current, comparator): (&Current, &ClusteringComparator),
+    current: &Current,
+    comparator: &ClusteringComparator,
     leading: Leading,
 ) {
     let Some((counts, result)) = applied else { return };

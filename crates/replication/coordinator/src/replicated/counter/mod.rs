@@ -23,14 +23,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, Consistency, Replication};
-use data::MutationRef;
 use data::counter::CounterId;
+use data::{ClusteringComparator, MutationRef};
 use internode::{ErrorReply, Verb};
 use messaging::{MessagingError, Outgoing};
 use request::{Need, ReplicaError, ReplicaInfo, RequestError, WritePlan, WriteType};
 use smallvec::SmallVec;
-use stdx::{Epoch, FixedMap, HostId, TableId, TimestampMicros, Token, Uuid, WallMicros};
-use store::StoreError;
+use stdx::{Epoch, FixedMap, HostId, Instant, TableId, TimestampMicros, Token, Uuid, WallMicros};
+use store::{CountsOf, StoreError};
 use telemetry::Counter;
 
 use crate::local::{Local, mesh_error};
@@ -38,8 +38,8 @@ use crate::orders::{CounterWrite, Lead};
 use crate::replicated::write::{Purpose, Writer};
 use crate::shard_requests::{ShardReply, ShardRequest};
 use crate::shared::{Cluster, ReplicatedError, ReplicatedWrite, Shared};
-use led::{Leading, Noting};
-pub(crate) use queue::Queues;
+use led::{Current, Leading, Noting};
+use queue::{Queues, Turn};
 use replica::{EVENTS_MAX, Env, Origin, ReplicaList, RequestTrace, Topology, replica_error};
 use wire::Outcome;
 
@@ -61,6 +61,15 @@ struct Inner {
     sent: Counter,
     resent: Counter,
     refused: Counter,
+}
+
+/// Since when a node writes its parts of counters with its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdOrigin {
+    /// An earlier run has.
+    EarlierRun,
+    /// No earlier run has.
+    ThisRun,
 }
 
 /// As whom this shard writes.
@@ -151,10 +160,10 @@ impl Counters {
         self.env().store.counters().count_as(id);
     }
 
-    /// The id in use, when something was written with it; `was_kept`: by an earlier run.
-    pub fn counter_id(&self, was_kept: bool) -> Option<CounterId> {
+    /// The id in use, when something was written with it, by this run or an earlier one.
+    pub fn counter_id(&self, origin: IdOrigin) -> Option<CounterId> {
         let writer = self.inner.identity.borrow();
-        writer.id.filter(|_| was_kept || writer.has_led)
+        writer.id.filter(|_| origin == IdOrigin::EarlierRun || writer.has_led)
     }
 
     /// From where the places of members are followed; the tables that were emptied are empty by then.
@@ -395,41 +404,13 @@ impl Counters {
         if let Some(noting) = &noting {
             noting.trace.note(|| "Acquiring counter locks".to_owned());
         }
-        let partition = (increments.table, increments.key.to_vec());
-        let turn = match counting.queues.enter(Rc::downgrade(&self.inner), partition) {
-            Ok(turn) => turn,
-            Err(full) => {
-                counting.refused.inc();
-                return Err(ReplicatedError::Overloaded(full.to_string()));
-            }
-        };
-        let late = || ReplicatedError::Overloaded("a counter update waited too long".to_owned());
-        let (rt, waiting) = (&self.env().rt, counting.stage.wait());
-        let turn = rt.timeout(write.deadline, turn).await.map_err(|_| late())?;
-        drop(waiting);
+        let turn = self.turn_of(&increments, write.deadline).await?;
         let _running = counting.stage.run();
-        let turn = turn.map_err(|_| StoreError::Stopping)?;
         let comparator = facts.shape.clustering();
-        let (store, key) = (&self.env().store, increments.key);
-        let (counts, current, emptied_at) = loop {
-            let emptied_at = self.emptied_at(&mut write.snapshot, increments.table);
-            let emptied = counting.emptied.times.get();
-            let counts = store.counters().counts_of(increments.table, key);
-            let known = (counts.as_ref(), noting.as_ref());
-            let current = led::read(store, known, &increments, comparator, rt.wall());
-            let current = rt.timeout(write.deadline, current).await.map_err(|_| late())??;
-            if let Err(StoreError::Overloaded { .. }) = store.writer().admit_write() {
-                let room = store.writer().wait_for_room();
-                rt.timeout(write.deadline, room).await.map_err(|_| late())??;
-            }
-            // A count of before a TRUNCATE must not be written behind it, whether this shard or the
-            // metadata knows of it first.
-            if counting.emptied.times.get() == emptied
-                && self.emptied_at(&mut write.snapshot, increments.table) == emptied_at
-            {
-                break (counts, current, emptied_at);
-            }
-        };
+        let (rt, store) = (&self.env().rt, &self.env().store);
+        let terms = CountTerms { comparator, noting: noting.as_ref(), deadline: write.deadline };
+        let Counts { counts, current, emptied_at } =
+            self.read_counts(&mut write.snapshot, &increments, terms).await?;
         // Nothing waits from here until the result is applied.
         let admitted = self.env().replica.admit(Origin::Client, None)?;
         let id = self.writer_of(&write.snapshot, increments.table);
@@ -441,7 +422,7 @@ impl Counters {
         let applied = counts.as_ref().map(|_| result.bytes.clone());
         let keep = || {
             let applied = counts.as_ref().zip(applied.as_deref());
-            led::keep(store, applied, (&current, comparator), leading);
+            led::keep(store, applied, &current, comparator, leading);
         };
         if !is_replicated {
             if let Some(Noting { trace, table, .. }) = &noting {
@@ -466,6 +447,54 @@ impl Counters {
         keep();
         drop(turn);
         Ok(answer.await?)
+    }
+
+    /// Waits for the turn of a partition (INV-counting-1).
+    async fn turn_of(
+        &self,
+        increments: &MutationRef<'_>,
+        deadline: Instant,
+    ) -> Result<Turn, ReplicatedError> {
+        let partition = (increments.table, increments.key.to_vec());
+        let turn = self.inner.queues.enter(Rc::downgrade(&self.inner), partition);
+        let turn = turn.map_err(|full| {
+            self.inner.refused.inc();
+            ReplicatedError::Overloaded(full.to_string())
+        })?;
+        let waiting = self.inner.stage.wait();
+        let turn = self.env().rt.timeout(deadline, turn).await.map_err(|_| late())?;
+        drop(waiting);
+        Ok(turn.map_err(|_| StoreError::Stopping)?)
+    }
+
+    /// Reads what increments add to, until the table was not emptied meanwhile (INV-counting-4), and waits for room.
+    async fn read_counts(
+        &self,
+        snapshot: &mut Arc<ClusterSnapshot>,
+        increments: &MutationRef<'_>,
+        terms: CountTerms<'_>,
+    ) -> Result<Counts, ReplicatedError> {
+        let CountTerms { comparator, noting, deadline } = terms;
+        let (rt, store) = (&self.env().rt, &self.env().store);
+        loop {
+            let emptied_at = self.emptied_at(snapshot, increments.table);
+            let emptied = self.inner.emptied.times.get();
+            let counts = store.counters().counts_of(increments.table, increments.key);
+            let known = led::Known { counts: counts.as_ref(), noting };
+            let current = led::read(store, known, increments, comparator, rt.wall());
+            let current = rt.timeout(deadline, current).await.map_err(|_| late())??;
+            if let Err(StoreError::Overloaded { .. }) = store.writer().admit_write() {
+                let room = store.writer().wait_for_room();
+                rt.timeout(deadline, room).await.map_err(|_| late())??;
+            }
+            // A count of before a TRUNCATE must not be written behind it, whether this shard or the
+            // metadata knows of it first.
+            if self.inner.emptied.times.get() == emptied
+                && self.emptied_at(snapshot, increments.table) == emptied_at
+            {
+                return Ok(Counts { counts, current, emptied_at });
+            }
+        }
     }
 
     /// When the table was emptied last, if this shard has not done so yet. The write goes on with the
@@ -498,6 +527,27 @@ impl Counters {
             replicas.position(own).is_some_and(|at| at < replicas.natural_len())
         })
     }
+}
+
+fn late() -> ReplicatedError {
+    ReplicatedError::Overloaded("a counter update waited too long".to_owned())
+}
+
+/// What the counts of increments are read with.
+#[derive(Clone, Copy)]
+struct CountTerms<'a> {
+    comparator: &'a ClusteringComparator,
+    noting: Option<&'a Noting<'a>>,
+    deadline: Instant,
+}
+
+/// What a leader has read.
+struct Counts {
+    /// Of the cache, if there is one.
+    counts: Option<CountsOf>,
+    current: Current,
+    /// When the table was emptied last, if this shard has not done so yet.
+    emptied_at: Option<WallMicros>,
 }
 
 /// Who leads: this node if it is a replica, else the nearest live one of this datacenter, else of

@@ -117,7 +117,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
             told_mismatch: false,
             order,
             sink,
-            show: PageRows::new(command.reversed, command.now, command.wants_static, resumed),
+            show: PageRows::new(command, resumed),
             calls: Calls::default(),
             slots: Vec::new(),
             uses: 0,
@@ -704,15 +704,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let mut goes_on = go_on(&mut command, &end, self.show.rows_of(end.partition()));
         if shown == Shown::NextPartition {
-            match &mut command.partitions {
-                Partitions::Key(_) => goes_on = false,
-                Partitions::Range(range) => {
-                    command.resume = None;
-                    if let RingBound::Key { after, .. } = &mut range.start {
-                        *after = true;
-                    }
-                }
-            }
+            goes_on &= skip_partition(&mut command);
         }
         if outcome.exhausted || !goes_on {
             match &mut self.rest.partitions {
@@ -737,6 +729,20 @@ impl<'a, S: RowSink> Reader<'a, S> {
         self.rest.resume.clone_from(&command.resume);
         slot.command = Rc::new(command);
         Wants::More
+    }
+}
+
+/// Moves a command behind the partition that it begins in; whether there are others.
+fn skip_partition(command: &mut ReadCommand) -> bool {
+    match &mut command.partitions {
+        Partitions::Key(_) => false,
+        Partitions::Range(range) => {
+            command.resume = None;
+            if let RingBound::Key { after, .. } = &mut range.start {
+                *after = true;
+            }
+            true
+        }
     }
 }
 

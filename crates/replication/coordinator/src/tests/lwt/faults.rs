@@ -149,6 +149,7 @@ fn run_at(seed: u64, pace: Pace, each_start: impl Fn(&Nodes, u8)) -> Report {
 
 #[test]
 fn what_clients_see_is_linearizable_whatever_fails() {
+    // INV-serial-2, INV-serial-3.
     let mut all = Ends::default();
     for seed in 0..20 {
         let report = run(seed, |_, _| {});
@@ -170,6 +171,7 @@ fn what_clients_see_is_linearizable_whatever_fails() {
 
 #[test]
 fn answering_before_the_sync_is_found_out() {
+    // INV-serial-1.
     let lie = |nodes: &Nodes, n: u8| {
         for shard in nodes.all_shards(n) {
             shard.coordinator.answer_before_sync();
@@ -181,6 +183,7 @@ fn answering_before_the_sync_is_found_out() {
 
 #[test]
 fn a_start_that_forgets_what_was_promised_is_found_out() {
+    // INV-serial-7.
     let forget = |nodes: &Nodes, n: u8| {
         for shard in nodes.all_shards(n) {
             shard.coordinator.forget_horizon();

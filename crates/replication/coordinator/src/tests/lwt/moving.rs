@@ -57,6 +57,7 @@ fn moving(nodes: &Nodes) -> Vec<i32> {
 
 #[test]
 fn a_value_that_the_old_replicas_accepted_outlives_their_going() {
+    // INV-serial-5.
     for takes_over in [true, false] {
         let options = Options { replication: simple("1"), joining: Some(2), ..Options::new(7) };
         let nodes = Nodes::start(&options);
@@ -177,6 +178,7 @@ fn a_clock_that_is_ahead_or_behind_loses_no_acknowledged_write() {
 
 #[test]
 fn old_registers_that_say_nothing_are_deleted_and_all_get_there() {
+    // INV-serial-6.
     let nodes = Nodes::start(&Options::new(11));
     for n in 1..=3 {
         nodes.connect(n);

@@ -83,6 +83,7 @@ fn what_was_read_before_a_truncation_is_not_written_back() {
 
 #[test]
 fn quorum_reads_see_every_write_of_a_quorum_and_leave_replicas_equal() {
+    // INV-reading-1.
     for seed in 0..8 {
         let page_tombstones = [10_000, 10_000, 100, 20][seed as usize % 4];
         let nodes = Nodes::start(&Options { page_tombstones, ..Options::new(seed) });
@@ -190,6 +191,7 @@ fn some_slices(nodes: &Nodes) -> Slices {
 
 #[test]
 fn pages_that_go_on_at_other_nodes_show_every_row_once() {
+    // INV-reading-2.
     for seed in 40..49 {
         // Pages of replicas end behind few tombstones, those of the client too.
         let page_tombstones = [10_000, 1, 3][seed as usize % 3];

@@ -264,6 +264,7 @@ fn cell(at: i64, value: &str) -> CellRef<'_> {
 
 #[test]
 fn a_row_whose_parts_match_on_different_replicas_is_found() {
+    // INV-filtered-1.
     const ALL: &[u8] = &[1, 2, 3];
     let both = Values { v: 3, w: true, ..ANY };
     for (with_v, with_w) in [([1_u8], [2_u8]), ([2], [3]), ([3], [1])] {

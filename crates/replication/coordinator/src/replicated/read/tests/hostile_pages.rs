@@ -153,7 +153,7 @@ fn damaged_answers_are_refused_or_can_be_shown() {
             return refused += 1;
         }
         let page = ReplicaPage::open(&filtered.page.page).unwrap();
-        let mut show = PageRows::new(false, NOW, false, None);
+        let mut show = PageRows::new(&command, None);
         let _ = filtered.last_place(page.end());
         let mut sink = Rows::default();
         show.page(&shape, page, &mut sink).unwrap();

@@ -137,6 +137,7 @@ fn three_nodes(seed: u64) -> Nodes {
 
 #[test]
 fn shards_that_filter_show_what_one_shard_shows_that_does_not() {
+    // INV-coordinator-2.
     let (mut filtered, mut shown) = (0, 0);
     for seed in 80..86 {
         let nodes = three_nodes(seed);

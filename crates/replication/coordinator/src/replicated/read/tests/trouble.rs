@@ -157,6 +157,7 @@ fn more_tombstones_than_the_reader_allows_are_a_failure_of_their_replica() {
 
 #[test]
 fn a_read_that_is_dropped_waits_for_nobody() {
+    // INV-reading-3.
     let nodes = with_speculation(87, "NEVER");
     nodes.cut(1, 2);
     nodes.cut(1, 3);
