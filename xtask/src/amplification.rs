@@ -46,7 +46,7 @@ const METRICS: [Metric; 4] = [
     },
 ];
 
-/// What is done with the page and its plots.
+/// The task with the page and its plots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Write them.

@@ -98,7 +98,7 @@ pub struct Outcome {
     pub found: Vec<Found>,
 }
 
-/// Whether writes of a keyspace go through the commit log.
+/// Durability of a keyspace's writes: through the commit log or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// They do: the servers are restarted in between.

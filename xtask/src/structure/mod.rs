@@ -30,7 +30,7 @@ pub fn violations(root: &Path, members: &[Member]) -> Result<Vec<String>> {
     Ok(exceptions.violations(&limits::findings(&measure_all(root, members)?)))
 }
 
-/// What is done with what was measured.
+/// The task with the measured numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Write the table.

@@ -25,7 +25,7 @@ const UNPACKED_BYTES_MAX: u32 = (1 << 30) + (1 << 20);
 /// Begins every block, so that blocks are found behind damage.
 pub(crate) const BLOCK_MAGIC: &[u8; 4] = b"\xf6HLB";
 
-/// Where a block begins.
+/// The position of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockPlace {
     pub(crate) segment: SegmentId,

@@ -103,8 +103,8 @@ macro_rules! cluster_commands {
     };
 
     (@split [$($action:tt)*] [$($name:tt)*] [$($unresolved:tt)*] [$($arm:tt)*]) => {
-        /// What a shard can be told to do in its cluster: [`ClusterCommand`] with everything looked up. Who is told
-        /// (shard 0 or every shard) is in the command's row.
+        /// An action of a shard in its cluster: a [`ClusterCommand`] with everything looked up. The command's row
+        /// names the shards that carry it out: shard 0 or every shard.
         #[expect(missing_docs, reason = "fields without a text are those of the command, which have one")]
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum ClusterAction { $($action)* }

@@ -113,10 +113,7 @@ fn look_up(
             ClusterAction::TruncateHints { host: member.map(|member| member.host_id) }
         }
         Unresolved::SetCompactionShare { share } => {
-            if let Some(share) = share.filter(|share| !(1..=1000).contains(share)) {
-                return Err(argument(format!("the share must be from 1 to 1000, not {share}")));
-            }
-            ClusterAction::SetCompactionShare { share }
+            ClusterAction::SetCompactionShare { share: share.map(checked_share).transpose()? }
         }
         Unresolved::SetTraceProbability { per_million } => {
             if per_million > 1_000_000 {
@@ -155,6 +152,13 @@ fn check_datacenter(snapshot: &ClusterSnapshot, name: &str) -> Result<(), Action
     }
     let known = known.join(", ");
     Err(argument(format!("There is no data center '{name}', there are: {known}")))
+}
+
+fn checked_share(share: u32) -> Result<u32, ActionError> {
+    match share {
+        1..=1000 => Ok(share),
+        _ => Err(argument(format!("the share must be from 1 to 1000, not {share}"))),
+    }
 }
 
 fn cidr_ranges(name: &str, cidrs: &[String]) -> Result<BTreeSet<IpNet>, ActionError> {

@@ -1,4 +1,4 @@
-//! What the HTTP server, the program and virtual tables ask shards, and what they answer.
+//! Requests of the HTTP server, the program and virtual tables to shards, and the replies.
 //!
 //! Owns: [`AdminRequest`] and [`AdminReply`], which no client sees. Never: JSON. What a request carries is either of
 //! this module or a type of [`crate::model`], whose version 1 is the only one; a second version of the API would
@@ -210,7 +210,7 @@ pub enum ActionError {
     Failed(String),
 }
 
-/// Which shards there are.
+/// The shards of a node.
 pub(crate) fn shard_ids(shards: u16) -> impl Iterator<Item = ShardId> {
     (0..shards).map(ShardId)
 }

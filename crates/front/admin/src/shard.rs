@@ -13,6 +13,7 @@ use membership::Membership;
 use rt::{Gate, Group, Reply, Rt};
 use store::Store;
 
+use crate::cluster_command::ClusterCommand;
 use crate::commands::{self, selection};
 use crate::members::SchemaVersions;
 use crate::request::{ActionError, AdminMesh, AdminReply, AdminRequest};
@@ -120,6 +121,13 @@ impl Served {
         })
     }
 
+    async fn command(&self, command: ClusterCommand) -> Result<(), ActionError> {
+        let gossip = self.cluster().gossip;
+        let snapshot = self.membership.snapshot();
+        let action = commands::resolve(command, &snapshot, gossip.as_ref())?;
+        self.actions.cluster_command(action).await
+    }
+
     async fn carry_out(&self, command: AdminRequest) -> Result<AdminReply, ActionError> {
         let schema = self.membership.snapshot().schema.clone();
         match command {
@@ -159,12 +167,7 @@ impl Served {
             AdminRequest::CompactionHistory => {
                 return Ok(AdminReply::History(self.actions.compaction_history().await?));
             }
-            AdminRequest::Command(command) => {
-                let gossip = self.cluster().gossip;
-                let snapshot = self.membership.snapshot();
-                let action = commands::resolve(command, &snapshot, gossip.as_ref())?;
-                self.actions.cluster_command(action).await?;
-            }
+            AdminRequest::Command(command) => self.command(command).await?,
             AdminRequest::ListSnapshots => {
                 return Ok(AdminReply::Snapshots(self.actions.list_snapshots().await?));
             }

@@ -115,7 +115,7 @@ pub fn main(arguments: &[String]) -> u8 {
     }
 }
 
-/// What the settings have to say, before anything else is done.
+/// Prints the notices and remarks of the settings first.
 fn say_notices(options: &Options) {
     for notice in &options.notices {
         say(notice);

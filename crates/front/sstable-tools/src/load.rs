@@ -147,7 +147,7 @@ pub(super) async fn run(rt: &Rt, options: &Load) -> u8 {
     }
 }
 
-/// Opens the files, each of which must be of the table. The error is the exit code; why is told.
+/// Opens the files, each of which must be of the table. The error is the exit code; the cause is printed.
 async fn open_all<'t>(
     rt: &Rt,
     targets: &'t [Target],
@@ -355,7 +355,7 @@ struct Progress {
     on_line: bool,
 }
 
-/// What is to be loaded.
+/// Number and bytes of the files to load.
 struct LoadSize {
     files: usize,
     bytes: u64,

@@ -236,7 +236,7 @@ pub struct SizeStyle {
     pub human_readable: bool,
 }
 
-/// What `nodetool info` prints.
+/// Lines of `nodetool info`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InfoStyle {
     /// `-T`: each token.

@@ -73,7 +73,7 @@ pub fn data_paths_json(paths: &Paths) -> String {
     format!("{}\n", serde_json::json!(paths))
 }
 
-/// What `nodetool clientstats` prints.
+/// Columns of `nodetool clientstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientStatsStyle {
     /// `--all`: each connection.

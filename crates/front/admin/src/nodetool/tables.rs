@@ -157,7 +157,7 @@ fn sorted<'a>(
     all
 }
 
-/// What a table is printed below.
+/// Indentation and name that a table is printed with.
 struct TableHead<'a> {
     indent: &'a str,
     name: &'a str,
@@ -466,7 +466,7 @@ fn of_files_and_reads(table: &TableReport, options: TableStatsOptions) -> Value 
     })
 }
 
-/// What Cassandra shows of a table without storage-attached indexes.
+/// Fields that Cassandra shows of a table without storage-attached indexes.
 fn of_indexes() -> Value {
     json!({
         "sai_local_query_latency_ms": "0.000",

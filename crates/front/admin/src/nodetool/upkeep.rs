@@ -3,7 +3,7 @@
 use super::format::Table;
 use crate::model::{CompactionSettings, SstableReport};
 
-/// What `nodetool statusautocompaction` prints.
+/// Lines of `nodetool statusautocompaction`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutoCompactionStyle {
     /// `--all`: a line for each table.
@@ -33,7 +33,7 @@ pub fn auto_compaction(tables: &[CompactionSettings], style: AutoCompactionStyle
     format!("{text}\n")
 }
 
-/// What `nodetool getsstables` prints.
+/// Lines of `nodetool getsstables`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SstablesStyle {
     /// `-l`: files by level.

@@ -324,7 +324,7 @@ fn collect(
     }
 }
 
-/// Counts and prints what a worker or the reader says.
+/// Counts and prints one message of a worker or the reader.
 fn tell(shell: &mut Shell, news: News, errors: &mut Errors<'_>, meter: &mut Meter) {
     match news {
         News::Imported(rows) => meter.add(rows),

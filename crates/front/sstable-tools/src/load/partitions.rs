@@ -53,7 +53,7 @@ pub(super) struct Mutations<'t> {
     count: usize,
 }
 
-/// Where an item is: the file, and the position in its data.
+/// The position of an item: the file, and the offset in its data.
 #[derive(Clone, Copy)]
 pub(super) struct ItemPlace<'a> {
     pub(super) file: &'a str,

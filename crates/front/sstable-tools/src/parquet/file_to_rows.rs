@@ -389,7 +389,7 @@ impl Stream {
     }
 }
 
-/// Where values of a column go with their levels.
+/// Values of a column with their levels.
 struct Levels<'a> {
     def_max: i16,
     has_reps: bool,

@@ -1,4 +1,4 @@
-//! What a service and its owner share besides requests: the order to stop, how it ended, what was refused.
+//! State that a service and its owner share besides requests: the order to stop, the end, counts of refusals.
 
 use super::ServiceFailure;
 use rt_native::cross::lock;
@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// What the owner wants; it only goes up.
+/// The owner's order; it only goes up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
     #[default]
@@ -19,7 +19,7 @@ pub(super) enum Order {
     Abort,
 }
 
-/// What is counted.
+/// Events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     RequestRefused,
@@ -67,9 +67,9 @@ struct State {
     is_left: bool,
     /// By [`Count`], since they were taken last.
     counts: [u64; 4],
-    /// Of the service: they wait for an order or, by `Queue`, for requests.
+    /// Wakers of the service: they wait for an order or, by `Queue`, for requests.
     workers: Vec<Waker>,
-    /// Of the owner: they wait for the end or for counts.
+    /// Wakers of the owner: they wait for the end or for counts.
     owners: Vec<Waker>,
 }
 

@@ -77,7 +77,7 @@ pub enum ServiceFailure {
     },
 }
 
-/// What [`Service::stop`] came to.
+/// Outcome of [`Service::stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     /// All requests that it had taken were served.
@@ -88,7 +88,7 @@ pub enum Stopped {
     LeftBehind,
 }
 
-/// Whether services run on threads of their own here; in a simulated world their doubles answer. For services
+/// Returns true where services run on threads of their own; in a simulated world their doubles answer. For services
 /// without a double, never for decisions about data.
 pub fn have_threads(rt: &Rt) -> bool {
     matches!(rt.inner.env, Env::Native(_))

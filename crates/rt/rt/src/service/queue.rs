@@ -53,7 +53,7 @@ impl<Q, R> Request<Q, R> {
     }
 }
 
-/// What a service finds in its queue.
+/// One result of taking from the queue.
 pub(super) enum Taken<Q, R> {
     Request(Request<Q, R>),
     /// None will come any more.
@@ -100,7 +100,7 @@ impl<Q, R> Queue<Q, R> {
         let request = Request { what, deadline, reply: Reply::new(sender) };
         {
             let mut requests = lock(&self.requests);
-            // Under the lock: whoever changes the order and then empties the queue finds this request.
+            // Under the lock: a change of the order that then empties the queue finds this request.
             if self.control.order() != Order::Serve {
                 return Err(CallError::Closed { service: self.control.name });
             }

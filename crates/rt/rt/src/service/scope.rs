@@ -1,4 +1,4 @@
-//! What the code of a service gets: its requests, the order to stop, calls to shards.
+//! The side of a service's code: its requests, the order to stop, calls to shards.
 
 use super::control::{Control, Count, Order};
 use super::queue::{Queue, Request, Taken};

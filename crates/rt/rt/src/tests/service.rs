@@ -208,7 +208,7 @@ fn stopping_takes_no_longer_than_its_bounds() {
 fn calls_of_a_service_to_shards_are_bounded_and_counted() {
     on_a_thread(|rt| {
         Box::pin(async move {
-            // Nobody serves this mesh: its ring takes one request.
+            // No shard serves this mesh: its ring takes one request.
             let mesh: Mesh<u64, u64> = Mesh::new(1, 1);
             let shards = mesh.foreign();
             let body = move |scope: crate::service::Scope<(), String>| async move {
