@@ -44,6 +44,6 @@ pub use murmur::{
     BloomCapacity, BloomHash, KeyHash, hash_key, murmur3_x64_128, signed_tail, token_of,
 };
 pub use reader::{DecodeError, DecodeErrorKind, Reader};
-pub use small_file::{SmallFileDefect, SmallForm, is_small_file};
+pub use small_file::{SmallFileDefect, SmallForm, is_small_file, open_text, seal_text};
 pub use vint::{vint_signed_len, vint_unsigned_len};
 pub use writer::Writer;

@@ -112,6 +112,22 @@ impl SmallForm {
     }
 }
 
+/// A text with the checksum of it as its last line, `crc32 <8 hex digits>`: records, and small files of earlier
+/// releases. New kinds of files take [`SmallForm`].
+pub fn seal_text(mut text: String) -> Vec<u8> {
+    let check = crc32(text.as_bytes());
+    text.push_str(&format!("crc32 {check:08x}\n"));
+    text.into_bytes()
+}
+
+/// What [`seal_text`] was given, behind `head`, with which it begins. `None`: it is not such a text.
+pub fn open_text<'a>(bytes: &'a [u8], head: &str) -> Option<&'a str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (body, check) = text.split_at_checked(text.len().checked_sub(CHECK_BYTES)?)?;
+    let is_right = check == format!("crc32 {:08x}\n", crc32(body.as_bytes()));
+    body.strip_prefix(head).filter(|_| is_right)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +157,20 @@ mod tests {
             let mut longer = file.clone();
             longer.push(b'\n');
             assert_eq!(FORM.decode(&longer), Err(SmallFileDefect::Checksum));
+        }
+    }
+
+    #[test]
+    fn a_text_with_its_checksum_is_opened_and_every_change_of_it_is_seen() {
+        let bytes = seal_text("head 1\na line\n".to_owned());
+        assert_eq!(bytes, b"head 1\na line\ncrc32 43597fb5\n");
+        assert_eq!(open_text(&bytes, "head 1\n"), Some("a line\n"));
+        assert_eq!(open_text(&bytes, "head 2\n"), None);
+        for at in 0..bytes.len() {
+            assert_eq!(open_text(&bytes[..at], ""), None, "cut at {at}");
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            assert_eq!(open_text(&bad, ""), None, "flip at {at}");
         }
     }
 

@@ -150,8 +150,18 @@ impl Directory {
         let file = self.fs.open(&self.path_of(id), options).await?;
         let (header, read) = file.read_at(Buf::new(), 0, HEADER_BYTES).await;
         read?;
-        let progress = match self.fs.read(&self.progress_path(id), PROGRESS_BYTES).await {
-            Ok(bytes) => Progress::decode(&bytes).filter(|p| p.sequence == id.sequence),
+        let path = self.progress_path(id);
+        let progress = match self.fs.read(&path, PROGRESS_BYTES).await {
+            Ok(bytes) => {
+                let progress = Progress::decode(&bytes);
+                if progress.is_none() {
+                    tracing::warn!(
+                        path,
+                        "the progress of a hint file is damaged and ignored; its hints are sent from the beginning"
+                    );
+                }
+                progress.filter(|p| p.sequence == id.sequence)
+            }
             Err(error) if error.kind == IoErrorKind::NotFound => None,
             // Not that of this version, or not readable: from the beginning, which does no harm.
             Err(error) => {

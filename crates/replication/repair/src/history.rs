@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cluster::{ClusterSnapshot, PlacementKey, TokenRange};
+use codec::SmallForm;
 use schema::{Keyspace, Table, TableKind, TombstoneGcMode};
 use stdx::{DeletionSeconds, TableId, Token, Uuid};
 use store::{GcPolicy, NEVER, RepairTimes};
@@ -18,8 +19,10 @@ use crate::ranges::{TokenSpan, unwrapped};
 pub const BYTES_MAX: usize = 64 << 20;
 /// Its name.
 pub const FILE: &str = "repair_history";
-/// Its first line.
-const HEAD: &str = "helenus-repair-history 1";
+/// Its form.
+const FORM: SmallForm = SmallForm { kind: "repair-history", version: 2 };
+/// First line of version 1, a text with a checksum.
+const EARLIER_HEAD: &str = "helenus-repair-history 1\n";
 
 /// Repairs of all tables, as far as this node took part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,16 +69,14 @@ impl RepairHistory {
 
     /// The bytes of the file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut text = format!("{HEAD}\n");
+        let mut text = String::new();
         for (table, times) in &self.0 {
             text.push_str(&format!("table {}\n", table.0));
             for (start, end, seconds) in times.iter() {
                 text.push_str(&format!("range {} {} {seconds}\n", start.0, end.0));
             }
         }
-        let crc = codec::crc32(text.as_bytes());
-        text.push_str(&format!("crc32 {crc:08x}\n"));
-        let bytes = text.into_bytes();
+        let bytes = FORM.encode(text.as_bytes());
         stdx::debug_invariant!(
             RepairHistory::decode(&bytes).is_some(),
             "INV-repair-5: the history of {} tables would not be read back",
@@ -84,20 +85,18 @@ impl RepairHistory {
         bytes
     }
 
-    /// Reads the file back; `None` when it is not one that this code wrote.
+    /// Reads the file back, also one of version 1; `None` when it is none.
     pub fn decode(bytes: &[u8]) -> Option<RepairHistory> {
-        let text = std::str::from_utf8(bytes).ok()?;
-        let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
-        if crc != format!("crc32 {:08x}\n", codec::crc32(body.as_bytes())) {
-            return None;
+        match codec::is_small_file(bytes) {
+            true => RepairHistory::of_lines(std::str::from_utf8(FORM.decode(bytes).ok()?).ok()?),
+            false => RepairHistory::of_lines(codec::open_text(bytes, EARLIER_HEAD)?),
         }
-        let mut lines = body.lines();
-        if lines.next()? != HEAD {
-            return None;
-        }
+    }
+
+    fn of_lines(body: &str) -> Option<RepairHistory> {
         let mut all = RepairHistory::default();
         let mut table = None;
-        for line in lines {
+        for line in body.lines() {
             if let Some(id) = line.strip_prefix("table ") {
                 table = Some(TableId(id.parse::<Uuid>().ok()?));
                 continue;
@@ -280,6 +279,22 @@ mod tests {
             wrong[at] ^= 1;
             assert_eq!(RepairHistory::decode(&wrong), None, "{at}");
         }
+    }
+
+    #[test]
+    fn a_file_of_an_earlier_release_is_read() {
+        let table = Uuid::from_u128(8);
+        let text = format!("helenus-repair-history 1\ntable {table}\nrange -5 5 200\n");
+        let bytes = codec::seal_text(text);
+        let history = RepairHistory::decode(&bytes).unwrap();
+        assert_eq!(history.least_within(TableId(table), Token(-5), Token(5)), Some(200));
+        assert_eq!(RepairHistory::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn no_bytes_as_a_history_make_it_panic() {
+        let earlier = codec::seal_text("helenus-repair-history 1\n".to_owned());
+        testkit::mutate([some().encode(), earlier], crate::fuzz::fuzz_repair_history);
     }
 
     #[test]

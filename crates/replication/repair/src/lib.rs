@@ -39,6 +39,7 @@ mod drive;
 mod env;
 mod error;
 mod exchange;
+pub mod fuzz;
 pub mod history;
 mod history_file;
 mod job;
