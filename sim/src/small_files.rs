@@ -393,6 +393,88 @@ mod tests {
         assert!(verdict(cache, Damage::Delete, &ready("")).is_ok());
     }
 
+    /// Kinds and versions of `docs/formats/small-files.md`: cells of its tables such as "`run` 2".
+    fn documented() -> BTreeSet<String> {
+        let page = include_str!("../../docs/formats/small-files.md");
+        let rows = page.lines().filter(|line| line.starts_with('|'));
+        let cells = rows.filter_map(|row| row.split('|').nth(2));
+        let mut kinds = BTreeSet::new();
+        for cell in cells {
+            let Some((names, version)) = cell.trim().rsplit_once(' ') else { continue };
+            if version.parse::<u32>().is_ok() {
+                let names = names.split(", ").map(|name| name.trim_matches('`'));
+                kinds.extend(names.map(|name| format!("{name} {version}")));
+            }
+        }
+        kinds
+    }
+
+    /// What a durable file is: the kind and version of a small one whose checksum fits, or nothing when it is
+    /// one of those with formats of their own. `Err`: it is neither.
+    fn kind_of(path: &str, bytes: &[u8]) -> Result<Option<String>, String> {
+        let name = path.strip_prefix("/data/").ok_or("not below the work directory")?;
+        let file = name.rsplit('/').next().unwrap_or(name);
+        if codec::is_small_file(bytes) {
+            let header = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let header = String::from_utf8_lossy(header).into_owned();
+            let kind = header.strip_prefix("helenus-file ").unwrap_or_default().to_owned();
+            let covered = bytes.len().saturating_sub("crc32 00000000\n".len());
+            let check = format!("crc32 {:08x}\n", codec::crc32(&bytes[..covered]));
+            let is_right = bytes.ends_with(check.as_bytes());
+            return if is_right { Ok(Some(kind)) } else { Err("its checksum is wrong".to_owned()) };
+        }
+        let is_mark =
+            file == ".lock" || file == "helenus-data" || name.starts_with("metadata/cleanup/");
+        // Cassandra's own beside a snapshot.
+        let is_of_snapshot =
+            name.contains("/snapshots/") && matches!(file, "manifest.json" | "schema.cql");
+        let has_own_format = store::Descriptor::parse(file).is_some()
+            || is_of_snapshot
+            || name.starts_with("commitlog/")
+            || name.starts_with("hints/")
+            || name == "metadata/log";
+        match () {
+            () if has_own_format || (is_mark && bytes.is_empty()) => Ok(None),
+            () => {
+                Err("it has neither the envelope of small files nor a format of its own".to_owned())
+            }
+        }
+    }
+
+    #[test]
+    fn every_durable_file_of_a_node_has_a_documented_form() {
+        let documented = documented();
+        let (mut found, mut unknown) = (BTreeSet::new(), Vec::new());
+        for seed in [2, 3] {
+            let mut run = run_of(&plan(seed));
+            let node = run.begin().unwrap();
+            if run.plan.nodes == 1 {
+                // Files are verified in the background after an hour.
+                run.world.run_for(Duration::from_secs(4 * 3600));
+            }
+            run.end(&node, 0).unwrap();
+            let disk = run.world.disk(&name(1));
+            for path in disk.list() {
+                let bytes = disk.read(&path).unwrap_or_default();
+                match kind_of(&path, &bytes) {
+                    Ok(Some(kind)) if documented.contains(&kind) => {
+                        found.insert(kind);
+                    }
+                    Ok(Some(kind)) => unknown.push(format!("{path}: {kind:?} is not documented")),
+                    Ok(None) => {}
+                    Err(why) => unknown.push(format!("{path}: {why}")),
+                }
+            }
+        }
+        assert!(unknown.is_empty(), "{unknown:#?}");
+        let wanted =
+            ["identity 2", "run 2", "promises 2", "truncated 3", "saved-rows 2", "verified 2"];
+        let missing = wanted.into_iter().find(|kind| !found.contains(*kind));
+        assert_eq!(missing, None, "{found:?}");
+        assert!(kind_of("/data/metadata/run", b"7\n").is_err());
+        assert!(kind_of("/data/metadata/new", b"helenus-file new 1\nx\ncrc32 00000000\n").is_err());
+    }
+
     #[test]
     fn every_small_file_in_every_way_of_damage_is_refused_by_name_or_warned_of() {
         let mut run = run_of(&plan(3));

@@ -69,7 +69,8 @@ fn verdict(options: &Options, failure: &StoreFailure) -> Verdict {
         | StoreFailure::Archive(_)
         | StoreFailure::Found(_)
         | StoreFailure::Unflushable(_)
-        | StoreFailure::SavedCache(_) => Verdict::GoOn,
+        | StoreFailure::SavedCache(_)
+        | StoreFailure::Mark(_) => Verdict::GoOn,
     }
 }
 
@@ -142,6 +143,10 @@ impl Policy {
             }
             StoreFailure::SavedCache(what) => {
                 tracing::warn!(%what, "a saved cache cannot be written or read");
+                return;
+            }
+            StoreFailure::Mark(what) => {
+                tracing::warn!(%what, "a small file of a table is damaged and is rebuilt");
                 return;
             }
             StoreFailure::Archive(what) => {

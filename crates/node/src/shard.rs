@@ -631,6 +631,9 @@ fn report_replay(rt: &Rt, report: &store::ReplayReport) {
              the disk and repair this node"
         );
     }
+    for what in &report.damaged_marks {
+        tracing::warn!(shard = rt.shard().0, %what, "a small file of a table is damaged and is rebuilt");
+    }
     for file in &report.rebuilt_tocs {
         tracing::warn!(
             shard = rt.shard().0,

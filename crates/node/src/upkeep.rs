@@ -135,7 +135,10 @@ impl Actions {
                 });
             }
             UpkeepAction::SetThresholds(table, thresholds) => {
-                store.compactor().set_compaction_thresholds(table, thresholds).map_err(failed)?;
+                store
+                    .compactor()
+                    .set_compaction_thresholds(table, thresholds.0, thresholds.1)
+                    .map_err(failed)?;
             }
             UpkeepAction::SetAutomatic(tables, enabled) => {
                 for table in tables {

@@ -88,6 +88,7 @@ mod tests {
 
     use super::*;
 
+    /// INV-codec-1.
     #[test]
     fn reading_any_bytes_never_panics() {
         mutate(

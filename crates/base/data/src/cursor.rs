@@ -74,6 +74,15 @@ pub enum Item<'a> {
     PartitionEnd,
 }
 
+/// A row with its clustering.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusteredRow<'a> {
+    /// Serialised clustering.
+    pub clustering: &'a [u8],
+    /// The row.
+    pub row: RowRef<'a>,
+}
+
 /// Why a cursor cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {

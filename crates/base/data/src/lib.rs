@@ -43,7 +43,7 @@ pub mod tombstones;
 pub mod writable;
 
 pub use clustering::{BoundRef, ClusteringBuf, ClusteringComparator, Slice, Slices};
-pub use cursor::{Advance, BlockRequest, Cursor, CursorError, Item, Marker};
+pub use cursor::{Advance, BlockRequest, ClusteredRow, Cursor, CursorError, Item, Marker};
 pub use deletion::{DeletionTime, Liveness};
 pub use digest::Digest;
 pub use merge::{Keep, Merged, Outcome, Purge, merge_rows};
@@ -52,6 +52,6 @@ pub use mutation::{MutationBuilder, MutationRef, RangeTombstoneRef};
 pub use row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef, UsualCells};
 pub use row_filter::RowFilter;
 pub use row_fold::{FoldEnd, FoldFlow, FoldResult, FoldState, Folding, RowFold, ShardFold};
-pub use shadow::{ShadowBy, ShadowCursor};
+pub use shadow::{Shadow, ShadowBy, ShadowCursor};
 pub use shape::TableShape;
 pub use tombstones::{BoundBuf, RangeTombstone, RangeTombstoneList};

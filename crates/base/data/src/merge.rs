@@ -262,27 +262,7 @@ fn merge_versions(
         liveness = Liveness::NONE;
     }
     let row_was_deleted = !deletion.is_live();
-    let liveness_was_dead = match &keep {
-        Keep::All => false,
-        Keep::Live { now } => {
-            deletion = DeletionTime::LIVE;
-            let dead = !liveness.is_live(*now);
-            if dead {
-                liveness = Liveness::NONE;
-            }
-            dead
-        }
-        Keep::Purge(purge) => {
-            if purge.drops_deletion(&deletion) {
-                deletion = DeletionTime::LIVE;
-            }
-            if !liveness.is_live(purge.now) && purge.drops(liveness.timestamp, liveness.expires_at)
-            {
-                liveness = Liveness::NONE;
-            }
-            false
-        }
-    };
+    let liveness_was_dead = keep_times(&keep, &mut liveness, &mut deletion);
     let start = out.len();
     let mut builder = RowBuilder::new(out, liveness, deletion, base);
     if shape.has_counters() {
@@ -301,6 +281,32 @@ fn merge_versions(
         return Outcome { row: Merged::Nothing, tombstones };
     }
     Outcome { row: Merged::Built, tombstones }
+}
+
+/// What the liveness and the deletion of a row become under `keep`; true when a reader finds the liveness dead.
+#[inline]
+fn keep_times(keep: &Keep, liveness: &mut Liveness, deletion: &mut DeletionTime) -> bool {
+    match keep {
+        Keep::All => false,
+        Keep::Live { now } => {
+            *deletion = DeletionTime::LIVE;
+            let dead = !liveness.is_live(*now);
+            if dead {
+                *liveness = Liveness::NONE;
+            }
+            dead
+        }
+        Keep::Purge(purge) => {
+            if purge.drops_deletion(deletion) {
+                *deletion = DeletionTime::LIVE;
+            }
+            if !liveness.is_live(purge.now) && purge.drops(liveness.timestamp, liveness.expires_at)
+            {
+                *liveness = Liveness::NONE;
+            }
+            false
+        }
+    }
 }
 
 fn merge_columns(
@@ -377,6 +383,20 @@ fn merge_counters(
     }
 }
 
+/// The first path that a lane stands at.
+#[inline]
+fn first_path<'a>(shape: &TableShape, id: ColumnId, lanes: &[PathLane<'a>]) -> Option<&'a [u8]> {
+    let mut first: Option<&[u8]> = None;
+    for lane in lanes {
+        if let Some((path, _)) = lane.head
+            && first.is_none_or(|f| shape.compare_paths(id, path, f) == Ordering::Less)
+        {
+            first = Some(path);
+        }
+    }
+    first
+}
+
 fn merge_complex(
     shape: &TableShape,
     id: ColumnId,
@@ -415,15 +435,7 @@ fn merge_complex(
     builder.begin_complex(id, deletion);
     let mut count = 0_usize;
     loop {
-        let mut first: Option<&[u8]> = None;
-        for lane in &lanes {
-            if let Some((path, _)) = lane.head
-                && first.is_none_or(|f| shape.compare_paths(id, path, f) == Ordering::Less)
-            {
-                first = Some(path);
-            }
-        }
-        let Some(path) = first else { break };
+        let Some(path) = first_path(shape, id, &lanes) else { break };
         let mut winner: Option<CellRef<'_>> = None;
         for lane in &mut lanes {
             let Some((lane_path, cell)) = lane.head else { continue };

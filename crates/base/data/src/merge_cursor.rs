@@ -91,6 +91,73 @@ impl<C: Cursor> Lane<C> {
             self.token = token;
         }
     }
+
+    /// Key and deletion of the partition that it is at the start of.
+    fn partition(&self) -> Option<(&[u8], DeletionTime)> {
+        if self.state != LaneState::Ready {
+            return None;
+        }
+        match self.cursor.item() {
+            Item::Partition { key, deletion, .. } => Some((key, deletion)),
+            _ => None,
+        }
+    }
+}
+
+/// The first partition that lanes stand at.
+struct FirstPartition<'a> {
+    token: Token,
+    key: &'a [u8],
+    /// The first lane that has it.
+    lane: usize,
+    /// Others have it too.
+    several: bool,
+    /// The newest deletion of it.
+    deletion: DeletionTime,
+}
+
+/// Finds the first partition, and marks the lanes that have it.
+#[inline]
+fn first_of<'a, C: Cursor>(
+    lanes: &'a [Lane<C>],
+    members: &mut [bool],
+) -> Option<FirstPartition<'a>> {
+    let mut first: Option<(Token, &[u8])> = None;
+    let mut first_lane = 0;
+    let mut several = false;
+    let mut deletion = DeletionTime::LIVE;
+    for (index, lane) in lanes.iter().enumerate() {
+        // Most lanes are behind the first one by their tokens.
+        if first.is_some_and(|(token, _)| lane.token > token) {
+            continue;
+        }
+        let Some((key, lane_deletion)) = lane.partition() else { continue };
+        let order = match first {
+            None => Ordering::Less,
+            Some(f) => (lane.token, key).cmp(&f),
+        };
+        match order {
+            Ordering::Less => {
+                if first.is_some() {
+                    members.iter_mut().for_each(|m| *m = false);
+                }
+                first = Some((lane.token, key));
+                first_lane = index;
+                several = false;
+                deletion = lane_deletion;
+            }
+            Ordering::Equal => {
+                several = true;
+                deletion = deletion.max(lane_deletion);
+            }
+            Ordering::Greater => continue,
+        }
+        match members.get_mut(index) {
+            Some(member) => *member = true,
+            None => stdx::invariant!(false, "merge: lane {index} would be left out"),
+        }
+    }
+    first.map(|(token, key)| FirstPartition { token, key, lane: first_lane, several, deletion })
 }
 
 #[derive(Clone, Copy)]
@@ -253,21 +320,10 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         (self.scratch, self.lanes.into_iter().map(|l| l.cursor))
     }
 
-    /// Key and deletion of the partition that the lane is at the start of.
-    fn partition_of(lane: &Lane<C>) -> Option<(&[u8], DeletionTime)> {
-        if lane.state != LaneState::Ready {
-            return None;
-        }
-        match lane.cursor.item() {
-            Item::Partition { key, deletion, .. } => Some((key, deletion)),
-            _ => None,
-        }
-    }
-
     /// Begins the first partition of all lanes; false at the end.
     fn begin_partition(&mut self) -> bool {
         if let ([lane], MergeMode::Live { .. }) = (self.lanes.as_mut_slice(), &self.mode) {
-            let Some((_, deletion)) = Self::partition_of(lane) else { return false };
+            let Some((_, deletion)) = lane.partition() else { return false };
             (lane.member, lane.open, lane.state) = (true, DeletionTime::LIVE, LaneState::Stale);
             (self.partition_deletion, self.sole) = (deletion, Some(0));
             self.passing.hidden =
@@ -278,7 +334,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
             return true;
         }
         if let [lane] = self.lanes.as_mut_slice() {
-            let Some((key, deletion)) = Self::partition_of(lane) else { return false };
+            let Some((key, deletion)) = lane.partition() else { return false };
             if deletion.is_live() {
                 if let MergeMode::Purge { .. } = &self.mode {
                     self.key.clear();
@@ -293,43 +349,15 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
                 return true;
             }
         }
-        let mut first: Option<(Token, &[u8])> = None;
-        let mut first_lane = 0;
-        let mut several = false;
-        let mut deletion = DeletionTime::LIVE;
+        self.begin_first_of_lanes()
+    }
+
+    /// The same where several lanes may have it, or it is deleted.
+    #[inline]
+    fn begin_first_of_lanes(&mut self) -> bool {
         let mut members: SmallVec<[bool; 8]> = SmallVec::from_elem(false, self.lanes.len());
-        for (index, lane) in self.lanes.iter().enumerate() {
-            // Most lanes are behind the first one by their tokens.
-            if first.is_some_and(|(token, _)| lane.token > token) {
-                continue;
-            }
-            let Some((key, lane_deletion)) = Self::partition_of(lane) else { continue };
-            let order = match first {
-                None => Ordering::Less,
-                Some(f) => (lane.token, key).cmp(&f),
-            };
-            match order {
-                Ordering::Less => {
-                    if first.is_some() {
-                        members.iter_mut().for_each(|m| *m = false);
-                    }
-                    first = Some((lane.token, key));
-                    first_lane = index;
-                    several = false;
-                    deletion = lane_deletion;
-                }
-                Ordering::Equal => {
-                    several = true;
-                    deletion = deletion.max(lane_deletion);
-                }
-                Ordering::Greater => continue,
-            }
-            match members.get_mut(index) {
-                Some(member) => *member = true,
-                None => stdx::invariant!(false, "merge: lane {index} would be left out"),
-            }
-        }
-        let Some((token, key)) = first else { return false };
+        let Some(first) = first_of(&self.lanes, &mut members) else { return false };
+        let FirstPartition { token, key, lane: first_lane, several, deletion } = first;
         let mut shown = deletion;
         match &self.mode {
             MergeMode::All => {}

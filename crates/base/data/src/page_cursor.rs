@@ -273,7 +273,8 @@ impl<'c, 'p> PageCursor<'c, 'p> {
 
     /// The newest deletion of a partition that may go on in later pages: it may have been deleted
     /// between two of them.
-    fn deletion_of(&self, place: (Token, &[u8]), deletion: DeletionTime) -> DeletionTime {
+    fn deletion_of(&self, token: Token, key: &[u8], deletion: DeletionTime) -> DeletionTime {
+        let place = (token, key);
         let later = self.chain.pages().skip(self.next_page);
         later.fold(deletion, |newest, page| match page.items().read() {
             Some(RawItem::Partition { token, key, deletion, .. }) if (token, key) == place => {
@@ -353,7 +354,7 @@ impl<'c, 'p> PageCursor<'c, 'p> {
                     self.open = DeletionTime::LIVE;
                     self.stop = self.stops.within(token, key);
                     self.due = static_row.map_or(Due::Nothing, Due::Static);
-                    let deletion = self.deletion_of((token, key), deletion);
+                    let deletion = self.deletion_of(token, key, deletion);
                     return Some(Item::Partition { token, key, deletion });
                 }
                 RawItem::Row { .. } | RawItem::Marker { .. } if self.is_behind_stop(&item) => {

@@ -16,7 +16,8 @@ use crate::shape::TableShape;
 pub(crate) fn place_between(
     shape: &TableShape,
     reversed: bool,
-    (from, next): (BoundRef<'_>, &Item<'_>),
+    from: BoundRef<'_>,
+    next: &Item<'_>,
     out: &mut Vec<u8>,
 ) -> bool {
     let prefixes = match next {

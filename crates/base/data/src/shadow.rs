@@ -2,7 +2,7 @@
 //!
 //! Owns the state of one walk over data, with the shadow of it beside. Never shows anything of the
 //! shadow; never waits: a missing block is passed on as [`Advance::NeedBlock`], those of the shadow with
-//! numbers from [`ShadowCursor::new`]'s `first` on.
+//! numbers from [`Shadow::first`] on.
 //!
 //! INV-shadow-1: data merged with its shadow is the same before and after.
 //! INV-shadow-2: of two deletions or cells that are equal neither hides the other, so that two sources
@@ -54,6 +54,15 @@ enum Shown {
     },
 }
 
+/// What hides data, and how it asks for blocks.
+pub struct Shadow<S> {
+    /// The deletions and newer cells.
+    pub cursor: S,
+    /// Blocks that it needs are asked for with its number of the source plus this, which is above all numbers of
+    /// the data.
+    pub first: u32,
+}
+
 /// A cursor over `D` without what `S` hides. Both are in ascending order of clusterings.
 pub struct ShadowCursor<'s, D, S> {
     shape: &'s TableShape,
@@ -77,15 +86,14 @@ pub struct ShadowCursor<'s, D, S> {
 }
 
 impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
-    /// Leaves out of `data` what `shadow` hides. Blocks that the shadow needs are asked for with the
-    /// shadow's number of the source plus `first`, which is above all numbers of the data.
-    pub fn new(shape: &'s TableShape, by: ShadowBy, data: D, (shadow, first): (S, u32)) -> Self {
+    /// Leaves out of `data` what `shadow` hides.
+    pub fn new(shape: &'s TableShape, by: ShadowBy, data: D, shadow: Shadow<S>) -> Self {
         ShadowCursor {
             shape,
             by,
-            first,
+            first: shadow.first,
             data,
-            shadow,
+            shadow: shadow.cursor,
             data_state: State::Stale,
             shadow_state: State::Stale,
             in_partition: false,
@@ -276,7 +284,8 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
                     _ => None,
                 };
                 self.scratch.clear();
-                let left = left_of(self.shape, row, (other, active), self.by, &mut self.scratch);
+                let left =
+                    left_of(self.shape, row, Beside { other, active }, self.by, &mut self.scratch);
                 self.shown = match left {
                     Left::Nothing => return false,
                     Left::All => Shown::Data,
@@ -389,14 +398,24 @@ pub(crate) enum Left {
     Some,
 }
 
-/// Takes out of a row what another version of it, or `active`, which covers it from outside, hides.
+/// What may hide cells of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    /// Another version of the row.
+    pub(crate) other: Option<RowRef<'a>>,
+    /// The deletion that covers the row from outside.
+    pub(crate) active: DeletionTime,
+}
+
+/// Takes out of a row what is beside it hides.
 pub(crate) fn left_of(
     shape: &TableShape,
     row: RowRef<'_>,
-    (other, active): (Option<RowRef<'_>>, DeletionTime),
+    beside: Beside<'_>,
     by: ShadowBy,
     out: &mut Vec<u8>,
 ) -> Left {
+    let Beside { other, active } = beside;
     let active = active.max(other.map_or(DeletionTime::LIVE, |other| other.deletion()));
     let by_cells = by == ShadowBy::Cells && !shape.has_counters();
     let other = other.filter(|_| by_cells);
@@ -431,7 +450,7 @@ pub(crate) fn left_of(
                     Some(ColumnRef::Complex(theirs)) => Some(theirs),
                     _ => None,
                 };
-                filter.complex((id, complex), theirs, &mut builder);
+                filter.complex(id, complex, theirs, &mut builder);
             }
         }
     }
@@ -468,7 +487,8 @@ impl CellFilter<'_> {
 
     fn complex(
         &mut self,
-        (id, complex): (ColumnId, ComplexRef<'_>),
+        id: ColumnId,
+        complex: ComplexRef<'_>,
         theirs: Option<ComplexRef<'_>>,
         builder: &mut RowBuilder<'_>,
     ) {

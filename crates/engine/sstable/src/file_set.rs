@@ -225,7 +225,8 @@ pub fn is_rebuild_leftover(name: &str, suffix: &str) -> bool {
 /// `Missing`, `Corrupt`, `Unsupported`: the file set is not complete; `Io`.
 pub async fn rebuild_toc(
     fs: &Fs,
-    (directory, set): (&str, Descriptor),
+    directory: &str,
+    set: Descriptor,
     table: &Table,
     suffix: &str,
 ) -> Result<()> {

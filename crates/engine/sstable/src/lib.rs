@@ -20,6 +20,7 @@ pub mod block;
 mod covered;
 pub mod cursor;
 pub mod file_set;
+mod header_table;
 pub mod meta;
 pub mod offline;
 pub mod reader;

@@ -97,7 +97,7 @@ pub async fn open_unreadable(
         small_bytes: small.iter().map(|(_, bytes)| bytes.len()).sum(),
         why: error.to_string(),
     };
-    let meta = SstableMeta::stand_in((directory, set), table, of)?;
+    let meta = SstableMeta::stand_in(directory, set, table, of)?;
     let data = data.unwrap_or_else(|| some.clone());
     Ok(SstableReader::of_parts(meta, data, some, None))
 }

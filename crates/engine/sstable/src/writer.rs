@@ -459,8 +459,8 @@ impl SstableWriter {
     fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
         let bytes = self.offset() - at;
         if bytes > self.large_row {
-            let place = (self.partition.key.as_slice(), clustering);
-            self.large.row(&self.options.large, place, row, bytes);
+            let key = self.partition.key.as_slice();
+            self.large.row(&self.options.large, key, clustering, row, bytes);
         }
     }
 

@@ -87,7 +87,7 @@ pub use read::Reader;
 pub use read::counter_cache::Counters;
 pub use read::counter_cache::{CounterRow, CountsOf, OwnCount};
 pub use read::driver::{Flow, Look, LookedAt, RowSink};
-pub use read::replica_pages::{ReplicaRead, StreamRead};
+pub use read::replica_pages::{ReplicaRead, ReplicaShown, StreamRead};
 pub use read::saved_keys::damaged_saved_caches;
 pub use repair::Repair;
 pub use repair::repair_state::BegunRepair;

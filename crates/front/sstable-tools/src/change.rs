@@ -418,7 +418,7 @@ async fn scrub_one(
     let mut progress = Progress::new(&format!("scrub {data}"));
     let mut at = |done, total| progress.at(done, total);
     let told = offline::Told { loss: &mut tell, at: &mut at };
-    let done = offline::scrub(&fs, directory, target.set, (first, how), told).await?;
+    let done = offline::scrub(&fs, directory, target.set, first, how, told).await?;
     drop(progress);
     for bad in &done.bad_components {
         out.line(&format!("{data}: made anew: {bad}"));

@@ -23,8 +23,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::options::TombstoneOptions;
 use crate::size_tiered::{SizeTieredOptions, buckets, most_interesting, plan};
+use crate::strategy::TombstoneOptions;
 use crate::time_window::expired_alone;
 use crate::windows::{KeyType, WindowRule, Windows};
 use crate::{
@@ -107,7 +107,7 @@ fn places<'a>(
 }
 
 /// Windows from the first to the last one, both counted.
-fn spanned((first, last): (i64, i64)) -> u64 {
+fn spanned(first: i64, last: i64) -> u64 {
     last.abs_diff(first).saturating_add(1)
 }
 
@@ -118,12 +118,12 @@ fn together<'a>(mixed: &[&'a SstableInfo], max: usize) -> Vec<&'a SstableInfo> {
     oldest_first.sort_by_key(|f| (f.created_at, f.generation));
     let Some(oldest) = oldest_first.first() else { return Vec::new() };
     let mut span = oldest.windows;
-    let limit = span.map_or(0, spanned).max(DIRECT_WINDOWS as u64);
+    let limit = span.map_or(0, |(first, last)| spanned(first, last)).max(DIRECT_WINDOWS as u64);
     let mut chosen = Vec::new();
     for file in oldest_first {
         let joined = match (span, file.windows) {
             (None, None) => None,
-            (Some((a, b)), Some((c, d))) if spanned((a.min(c), b.max(d))) <= limit => {
+            (Some((a, b)), Some((c, d))) if spanned(a.min(c), b.max(d)) <= limit => {
                 Some((a.min(c), b.max(d)))
             }
             _ => continue,

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 
 use stdx::{Token, Uuid};
 
-use crate::options::TombstoneOptions;
 use crate::size_tiered::{SizeTieredOptions, buckets, most_interesting, plan};
+use crate::strategy::TombstoneOptions;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
 /// Halvings of the ring: 2^-40 of it is never cut.
@@ -177,14 +177,15 @@ pub(crate) fn align(
 fn cuts(size: u64, inputs: &[&SstableInfo]) -> Vec<Token> {
     let mut tokens = Vec::new();
     let all = (i128::from(i64::MIN), i128::from(i64::MAX));
-    halve(size as f64, inputs, all, DEPTH_MAX, &mut tokens);
+    halve(size as f64, inputs, all.0, all.1, DEPTH_MAX, &mut tokens);
     tokens
 }
 
 fn halve(
     size: f64,
     inputs: &[&SstableInfo],
-    (from, to): (i128, i128),
+    from: i128,
+    to: i128,
     depth: u32,
     tokens: &mut Vec<Token>,
 ) {
@@ -199,10 +200,10 @@ fn halve(
     }
     // Rounds down: the halves of the whole ring are the negative tokens and the others.
     let end = (from + to).div_euclid(2);
-    halve(size, &within, (from, end), depth - 1, tokens);
+    halve(size, &within, from, end, depth - 1, tokens);
     // Between two i64.
     tokens.push(Token(end as i64));
-    halve(size, &within, (end + 1, to), depth - 1, tokens);
+    halve(size, &within, end + 1, to, depth - 1, tokens);
 }
 
 /// Bytes of a file between two tokens, both included.

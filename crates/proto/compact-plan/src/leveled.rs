@@ -20,8 +20,8 @@ use core::cmp::Reverse;
 
 use stdx::Token;
 
-use crate::options::TombstoneOptions;
 use crate::size_tiered::{SizeTieredOptions, buckets, most_interesting, plan};
+use crate::strategy::TombstoneOptions;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
 /// Highest level.

@@ -31,6 +31,7 @@ pub mod repaired;
 pub mod share;
 pub mod simulated;
 pub mod size_tiered;
+pub mod strategy;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -44,12 +45,11 @@ pub use cluster_key::ClusterKeyOptions;
 pub use incremental::IncrementalOptions;
 pub use leveled::LeveledOptions;
 pub use manual::{before_major, major, major_split, user_defined};
-pub use options::{
-    CompactionOptions, OptionsError, Strategy, TombstoneOption, TombstoneOptions, parse_options,
-};
-pub use purge::{FullyExpired, PurgeRule, fully_expired, gc_before};
+pub use options::{CompactionOptions, parse_options};
+pub use purge::{FullyExpired, fully_expired, gc_before};
 pub use repaired::{GcPolicy, NEVER, RepairTimes};
 pub use size_tiered::{SizeTieredOptions, buckets};
+pub use strategy::{OptionsError, Strategy, TombstoneOption, TombstoneOptions};
 pub use time_window::TimeWindowOptions;
 pub use unified::UnifiedOptions;
 pub use windows::Windows;

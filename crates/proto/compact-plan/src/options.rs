@@ -10,141 +10,11 @@ use crate::incremental::IncrementalOptions;
 use crate::leveled::LeveledOptions;
 use crate::number;
 use crate::size_tiered::SizeTieredOptions;
+pub use crate::strategy::{OptionsError, Strategy, TombstoneOption, TombstoneOptions};
 use crate::time_window::TimeWindowOptions;
 use crate::unified::{OverlapInclusion, UnifiedOptions};
 use crate::validate;
 use crate::windows::{WindowRule, WindowUnit};
-
-/// A compaction map that Cassandra refuses; a ConfigurationException with this text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct OptionsError {
-    /// Cassandra's text.
-    pub message: String,
-}
-
-impl OptionsError {
-    pub(crate) fn new(message: impl Into<String>) -> OptionsError {
-        OptionsError { message: message.into() }
-    }
-}
-
-/// The strategies of Cassandra 5.0, one of Scylla, one of earlier versions of Cassandra, and one that was
-/// proposed for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strategy {
-    /// Merges files of similar size.
-    SizeTiered,
-    /// Levels of files that do not overlap.
-    Leveled,
-    /// One file for each window of time.
-    TimeWindow,
-    /// Any of these shapes by scaling parameters.
-    Unified,
-    /// Scylla's: merges runs of similar size, which consist of fragments that do not overlap.
-    Incremental,
-    /// Cassandra's up to 4.1: done as [`Strategy::TimeWindow`] with the longest window that it would
-    /// have made.
-    DateTiered,
-    /// Sorts rows into windows of the first clustering column.
-    ClusterKey,
-}
-
-impl Strategy {
-    /// Every strategy.
-    pub const ALL: [Strategy; 7] = [
-        Strategy::SizeTiered,
-        Strategy::Leveled,
-        Strategy::TimeWindow,
-        Strategy::Unified,
-        Strategy::Incremental,
-        Strategy::DateTiered,
-        Strategy::ClusterKey,
-    ];
-
-    /// Class name without its package.
-    pub fn simple_name(self) -> &'static str {
-        match self {
-            Strategy::SizeTiered => "SizeTieredCompactionStrategy",
-            Strategy::Leveled => "LeveledCompactionStrategy",
-            Strategy::TimeWindow => "TimeWindowCompactionStrategy",
-            Strategy::Unified => "UnifiedCompactionStrategy",
-            Strategy::Incremental => "IncrementalCompactionStrategy",
-            Strategy::DateTiered => "DateTieredCompactionStrategy",
-            Strategy::ClusterKey => "ClusterKeyCompactionStrategy",
-        }
-    }
-
-    /// Whole class name, as the schema tables keep it.
-    pub fn class_name(self) -> String {
-        format!("{PACKAGE}{}", self.simple_name())
-    }
-
-    /// The strategy of a class name with or without its package.
-    ///
-    /// # Errors
-    /// No such class.
-    pub fn from_class(name: &str) -> Result<Strategy, OptionsError> {
-        let class = if name.contains('.') { name.to_owned() } else { format!("{PACKAGE}{name}") };
-        Strategy::ALL.into_iter().find(|s| s.class_name() == class).ok_or_else(|| {
-            OptionsError::new(format!("Unable to find compaction strategy class '{class}'"))
-        })
-    }
-
-    /// Whether tables of this strategy have `min_threshold` and `max_threshold`.
-    pub fn has_thresholds(self) -> bool {
-        self != Strategy::Unified
-    }
-
-    /// Bloom-filter false-positive chance of tables that do not say one.
-    pub fn default_bloom_filter_fp_chance(self) -> f64 {
-        if self == Strategy::Leveled { 0.1 } else { 0.01 }
-    }
-}
-
-const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
-
-/// How far tombstones of overlapping files are used to drop what they shadow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TombstoneOption {
-    /// Not at all.
-    None,
-    /// Row and partition tombstones.
-    Row,
-    /// Cell tombstones too.
-    Cell,
-}
-
-/// Options about tombstones that every strategy has.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TombstoneOptions {
-    /// Above this ratio of droppable tombstones a file is compacted alone.
-    pub threshold: f32,
-    /// Not before it is this old, seconds.
-    pub compaction_interval_seconds: i64,
-    /// Whether overlapping files are not looked at.
-    pub unchecked: bool,
-    /// Whether tombstones of files that were not repaired stay.
-    pub only_purge_repaired: bool,
-    /// Use of tombstones of overlapping files.
-    pub provide_overlapping: TombstoneOption,
-    /// Whether files are compacted alone for their tombstones at all: time-window compaction waits for
-    /// whole files to expire unless one of these options is given.
-    pub alone: bool,
-}
-
-impl Default for TombstoneOptions {
-    fn default() -> Self {
-        TombstoneOptions {
-            threshold: 0.2,
-            compaction_interval_seconds: 86_400,
-            unchecked: false,
-            only_purge_repaired: false,
-            provide_overlapping: TombstoneOption::None,
-            alone: true,
-        }
-    }
-}
 
 /// A checked compaction map.
 #[derive(Clone, Debug, PartialEq)]
@@ -232,44 +102,10 @@ pub fn parse_options<'a>(
     }
     validate::options(strategy, &options)?;
     let (min_threshold, max_threshold) = thresholds(&options)?;
-    let is_true = |name: &str| options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"));
-    let number = |name: &str| options.get(name).and_then(|v| number::double(v));
-    let default = SizeTieredOptions::default();
-    let min_sstable_size: Option<u64> = match strategy {
-        // It writes sizes with units.
-        Strategy::Unified => None,
-        // It counts megabytes.
-        Strategy::Incremental => options
-            .get("min_sstable_size")
-            .and_then(|v| v.parse::<u64>().ok())
-            .map(|mb| mb.saturating_mul(1 << 20)),
-        Strategy::SizeTiered
-        | Strategy::Leveled
-        | Strategy::TimeWindow
-        | Strategy::DateTiered
-        | Strategy::ClusterKey => options.get("min_sstable_size").and_then(|v| v.parse().ok()),
-    };
-    let size_tiered = SizeTieredOptions {
-        min_threshold,
-        max_threshold,
-        min_sstable_size: min_sstable_size.unwrap_or(default.min_sstable_size),
-        bucket_low: number("bucket_low").unwrap_or(default.bucket_low),
-        bucket_high: number("bucket_high").unwrap_or(default.bucket_high),
-    };
-    let default = TombstoneOptions::default();
-    let tombstones = TombstoneOptions {
-        threshold: number("tombstone_threshold").map_or(default.threshold, |v| v as f32),
-        compaction_interval_seconds: options
-            .get("tombstone_compaction_interval")
-            .and_then(|v| number::long(v))
-            .unwrap_or(default.compaction_interval_seconds),
-        unchecked: is_true("unchecked_tombstone_compaction"),
-        only_purge_repaired: is_true("only_purge_repaired_tombstones"),
-        provide_overlapping,
-        alone: !matches!(strategy, Strategy::TimeWindow | Strategy::DateTiered)
-            || TOMBSTONES_ALONE.iter().any(|n| options.get(*n).is_some_and(|v| v != "false")),
-    };
-    let enabled = !options.contains_key("enabled") || is_true("enabled");
+    let size_tiered =
+        SizeTieredOptions { min_threshold, max_threshold, ..size_tiered(strategy, &options) };
+    let tombstones = TombstoneOptions { provide_overlapping, ..tombstones(strategy, &options) };
+    let enabled = !options.contains_key("enabled") || is_true(&options, "enabled");
     let leveled = leveled(&options);
     let time_window = match strategy {
         Strategy::DateTiered => date_tiered(&options, min_threshold),
@@ -291,6 +127,54 @@ pub fn parse_options<'a>(
         tombstones,
         map: options,
     })
+}
+
+fn is_true(options: &BTreeMap<String, String>, name: &str) -> bool {
+    options.get(name).is_some_and(|v| v.eq_ignore_ascii_case("true"))
+}
+
+/// As [`leveled`], but the thresholds.
+fn size_tiered(strategy: Strategy, options: &BTreeMap<String, String>) -> SizeTieredOptions {
+    let number = |name: &str| options.get(name).and_then(|v| number::double(v));
+    let default = SizeTieredOptions::default();
+    let min_sstable_size: Option<u64> = match strategy {
+        // It writes sizes with units.
+        Strategy::Unified => None,
+        // It counts megabytes.
+        Strategy::Incremental => options
+            .get("min_sstable_size")
+            .and_then(|v| v.parse::<u64>().ok())
+            .map(|mb| mb.saturating_mul(1 << 20)),
+        Strategy::SizeTiered
+        | Strategy::Leveled
+        | Strategy::TimeWindow
+        | Strategy::DateTiered
+        | Strategy::ClusterKey => options.get("min_sstable_size").and_then(|v| v.parse().ok()),
+    };
+    SizeTieredOptions {
+        min_sstable_size: min_sstable_size.unwrap_or(default.min_sstable_size),
+        bucket_low: number("bucket_low").unwrap_or(default.bucket_low),
+        bucket_high: number("bucket_high").unwrap_or(default.bucket_high),
+        ..default
+    }
+}
+
+/// As [`leveled`], but the use of overlapping files.
+fn tombstones(strategy: Strategy, options: &BTreeMap<String, String>) -> TombstoneOptions {
+    let default = TombstoneOptions::default();
+    let threshold = options.get("tombstone_threshold").and_then(|v| number::double(v));
+    TombstoneOptions {
+        threshold: threshold.map_or(default.threshold, |v| v as f32),
+        compaction_interval_seconds: options
+            .get("tombstone_compaction_interval")
+            .and_then(|v| number::long(v))
+            .unwrap_or(default.compaction_interval_seconds),
+        unchecked: is_true(options, "unchecked_tombstone_compaction"),
+        only_purge_repaired: is_true(options, "only_purge_repaired_tombstones"),
+        alone: !matches!(strategy, Strategy::TimeWindow | Strategy::DateTiered)
+            || TOMBSTONES_ALONE.iter().any(|n| options.get(*n).is_some_and(|v| v != "false")),
+        ..default
+    }
 }
 
 /// Pre: checked; what is not there is the default, as is what another strategy would not understand.

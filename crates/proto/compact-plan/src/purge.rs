@@ -14,49 +14,6 @@ pub fn gc_before(now: WallMicros, gc_grace_seconds: u32) -> DeletionSeconds {
     DeletionSeconds(now.seconds().0.saturating_sub(i64::from(gc_grace_seconds)))
 }
 
-/// Which tombstones of one partition may be purged in one compaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PurgeRule {
-    /// Only what was deleted before this is old enough.
-    pub gc_before: DeletionSeconds,
-    /// Smallest timestamp of the files and memtables outside the compaction that may hold the
-    /// partition; `None` when there is none.
-    pub min_timestamp_elsewhere: Option<TimestampMicros>,
-    /// Whether nothing may go at all: `only_purge_repaired_tombstones` with files not repaired.
-    pub never: bool,
-}
-
-impl PurgeRule {
-    /// Whether a tombstone that was made at `local_deletion_time` with `timestamp` may go.
-    pub fn purgeable(
-        &self,
-        local_deletion_time: DeletionSeconds,
-        timestamp: TimestampMicros,
-    ) -> bool {
-        !self.never
-            && local_deletion_time < self.gc_before
-            && self.min_timestamp_elsewhere.is_none_or(|elsewhere| timestamp < elsewhere)
-    }
-
-    /// The rule for one partition from the files outside the compaction that may hold it.
-    ///
-    /// `elsewhere` are the smallest timestamps of those files and of every memtable that has the
-    /// partition.
-    pub fn for_partition(
-        gc_before: DeletionSeconds,
-        never: bool,
-        elsewhere: impl Iterator<Item = TimestampMicros>,
-    ) -> PurgeRule {
-        PurgeRule { gc_before, min_timestamp_elsewhere: elsewhere.min(), never }
-    }
-}
-
-/// Whether a compaction of these files may purge anything under
-/// `only_purge_repaired_tombstones`.
-pub fn may_purge(compacting: &[SstableInfo], only_purge_repaired: bool) -> bool {
-    !only_purge_repaired || compacting.iter().all(SstableInfo::is_repaired)
-}
-
 /// What [`fully_expired`] looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct FullyExpired<'a> {
@@ -77,7 +34,8 @@ pub struct FullyExpired<'a> {
 /// Files that can be dropped without being read, in the order given: all they hold is expired or
 /// deleted long enough ago, and it is older than everything alive elsewhere.
 pub fn fully_expired(state: &FullyExpired<'_>) -> Vec<Generation> {
-    if !may_purge(state.compacting, state.only_purge_repaired) {
+    let is_repaired = state.compacting.iter().all(SstableInfo::is_repaired);
+    if state.only_purge_repaired && !is_repaired {
         return Vec::new();
     }
     let gone = |file: &&SstableInfo| file.max_local_deletion_time < state.gc_before;
@@ -124,29 +82,6 @@ mod tests {
     fn gc_before_is_the_grace_before_now() {
         assert_eq!(gc_before(WallMicros(864_001_999_999), 864_000), DeletionSeconds(1));
         assert_eq!(gc_before(WallMicros(0), 10), DeletionSeconds(-10));
-    }
-
-    #[test]
-    fn a_tombstone_goes_when_it_is_old_and_shadows_nothing_elsewhere() {
-        for (deleted, timestamp, elsewhere, never, purgeable) in [
-            (99, 5, None, false, true),
-            (100, 5, None, false, false),
-            (99, 5, Some(6), false, true),
-            (99, 5, Some(5), false, false),
-            (99, 5, Some(4), false, false),
-            (99, 5, None, true, false),
-        ] {
-            let rule = PurgeRule {
-                gc_before: DeletionSeconds(100),
-                min_timestamp_elsewhere: elsewhere.map(TimestampMicros),
-                never,
-            };
-            assert_eq!(
-                rule.purgeable(DeletionSeconds(deleted), TimestampMicros(timestamp)),
-                purgeable,
-                "{deleted} {timestamp} {elsewhere:?} {never}"
-            );
-        }
     }
 
     /// Scenario rows: (min timestamp, max timestamp, latest deletion) of each file.

@@ -12,8 +12,8 @@ use core::cmp::Ordering;
 
 use stdx::Generation;
 
-use crate::options::TombstoneOptions;
 use crate::purge::{FullyExpired, fully_expired};
+use crate::strategy::TombstoneOptions;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
 /// Options of the strategy.

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use stdx::WallMicros;
 
-use crate::options::TombstoneOptions;
 use crate::purge::{FullyExpired, fully_expired};
 use crate::size_tiered::{SizeTieredOptions, buckets, most_interesting, plan};
+use crate::strategy::TombstoneOptions;
 use crate::{Plan, Reason, SstableInfo, TableState};
 
 /// Options of the strategy.

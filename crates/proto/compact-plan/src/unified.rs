@@ -15,8 +15,8 @@
 
 use stdx::Token;
 
-use crate::options::TombstoneOptions;
 use crate::size_tiered::plan;
+use crate::strategy::TombstoneOptions;
 use crate::time_window::expired_alone;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::number;
-use crate::options::{OptionsError, Strategy};
+use crate::strategy::{OptionsError, Strategy};
 use crate::windows::{STATIC_MAX, STATIC_MIN, WindowUnit};
 
 type Options = BTreeMap<String, String>;

@@ -4,7 +4,7 @@
 //! the column's type and bear ascending numbers. Values are whole numbers, so every window has a first
 //! and a last one.
 
-use crate::options::OptionsError;
+use crate::strategy::OptionsError;
 
 /// Types of a first clustering column that has windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

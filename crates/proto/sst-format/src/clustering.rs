@@ -5,8 +5,8 @@
 //! values in front. Source: `db.ClusteringPrefix.Serializer`, `db.ClusteringBoundOrBoundary`.
 
 use codec::{Reader, Writer};
-use data::BoundRef;
 use data::clustering::{components, push_component};
+use data::{BoundRef, Marker};
 
 use crate::{FormatError, Result};
 
@@ -82,9 +82,10 @@ impl PrefixKind {
         self.is_boundary() || matches!(self, PrefixKind::InclusiveEnd | PrefixKind::ExclusiveEnd)
     }
 
-    /// The kind of a marker at a position. `None` when it neither closes nor opens.
-    pub fn of_marker(after: bool, closes: bool, opens: bool) -> Option<PrefixKind> {
-        Some(match (closes, opens, after) {
+    /// The kind of a marker. `None` when it neither closes nor opens.
+    pub fn of_marker(marker: &Marker<'_>) -> Option<PrefixKind> {
+        let after = marker.position.after;
+        Some(match (marker.close.is_some(), marker.open.is_some(), after) {
             (true, true, false) => PrefixKind::ExclusiveEndInclusiveStart,
             (true, true, true) => PrefixKind::InclusiveEndExclusiveStart,
             (true, false, false) => PrefixKind::ExclusiveEnd,
@@ -341,11 +342,23 @@ mod tests {
         );
     }
 
+    fn marker(after: bool, closes: bool, opens: bool) -> Marker<'static> {
+        let deletion = data::DeletionTime {
+            timestamp: stdx::TimestampMicros(1),
+            local: stdx::DeletionSeconds(1),
+        };
+        Marker {
+            position: BoundRef { prefix: &[], after },
+            close: closes.then_some(deletion),
+            open: opens.then_some(deletion),
+        }
+    }
+
     #[test]
     fn marker_kinds_say_side_and_what_ends_and_begins() {
         for after in [false, true] {
             for (closes, opens) in [(true, false), (false, true), (true, true)] {
-                let kind = PrefixKind::of_marker(after, closes, opens).unwrap();
+                let kind = PrefixKind::of_marker(&marker(after, closes, opens)).unwrap();
                 assert_eq!(
                     (kind.is_after(), kind.is_end(), kind.is_start()),
                     (after, closes, opens)
@@ -353,7 +366,7 @@ mod tests {
                 assert_eq!(PrefixKind::from_ordinal(kind as u8), Some(kind));
             }
         }
-        assert_eq!(PrefixKind::of_marker(true, false, false), None);
+        assert_eq!(PrefixKind::of_marker(&marker(true, false, false)), None);
         assert_eq!(PrefixKind::from_ordinal(3), None);
         assert_eq!(PrefixKind::from_ordinal(8), None);
     }

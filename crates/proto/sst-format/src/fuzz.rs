@@ -339,12 +339,14 @@ mod tests {
         out
     }
 
+    /// INV-format-1.
     #[test]
     fn rows_of_any_bytes_never_panic() {
         let corpus: Vec<_> = (0..4).flat_map(|c| [1, 2, 5].map(|step| rows(c, step))).collect();
         mutate(&corpus, fuzz_rows);
     }
 
+    /// INV-format-2.
     #[test]
     fn rows_of_every_schema_come_back() {
         for (choice, step) in (0..4).flat_map(|c| [(c, 1), (c, 2), (c, 5), (c, 50)]) {

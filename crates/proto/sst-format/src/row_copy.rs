@@ -521,6 +521,7 @@ mod tests {
         true
     }
 
+    /// INV-row-copy-1.
     #[test]
     fn a_copied_row_is_what_unpacking_and_packing_make_of_it() {
         for seed in 0..6 {

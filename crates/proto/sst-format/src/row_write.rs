@@ -103,6 +103,49 @@ fn encode_usual_row(
     Some(())
 }
 
+/// Finds which columns a row has, by their place in the file. Returns whether a collection of it is deleted.
+#[inline]
+fn find_columns(columns: &WriteColumns, row: RowRef<'_>, present: &mut Vec<u16>) -> bool {
+    present.clear();
+    let mut complex_deletion = false;
+    for (id, column) in row.columns() {
+        let Some(index) = columns.index_of(id) else { continue };
+        present.push(u16::try_from(index).unwrap_or(u16::MAX));
+        if let ColumnRef::Complex(complex) = column {
+            complex_deletion |= !complex.deletion.is_live();
+        }
+    }
+    if !columns.in_id_order {
+        present.sort_unstable();
+    }
+    complex_deletion
+}
+
+/// Appends the times of a row itself. Returns the flags that say which it has.
+#[inline]
+fn put_times(
+    schema: &WriteSchema,
+    liveness: &Liveness,
+    deletion: &DeletionTime,
+    body: &mut Vec<u8>,
+) -> u8 {
+    let mut flags = 0;
+    if !liveness.is_empty() {
+        flags |= HAS_TIMESTAMP;
+        put_timestamp(body, &schema.stats, liveness.timestamp.0);
+        if liveness.is_expiring() {
+            flags |= HAS_TTL;
+            put_i32_delta(body, i64::from(liveness.ttl.0), i64::from(schema.stats.min_ttl));
+            put_local(body, schema, liveness.expires_at);
+        }
+    }
+    if !deletion.is_live() {
+        flags |= HAS_DELETION;
+        put_deletion_delta(body, schema, deletion);
+    }
+    flags
+}
+
 /// As [`encode_row`], for rows of any form.
 pub(crate) fn encode_any_row(
     schema: &WriteSchema,
@@ -122,34 +165,9 @@ pub(crate) fn encode_any_row(
     }
     let (liveness, deletion) = (row.liveness(), row.deletion());
     let EncodeScratch { body, present } = scratch;
+    let complex_deletion = find_columns(columns, row, present);
     body.clear();
-    present.clear();
-    let mut complex_deletion = false;
-    for (id, column) in row.columns() {
-        let Some(index) = columns.index_of(id) else { continue };
-        present.push(u16::try_from(index).unwrap_or(u16::MAX));
-        if let ColumnRef::Complex(complex) = column {
-            complex_deletion |= !complex.deletion.is_live();
-        }
-    }
-    let in_order = columns.in_id_order;
-    if !in_order {
-        present.sort_unstable();
-    }
-    let mut flags = 0;
-    if !liveness.is_empty() {
-        flags |= HAS_TIMESTAMP;
-        put_timestamp(body, &schema.stats, liveness.timestamp.0);
-        if liveness.is_expiring() {
-            flags |= HAS_TTL;
-            put_i32_delta(body, i64::from(liveness.ttl.0), i64::from(schema.stats.min_ttl));
-            put_local(body, schema, liveness.expires_at);
-        }
-    }
-    if !deletion.is_live() {
-        flags |= HAS_DELETION;
-        put_deletion_delta(body, schema, &deletion);
-    }
+    let mut flags = put_times(schema, &liveness, &deletion, body);
     if complex_deletion {
         flags |= HAS_COMPLEX_DELETION;
     }
@@ -164,7 +182,7 @@ pub(crate) fn encode_any_row(
     }
     let mut cells =
         CellWriter { schema, liveness: &liveness, complex_deletion, collector: stats, body };
-    if in_order {
+    if columns.in_id_order {
         for (id, column) in row.columns() {
             if let Some(c) = columns.index_of(id).and_then(|i| columns.columns.get(i)) {
                 cells.column(c, column)?;
@@ -246,12 +264,10 @@ pub fn encode_marker(
     stats: &mut StatsCollector,
     out: &mut Vec<u8>,
 ) -> Result<PrefixKind> {
-    let kind =
-        PrefixKind::of_marker(marker.position.after, marker.close.is_some(), marker.open.is_some())
-            .ok_or(FormatError::Invalid {
-                what: "a marker that neither closes nor opens",
-                offset: 0,
-            })?;
+    let kind = PrefixKind::of_marker(marker).ok_or(FormatError::Invalid {
+        what: "a marker that neither closes nor opens",
+        offset: 0,
+    })?;
     let body = &mut scratch.body;
     body.clear();
     for deletion in [marker.close, marker.open].into_iter().flatten() {

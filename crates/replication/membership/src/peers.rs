@@ -38,6 +38,20 @@ struct Back {
     answer: Result<Answer, ()>,
 }
 
+/// To whom a proposer's requests go, until when, and where answers come.
+struct Calls<'a> {
+    members: &'a [HostId],
+    deadline: Instant,
+    back: queue::Sender<Back>,
+}
+
+/// What a proposer wanted beside requests.
+#[derive(Default)]
+struct Sent {
+    wake_at: Option<Instant>,
+    done: Option<LogOutcome<Value>>,
+}
+
 impl Membership {
     /// Joins this node to the others: from now on changes go through all voters and reach all
     /// members. Shard 0 only; `is_alive` says whom to wait for.
@@ -70,6 +84,7 @@ impl Membership {
         };
         let mut proposer = LogProposer::submit(before.epoch, value, plan, options);
         let (back, answers) = queue::bounded::<Back>(members.len().saturating_mul(8).max(64));
+        let calls = Calls { members: &members, deadline: options.commit_deadline, back };
         let mut input = LogInput::Start;
         let mut wake = deadline;
         let outcome = loop {
@@ -84,43 +99,8 @@ impl Membership {
                 };
                 proposer.step(&mut cx, input, &mut out);
             }
-            let mut prelude: Option<(Target, Epoch)> = None;
-            let mut done = None;
-            for output in out {
-                let (to, request, ballot) = match output {
-                    LogOutput::Prepare { to, ballot } => {
-                        (to, Request::Prepare { ballot, write: true }, ballot)
-                    }
-                    LogOutput::Propose { to, proposal } => {
-                        let ballot = proposal.ballot;
-                        (to, Request::Propose(proposal), ballot)
-                    }
-                    LogOutput::Commit { to, commit } => {
-                        let ballot = commit.ballot;
-                        (to, Request::Commit(commit), ballot)
-                    }
-                    LogOutput::SendEntries { to, first } => {
-                        prelude = Some((to, first));
-                        continue;
-                    }
-                    LogOutput::WakeAt(at) => {
-                        wake = at;
-                        continue;
-                    }
-                    LogOutput::Done(outcome) => {
-                        done = Some(outcome);
-                        continue;
-                    }
-                    LogOutput::Finished => continue,
-                };
-                let ask = Ask { entry: proposer.entry(), request };
-                for target in to.iter() {
-                    let Some(host) = members.get(usize::from(target)).copied() else { continue };
-                    let first = prelude.filter(|(t, _)| *t == target).map(|(_, first)| first);
-                    let call = Call { target, host, ballot, ask: ask.clone(), first };
-                    self.spawn_call(call, options.commit_deadline, back.clone())?;
-                }
-            }
+            let Sent { wake_at, done } = self.send(&calls, &proposer, out)?;
+            wake = wake_at.unwrap_or(wake);
             if let Some(outcome) = done {
                 break outcome;
             }
@@ -129,6 +109,63 @@ impl Membership {
                 Ok(Some(back)) => self.input_of(owner, &proposer, back).await,
             };
         };
+        self.ended(owner, outcome).await
+    }
+
+    /// Sends what a proposer wants sent.
+    fn send(
+        &self,
+        calls: &Calls<'_>,
+        proposer: &LogProposer<Value>,
+        outputs: Vec<LogOutput<Value>>,
+    ) -> Result<Sent, SubmitError> {
+        let mut prelude: Option<(Target, Epoch)> = None;
+        let mut sent = Sent::default();
+        for output in outputs {
+            let (to, request, ballot) = match output {
+                LogOutput::Prepare { to, ballot } => {
+                    (to, Request::Prepare { ballot, write: true }, ballot)
+                }
+                LogOutput::Propose { to, proposal } => {
+                    let ballot = proposal.ballot;
+                    (to, Request::Propose(proposal), ballot)
+                }
+                LogOutput::Commit { to, commit } => {
+                    let ballot = commit.ballot;
+                    (to, Request::Commit(commit), ballot)
+                }
+                LogOutput::SendEntries { to, first } => {
+                    prelude = Some((to, first));
+                    continue;
+                }
+                LogOutput::WakeAt(at) => {
+                    sent.wake_at = Some(at);
+                    continue;
+                }
+                LogOutput::Done(outcome) => {
+                    sent.done = Some(outcome);
+                    continue;
+                }
+                LogOutput::Finished => continue,
+            };
+            let ask = Ask { entry: proposer.entry(), request };
+            for target in to.iter() {
+                let member = calls.members.get(usize::from(target)).copied();
+                let Some(host) = member else { continue };
+                let first = prelude.filter(|(t, _)| *t == target).map(|(_, first)| first);
+                let call = Call { target, host, ballot, ask: ask.clone(), first };
+                self.spawn_call(call, calls.deadline, calls.back.clone())?;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// What a proposal came to.
+    async fn ended(
+        &self,
+        owner: &Owner,
+        outcome: LogOutcome<Value>,
+    ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         match outcome {
             LogOutcome::Decided(entry) => {
                 // A member that did not hear of it learns it by itself; this node must have it.

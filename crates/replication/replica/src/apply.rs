@@ -12,7 +12,7 @@
 
 use data::{MutationRef, RowFilter};
 use stdx::{ShardId, ShardMap, TableId, Token};
-use store::{ReadScope, ReplicaRead, Store, StoreError};
+use store::{ReadScope, ReplicaRead, ReplicaShown, Store, StoreError};
 
 use crate::node_page::ReplicaQuery;
 
@@ -184,13 +184,12 @@ impl Replica {
         filter: Option<&dyn RowFilter>,
     ) -> Result<ReplicaRead, StoreError> {
         let ReplicaQuery { command, limits, purge_before, scope } = query;
-        let (counts_static, store) = (command.wants_static, &self.store);
+        let store = &self.store;
         if *scope != ReadScope::All {
             return store.reader().read_for_repair(command, *limits, *purge_before, *scope).await;
         }
-        store
-            .reader()
-            .read_replica_filtered(command, *limits, (counts_static, *purge_before), filter)
-            .await
+        let shown =
+            ReplicaShown { counts_static: command.wants_static, purge_before: *purge_before };
+        store.reader().read_replica_filtered(command, *limits, shown, filter).await
     }
 }

@@ -138,7 +138,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
         let Some(next) = self.lanes.get(lane).map(|l| l.cursor.item()) else { return false };
         let from = BoundRef { prefix: &self.passing.due_prefix, after };
         let (shape, mut place) = (self.shape, std::mem::take(&mut self.passing.place));
-        let is_found = place_between(shape, self.reversed, (from, &next), &mut place);
+        let is_found = place_between(shape, self.reversed, from, &next, &mut place);
         self.passing.place = place;
         if is_found {
             self.tell(PassedAt::Place);

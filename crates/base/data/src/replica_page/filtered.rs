@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use super::{HAS_STATIC, HEADER_BYTES, PAGE_VERSION, PageEnd, TAG_PARTITION, seal};
+use crate::cursor::ClusteredRow;
 use crate::raw::{Raw, put_v};
 use crate::row::RowRef;
 use crate::row_filter::RowFilter;
@@ -50,10 +51,7 @@ pub(super) struct Place<'a> {
 
 impl<'a> Place<'a> {
     /// `static_at`: where its static row stands, when it is live.
-    pub(super) fn new(
-        (out, key): (&'a [u8], &'a [u8]),
-        static_at: Option<&Range<usize>>,
-    ) -> Place<'a> {
+    pub(super) fn new(out: &'a [u8], key: &'a [u8], static_at: Option<&Range<usize>>) -> Place<'a> {
         let static_row = static_at.and_then(|at| {
             let sized = out.get(at.clone())?;
             Some((sized, RowRef::trusted(Raw::new(sized).sized()?)))
@@ -88,12 +86,8 @@ impl<'s> Kept<'s> {
 
     /// A live row, which is what `place.out` has from `at` on.
     #[inline]
-    pub(super) fn row(
-        &mut self,
-        place: &Place<'_>,
-        (clustering, row): (&[u8], RowRef<'_>),
-        at: usize,
-    ) {
+    pub(super) fn row(&mut self, place: &Place<'_>, row: ClusteredRow<'_>, at: usize) {
+        let ClusteredRow { clustering, row } = row;
         if !self.passes(place) {
             return;
         }
@@ -152,15 +146,16 @@ impl<'s> Kept<'s> {
         }
     }
 
-    /// The page, of a whole page with these counts.
+    /// The page, of a whole page with these live rows, tombstones and bytes.
     pub(super) fn finish(
         mut self,
         end: PageEnd<'_>,
-        (live_rows, tombstones, bytes): (u32, u32, usize),
+        whole: WholePage,
         last_key: Option<Vec<u8>>,
     ) -> FilteredPage {
         seal(&mut self.out, end, self.rows, false);
-        let whole = WholePage { live_rows, tombstones, bytes: bytes as u64, ..self.counts };
+        let WholePage { live_rows, tombstones, bytes, .. } = whole;
+        let whole = WholePage { live_rows, tombstones, bytes, ..self.counts };
         FilteredPage { page: self.out, whole, last_key }
     }
 }

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use stdx::{DeletionSeconds, TimestampMicros};
 
-use super::filtered::{FilteredPage, Kept, Place};
+use super::filtered::{FilteredPage, Kept, Place, WholePage};
 use super::{
     END_EXHAUSTED, HAS_DELETION, HAS_STATIC, HEADER_BYTES, PAGE_VERSION, PASSED_TIMES, PageEnd,
     PageFlow, PageLimits, TAG_CUT, TAG_MARKER, TAG_PARTITION, TAG_ROW, behind, in_order, seal,
 };
 use crate::clustering::BoundRef;
 use crate::counter;
-use crate::cursor::Item;
+use crate::cursor::{ClusteredRow, Item};
 use crate::deletion::DeletionTime;
 use crate::passed::place_between;
 use crate::raw::{Raw, put_v};
@@ -306,7 +306,7 @@ impl<'s> PageWriter<'s> {
         }
         let mut place = Vec::new();
         let from = BoundRef { prefix: &self.pending_prefix, after: self.pending_after };
-        let is_found = place_between(self.shape, self.reversed, (from, next), &mut place)
+        let is_found = place_between(self.shape, self.reversed, from, next, &mut place)
             && self.is_progress(&place);
         if is_found {
             self.cut_at(place);
@@ -383,13 +383,9 @@ impl<'s> PageWriter<'s> {
 
     /// As [`PageWriter::item`] of a partition that has one row, which is plain, and nothing else, behind another one.
     #[inline]
-    pub fn plain_partition(
-        &mut self,
-        key: &[u8],
-        (clustering, row): (&[u8], RowRef<'_>),
-    ) -> PageFlow {
+    pub fn plain_partition(&mut self, key: &[u8], row: ClusteredRow<'_>) -> PageFlow {
         self.partition(key, DeletionTime::LIVE);
-        match self.plain_row(clustering, row) {
+        match self.plain_row(row.clustering, row.row) {
             PageFlow::Continue => self.partition_end(),
             // There is nothing to pass over.
             PageFlow::SkipPartition => PageFlow::Continue,
@@ -408,7 +404,7 @@ impl<'s> PageWriter<'s> {
         self.out.push(TAG_ROW);
         self.put_sized(clustering);
         self.put_sized(row.bytes());
-        self.behind_row((clustering, row), at, true)
+        self.behind_row(ClusteredRow { clustering, row }, at, true)
     }
 
     fn row(&mut self, clustering: &[u8], row: RowRef<'_>) -> PageFlow {
@@ -421,29 +417,24 @@ impl<'s> PageWriter<'s> {
         let tombstones = row.tombstones(self.now);
         self.count_tombstones(tombstones);
         self.scan(tombstones);
-        self.behind_row((clustering, row), at, row.has_live_data(self.now))
+        self.behind_row(ClusteredRow { clustering, row }, at, row.has_live_data(self.now))
     }
 
     /// A row was written from `at` on.
     #[inline]
-    fn behind_row(
-        &mut self,
-        (clustering, row): (&[u8], RowRef<'_>),
-        at: usize,
-        is_live: bool,
-    ) -> PageFlow {
+    fn behind_row(&mut self, row: ClusteredRow<'_>, at: usize, is_live: bool) -> PageFlow {
         stdx::debug_invariant!(
             self.end == End::Exhausted && self.in_partition,
             "INV-page-2: a row after the end of the page or outside a partition"
         );
         self.last.clear();
-        self.last.extend_from_slice(clustering);
+        self.last.extend_from_slice(row.clustering);
         self.has_last = true;
         if is_live {
             self.live_rows = self.live_rows.saturating_add(1);
             self.live_in_partition = self.live_in_partition.saturating_add(1);
             if self.kept.is_some() {
-                self.keep((clustering, row), at);
+                self.keep(row, at);
             }
         }
         if self.is_full() {
@@ -458,20 +449,19 @@ impl<'s> PageWriter<'s> {
     }
 
     /// A live row was written behind `at`.
-    fn keep(&mut self, (clustering, row): (&[u8], RowRef<'_>), at: usize) {
+    fn keep(&mut self, row: ClusteredRow<'_>, at: usize) {
         let Some(kept) = &mut self.kept else { return };
         // Readers see the counters that were written, without local shards.
         let written = if self.shape.has_counters() { written_row(&self.out, at) } else { None };
-        let row = written.unwrap_or(row);
-        let place =
-            Place::new((&self.out, &self.key), self.static_is_live.then_some(&self.static_at));
-        kept.row(&place, (clustering, row), at);
+        let row = ClusteredRow { row: written.unwrap_or(row.row), ..row };
+        let static_at = self.static_is_live.then_some(&self.static_at);
+        kept.row(&Place::new(&self.out, &self.key, static_at), row, at);
     }
 
     /// The partition may be shown for its static row alone.
     fn keep_static(&mut self) {
         let Some(kept) = &mut self.kept else { return };
-        kept.static_alone(&Place::new((&self.out, &self.key), Some(&self.static_at)));
+        kept.static_alone(&Place::new(&self.out, &self.key, Some(&self.static_at)));
     }
 
     fn partition_end(&mut self) -> PageFlow {
@@ -564,10 +554,11 @@ impl<'s> PageWriter<'s> {
     fn seal(mut self, end: PageEnd<'_>) -> (Vec<u8>, Option<FilteredPage>) {
         seal(&mut self.out, end, self.live_rows, self.has_cut_partitions);
         let tombstones = self.scanned.saturating_sub(self.deletions);
-        let counts = (self.live_rows, tombstones, self.out.len());
+        let (live_rows, bytes) = (self.live_rows, self.out.len() as u64);
+        let whole = WholePage { live_rows, tombstones, bytes, ..WholePage::default() };
         let filtered = self.kept.take().map(|kept| {
             let last_key = self.has_partition.then(|| std::mem::take(&mut self.key));
-            kept.finish(end, counts, last_key)
+            kept.finish(end, whole, last_key)
         });
         (self.out, filtered)
     }

@@ -32,8 +32,10 @@ impl Part {
 
 pub(super) type Source = BTreeMap<i32, Part>;
 
+#[derive(Clone)]
 pub(super) enum Event {
     Partition(Token, Vec<u8>, DeletionTime),
+    Static(Vec<u8>),
     Row(Vec<u8>, Vec<u8>),
     Marker(Vec<u8>, bool, Option<DeletionTime>, Option<DeletionTime>),
     End,
@@ -61,7 +63,7 @@ pub(super) fn events_of(item: Item<'_>, events: &mut Vec<Event>) {
             Event::Marker(m.position.prefix.to_vec(), m.position.after, m.close, m.open)
         }
         Item::PartitionEnd => Event::End,
-        Item::Static(_) => panic!("no static rows here"),
+        Item::Static(row) => Event::Static(row.bytes().to_vec()),
     });
 }
 
@@ -81,6 +83,7 @@ impl Cursor for ListCursor {
             Event::Partition(token, key, deletion) => {
                 Item::Partition { token: *token, key, deletion: *deletion }
             }
+            Event::Static(row) => Item::Static(RowRef::trusted(row)),
             Event::Row(clustering, row) => Item::Row { clustering, row: RowRef::trusted(row) },
             Event::Marker(prefix, after, close, open) => Item::Marker(Marker {
                 position: BoundRef { prefix, after: *after },
@@ -280,6 +283,7 @@ fn shown(
     let (mut shown, mut count) = (Vec::new(), 0);
     let text = |event: &Event| match event {
         Event::Partition(_, key, deletion) => format!("partition {key:?} {deletion:?}"),
+        Event::Static(row) => format!("static {}", describe(row)),
         Event::Row(clustering, row) => format!("row {clustering:?} {}", describe(row)),
         Event::Marker(prefix, after, close, open) => {
             format!("marker {prefix:?} {after} {close:?} {open:?}")

@@ -1,5 +1,6 @@
 //! Property tests of the mutation model: laws of merging, cursors against a naive model.
 
+mod cases;
 mod counters;
 mod cursors;
 mod laws;

@@ -7,8 +7,8 @@ use super::cursors::{
 };
 use super::laws::{active, row};
 use super::*;
-use crate::shadow::{Left, left_of};
-use crate::{Advance, Cursor, MergeCursor, MergeMode, ShadowBy, ShadowCursor};
+use crate::shadow::{Beside, Left, left_of};
+use crate::{Advance, Cursor, MergeCursor, MergeMode, Shadow, ShadowBy, ShadowCursor};
 
 fn by() -> impl Strategy<Value = ShadowBy> {
     prop_oneof![Just(ShadowBy::Rows), Just(ShadowBy::Cells)]
@@ -23,7 +23,7 @@ fn left(
 ) -> Vec<u8> {
     let mut out = vec![7];
     let other = hiding.0.map(RowRef::trusted);
-    match left_of(shape, RowRef::trusted(row), (other, hiding.1), by, &mut out) {
+    match left_of(shape, RowRef::trusted(row), Beside { other, active: hiding.1 }, by, &mut out) {
         Left::Nothing => Vec::new(),
         Left::All => {
             assert_eq!(out, [7], "nothing is written");
@@ -40,7 +40,7 @@ fn without(sources: &[Source], index: usize, by: ShadowBy) -> ListCursor {
     let others = sources.iter().enumerate().filter(|(i, _)| *i != index);
     let shadow =
         MergeCursor::new(&shape, MergeMode::All, false, others.map(|(_, s)| cursor(s, false)));
-    let mut merge = ShadowCursor::new(&shape, by, data, (shadow, 1));
+    let mut merge = ShadowCursor::new(&shape, by, data, Shadow { cursor: shadow, first: 1 });
     let mut events = Vec::new();
     loop {
         match merge.advance().unwrap() {

@@ -43,47 +43,5 @@ pub use verify::{
     VerifyReport, add_checksums, verify, verify_checksums, verify_checksums_with, verify_with,
 };
 
+pub use crate::header_table::table_of_header;
 pub use data::command::KeyRange;
-use schema::{Column, ColumnKind, Table, TableKind, TableOptions};
-use sst_format::header::SerializationHeader;
-use stdx::{ColumnId, TableId, Uuid};
-
-/// A table made up from what a file says of itself, for tools that have no schema: key columns
-/// have made-up names, ids are positions.
-pub fn table_of_header(header: &SerializationHeader) -> Table {
-    let mut columns = Vec::new();
-    let mut push = |name: String, ty: &types::CqlType, kind: ColumnKind| {
-        let id = ColumnId(u16::try_from(columns.len()).unwrap_or(u16::MAX));
-        columns.push(Column { id, name: name.into(), ty: ty.clone(), kind });
-    };
-    for (i, ty) in (0u16..).zip(&header.key_types) {
-        // Not a name that CQL could give: no clash with columns of the file.
-        push(format!("\0partition key {i}"), ty, ColumnKind::PartitionKey(i));
-    }
-    for (i, (ty, reversed)) in (0u16..).zip(&header.clustering_types) {
-        let kind = ColumnKind::Clustering { position: i, reversed: *reversed };
-        push(format!("\0clustering {i}"), ty, kind);
-    }
-    for (list, kind) in
-        [(&header.statics, ColumnKind::Static), (&header.regulars, ColumnKind::Regular)]
-    {
-        for column in list {
-            push(column.name.clone(), &column.ty, kind);
-        }
-    }
-    Table {
-        id: TableId(Uuid::nil()),
-        keyspace: "keyspace".into(),
-        name: "table".into(),
-        kind: TableKind::Regular,
-        next_column_id: u16::try_from(columns.len()).unwrap_or(u16::MAX),
-        columns,
-        partition_key_count: header.key_types.len(),
-        clustering_count: header.clustering_types.len(),
-        static_count: header.statics.len(),
-        options: TableOptions::default(),
-        dropped: Default::default(),
-        masks: Default::default(),
-        version: 1,
-    }
-}

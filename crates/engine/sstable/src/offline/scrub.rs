@@ -137,7 +137,8 @@ pub async fn scrub(
     fs: &Fs,
     directory: &str,
     set: Descriptor,
-    (first, how): (Generation, ScrubOptions),
+    first: Generation,
+    how: ScrubOptions,
     told: Told<'_>,
 ) -> Result<ScrubReport> {
     let Salvaged { reader, has_index, bad } = salvage::open(fs, directory, set, None).await?;
@@ -146,7 +147,7 @@ pub async fn scrub(
     options.version = written_version(set.version);
     let mut host = Alone { next: first, total: reader.meta().data_length(), told };
     let report = ScrubReport { bad_components: bad, ..ScrubReport::default() };
-    let mut scrub = Scrub::new((fs, directory), &reader, (table, options), how, &mut host);
+    let mut scrub = Scrub::new(fs, directory, &reader, table, options, how, &mut host);
     scrub.report = report;
     match scrub.run(has_index).await {
         Ok(()) => Ok(scrub.report),
@@ -168,14 +169,15 @@ pub async fn scrub(
 pub async fn scrub_open<H: ScrubHost>(
     fs: &Fs,
     reader: &SstableReader,
-    (table, options): (&Table, WriterOptions),
+    table: &Table,
+    options: WriterOptions,
     how: ScrubOptions,
     host: &mut H,
 ) -> Result<ScrubReport> {
     let directory = reader.meta().directory().to_owned();
-    let new = (table.clone(), options);
+    let copy = table.clone();
     if reader.meta().unreadable().is_none() {
-        let mut scrub = Scrub::new((fs, &directory), reader, new, how, host);
+        let mut scrub = Scrub::new(fs, &directory, reader, copy, options, how, host);
         scrub.run(true).await?;
         return Ok(scrub.report);
     }
@@ -197,7 +199,7 @@ pub async fn scrub_open<H: ScrubHost>(
             }
             Err(error) => return Err(error),
         };
-    let mut scrub = Scrub::new((fs, &directory), &reader, new, how, host);
+    let mut scrub = Scrub::new(fs, &directory, &reader, copy, options, how, host);
     scrub.report = ScrubReport { bad_components: bad, ..ScrubReport::default() };
     scrub.run(has_index).await?;
     Ok(scrub.report)

@@ -169,7 +169,7 @@ fn damage_of_an_attached_component_is_found_by_name_and_offset() {
                     let set = Descriptor::nb(Generation(generation));
                     let (new, how) = (Generation(9), ScrubOptions::default());
                     let told = Told { loss: &mut |loss| panic!("{loss}"), at: &mut |_, _| () };
-                    let done = scrub(&fs, "out", set, (new, how), told).await.unwrap();
+                    let done = scrub(&fs, "out", set, new, how, told).await.unwrap();
                     assert_eq!((done.losses, done.bad_components), (0, vec![error.to_string()]));
                     let scrubbed = open(&fs, 9).await.unwrap();
                     assert_eq!(
@@ -201,7 +201,7 @@ fn attached_components_go_with_the_file_set_and_with_a_write_that_ended() {
         fs.remove_file(&toc).await.unwrap();
         let header = &golden.meta().statistics().header;
         let table = crate::offline::table_of_header(header);
-        rebuild_toc(&fs, ("out", set), &table, "0").await.unwrap();
+        rebuild_toc(&fs, "out", set, &table, "0").await.unwrap();
         assert_eq!(fs.read(&toc, 1 << 20).await.unwrap(), bytes);
         remove_sstable(&fs, "out", set).await.unwrap();
         assert_eq!(names(&fs).await, ["snapshots"]);

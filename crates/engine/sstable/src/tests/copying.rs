@@ -417,7 +417,7 @@ fn copy_some(
     let Some(bytes) = cursor.raw_rows() else { return CopiedRows::default() };
     let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
     let Some(first) = first else { return CopiedRows::default() };
-    let copied = writer.copy_rows(copier, first, (bytes, CopyUntil::PartitionEnd)).unwrap();
+    let copied = writer.copy_rows(copier, first, bytes, CopyUntil::PartitionEnd).unwrap();
     cursor.pass_rows(copied.bytes, copied.ended);
     copied
 }

@@ -128,6 +128,7 @@ fn node(
     world.start_node(spec(), main)
 }
 
+/// INV-sstable-2.
 #[test]
 fn a_power_cut_at_any_moment_leaves_a_whole_file_set_or_none() {
     let mut finished = 0;

@@ -65,6 +65,7 @@ fn with_files(test: impl Fn(Vec<(Component, Vec<u8>)>) + Send + Sync + 'static) 
     });
 }
 
+/// INV-sstable-1.
 #[test]
 fn a_flip_of_any_byte_of_any_component_is_seen_and_the_file_named() {
     with_files(|files| {

@@ -79,7 +79,7 @@ async fn scrub(
     let first = offline::next_generation(fs, directory).await.unwrap();
     let set = Descriptor::nb(Generation(1));
     let told_of = offline::Told { loss: &mut tell, at: &mut |_, _| {} };
-    let done = offline::scrub(fs, directory, set, (first, how), told_of).await;
+    let done = offline::scrub(fs, directory, set, first, how, told_of).await;
     (done, told)
 }
 
@@ -227,8 +227,8 @@ fn whoever_has_a_file_scrubbed_says_what_is_wanted_and_for_how_long() {
             let reader = SstableReader::open(&fs, "d", set, Some(&table)).await.unwrap();
             let mut host = Half { generation: 1, questions, losses: 0 };
             let how = ScrubOptions::default();
-            let new = (&table, options());
-            let done = offline::scrub_open(&fs, &reader, new, how, &mut host).await.unwrap();
+            let done = offline::scrub_open(&fs, &reader, &table, options(), how, &mut host);
+            let done = done.await.unwrap();
             assert_eq!(done.given_up, expect.is_none());
             match expect {
                 Some(partitions) => assert_eq!(done.partitions, partitions),

@@ -225,7 +225,7 @@ async fn scrub(
     let mut progress = Vec::new();
     let mut at = |done, total| progress.push((done, total));
     let who = offline::Told { loss: &mut tell, at: &mut at };
-    let report = offline::scrub(fs, directory, set, (first, how), who).await.unwrap();
+    let report = offline::scrub(fs, directory, set, first, how, who).await.unwrap();
     assert!(progress.iter().all(|(done, total)| done <= total), "{progress:?}");
     let mut found = Vec::new();
     for written in &report.written {
@@ -283,7 +283,7 @@ fn a_damaged_name_of_a_compressor_is_damage_and_no_compressor_that_is_not_known(
         fs.write_atomic(&path, bytes).await.unwrap();
         let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
         let who = offline::Told { loss: &mut |_| {}, at: &mut |_, _| {} };
-        let done = offline::scrub(&fs, "compressor", set, (Generation(9), how), who).await;
+        let done = offline::scrub(&fs, "compressor", set, Generation(9), how, who).await;
         assert!(matches!(done.map(drop), Err(SstableError::Corrupt { .. })));
     });
 }

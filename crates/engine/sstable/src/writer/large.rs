@@ -162,7 +162,8 @@ impl LargeData {
     pub fn row(
         &mut self,
         limits: &LargeLimits,
-        (key, clustering): (&[u8], Option<&[u8]>),
+        key: &[u8],
+        clustering: Option<&[u8]>,
         row: RowRef<'_>,
         bytes: u64,
     ) {

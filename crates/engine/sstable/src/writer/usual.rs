@@ -68,7 +68,8 @@ impl SstableWriter {
         &mut self,
         copier: &RowCopier,
         first: RawRow<'_>,
-        (bytes, until): (&[u8], CopyUntil<'_>),
+        bytes: &[u8],
+        until: CopyUntil<'_>,
     ) -> Result<CopiedRows> {
         let mut copied = CopiedRows::default();
         let mut rows = UsualRows::NONE;

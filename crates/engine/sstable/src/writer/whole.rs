@@ -80,7 +80,7 @@ impl SstableWriter {
             && disk_max.is_none_or(|most| self.disk_length() < most)
             && let Some((hash, key, row)) = next()
         {
-            self.check_order(last, (hash, key));
+            self.check_order(last, hash, key);
             let is_of_last = match last {
                 Some((token, _)) => token == hash.token,
                 None => self.tries.as_ref().is_some_and(|tries| tries.is_of_last(hash.token)),
@@ -110,7 +110,7 @@ impl SstableWriter {
     }
 
     #[inline]
-    fn check_order(&self, last: Option<(Token, &[u8])>, (hash, key): (KeyHash, &[u8])) {
+    fn check_order(&self, last: Option<(Token, &[u8])>, hash: KeyHash, key: &[u8]) {
         stdx::debug_invariant!(hash == codec::hash_key(key), "sstable writer: another key's hash");
         let before = || {
             let of_call_before = &*self.partition.key;

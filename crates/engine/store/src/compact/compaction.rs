@@ -22,6 +22,7 @@ use sstable::SEQUENTIAL_BYTES;
 use stdx::{DeletionSeconds, Generation, TableId, TimestampMicros, Uuid, WallMicros};
 
 use crate::compact::cleanup::OwnedRanges;
+use crate::compact::garbage_collect::Shadowing;
 use crate::compact::outputs::Outputs;
 use crate::compact::row_copy::write_merged;
 use crate::compact::{Compactor, garbage_collect};
@@ -96,6 +97,19 @@ fn kind_of(reason: &Reason) -> &'static str {
         Reason::Garbage(_) => "Remove deleted data",
         _ => "Compaction",
     }
+}
+
+/// What of its sources a merge shows.
+pub(crate) struct MergeShown<'a> {
+    pub(crate) mode: MergeMode,
+    /// Partitions outside of these are left out.
+    pub(crate) owned: Option<&'a OwnedRanges>,
+}
+
+/// What is noted while a compaction merges.
+pub(crate) struct MergeNotes<'a> {
+    pub(crate) progress: &'a Progress,
+    pub(crate) counts: &'a mut MergeCounts,
 }
 
 /// Partitions by the number of inputs that they were merged from.
@@ -547,7 +561,8 @@ impl Compactor {
         let inputs = part.inputs;
         let mut counts = MergeCounts::default();
         // 1. The outputs.
-        self.write_compacted(table, part, outputs, (done, &mut counts)).await?;
+        let notes = MergeNotes { progress: done, counts: &mut counts };
+        self.write_compacted(table, part, outputs, notes).await?;
         outputs.finish().await?;
         if !table.has_all(inputs) {
             // Truncated or dropped meanwhile.
@@ -592,7 +607,7 @@ impl Compactor {
         table: &Rc<TableState>,
         part: &Part<'_>,
         outputs: &mut Outputs<'_>,
-        progress: (&Progress, &mut MergeCounts),
+        notes: MergeNotes<'_>,
     ) -> Result<(), StoreError> {
         let Part { job: Job { plan, options, owned }, inputs, run } = *part;
         let version = table.version();
@@ -624,7 +639,7 @@ impl Compactor {
         let now = self.env.rt.wall();
         let infos: Vec<SstableInfo> =
             inputs.iter().map(|f| info_of(f, DeletionSeconds(0))).collect();
-        let never = !compact_plan::purge::may_purge(&infos, options.tombstones.only_purge_repaired);
+        let never = !options.tombstones.may_purge(&infos);
         let purge = MergeMode::Purge {
             now: now.seconds(),
             gc_before: match never {
@@ -638,7 +653,7 @@ impl Compactor {
             Reason::Upgrade | Reason::Relocation => MergeMode::All,
             _ => purge,
         };
-        let (shown, shape) = ((mode, owned), version.shape.stored());
+        let (shown, shape) = (MergeShown { mode, owned }, version.shape.stored());
         let by = match never {
             true => None,
             false => garbage_collect::shadow_by(plan, options),
@@ -649,10 +664,10 @@ impl Compactor {
         };
         match by {
             Some(by) if !shadows.is_empty() => {
-                let shadows = (by, shadows.as_slice());
-                self.merge_beside(shape, (&read, shadows), shown, outputs, progress).await
+                let files = Shadowing { read: &read, by, shadows: &shadows };
+                self.merge_beside(shape, files, shown, outputs, notes).await
             }
-            _ => self.merge_into(shape, &read, shown, outputs, progress).await,
+            _ => self.merge_into(shape, &read, shown, outputs, notes).await,
         }
     }
 
@@ -661,15 +676,16 @@ impl Compactor {
         &self,
         shape: &data::TableShape,
         read: &[&Rc<TableFile>],
-        (mode, owned): (MergeMode, Option<&OwnedRanges>),
+        shown: MergeShown<'_>,
         outputs: &mut Outputs<'_>,
-        progress: (&Progress, &mut MergeCounts),
+        notes: MergeNotes<'_>,
     ) -> Result<(), StoreError> {
+        let MergeShown { mode, owned } = shown;
         let together = self.requests_together(read.len());
         let blocks = read.iter().map(|f| f.reader.sequential().in_batches_of(together)).collect();
         let sources = read.iter().map(|file| self.whole_source(file, KeyRange::all()));
         let merge = MergeCursor::new(shape, mode, false, sources);
-        write_merged(self, merge, blocks, owned, outputs, progress).await
+        write_merged(self, merge, blocks, owned, outputs, notes).await
     }
 
     /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.

@@ -14,17 +14,15 @@ use std::rc::Rc;
 use codec::KeyHash;
 use compact_plan::{CompactionOptions, Cut, Plan, Reason, Strategy, TombstoneOption};
 use data::command::{KeyRange, RingBound};
-use data::{BlockRequest, MergeCursor, MergeMode, ShadowBy, ShadowCursor, TableShape};
+use data::{BlockRequest, MergeCursor, MergeMode, Shadow, ShadowBy, ShadowCursor, TableShape};
 use sstable::{Chunk, SequentialReader};
 use stdx::{Generation, TableId};
 
 use crate::compact::Compactor;
-use crate::compact::cleanup::OwnedRanges;
-use crate::compact::compaction::{Job, MergeCounts, options_of};
+use crate::compact::compaction::{Job, MergeNotes, MergeShown, options_of};
 use crate::compact::outputs::Outputs;
 use crate::compact::row_copy::write_merged;
 use crate::error::StoreError;
-use crate::files::slots::Progress;
 use crate::read::merging::Merging;
 use crate::read::sources::{FileSource, Source};
 use crate::tables::table::TableState;
@@ -35,7 +33,13 @@ use crate::tables::table_file::TableFile;
 pub(crate) const SHADOWS_MAX: usize = 64;
 
 /// What is hidden, and the files that hide it.
-pub(crate) type Shadow<'f> = (ShadowBy, &'f [Rc<TableFile>]);
+pub(crate) struct Shadowing<'f> {
+    /// The files that are merged.
+    pub(crate) read: &'f [&'f Rc<TableFile>],
+    pub(crate) by: ShadowBy,
+    /// The files that hide some of it.
+    pub(crate) shadows: &'f [Rc<TableFile>],
+}
 
 type Shadowed<'s> = ShadowCursor<'s, MergeCursor<'s, Source>, MergeCursor<'s, Source>>;
 
@@ -205,11 +209,13 @@ impl Compactor {
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,
-        (read, (by, shadows)): (&[&Rc<TableFile>], Shadow<'_>),
-        (mode, owned): (MergeMode, Option<&OwnedRanges>),
+        files: Shadowing<'_>,
+        shown: MergeShown<'_>,
         outputs: &mut Outputs<'_>,
-        progress: (&Progress, &mut MergeCounts),
+        notes: MergeNotes<'_>,
     ) -> Result<(), StoreError> {
+        let Shadowing { read, by, shadows } = files;
+        let MergeShown { mode, owned } = shown;
         let range = span(read);
         let together = self.requests_together(read.len() + shadows.len());
         let all = read.iter().copied().chain(shadows);
@@ -220,8 +226,8 @@ impl Compactor {
         let beside = shadows.iter().map(|file| self.whole_source(file, range.clone()));
         let shadow = MergeCursor::new(shape, MergeMode::All, false, beside);
         let first = u32::try_from(read.len()).unwrap_or(u32::MAX);
-        let merge = ShadowCursor::new(shape, by, data, (shadow, first));
-        write_merged(self, merge, blocks, owned, outputs, progress).await
+        let merge = ShadowCursor::new(shape, by, data, Shadow { cursor: shadow, first });
+        write_merged(self, merge, blocks, owned, outputs, notes).await
     }
 }
 

@@ -329,7 +329,7 @@ impl<'s> Outputs<'s> {
         until: CopyUntil<'_>,
     ) -> Result<CopiedRows, StoreError> {
         let Some(writer) = &mut self.writer else { return Ok(CopiedRows::default()) };
-        self.sieve.copy_rows(copier, (bytes, until), writer).map_err(map_error)
+        self.sieve.copy_rows(copier, bytes, until, writer).map_err(map_error)
     }
 
     /// How long partitions for [`Outputs::whole_partitions`] are at most, and the token behind which they belong into

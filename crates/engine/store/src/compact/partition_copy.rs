@@ -38,7 +38,8 @@ impl Input {
     /// Looks through what follows, unless that is known. `is_moved`: the merge has moved it since.
     fn look(
         &mut self,
-        (merge, number): (&mut impl Merging, usize),
+        merge: &mut impl Merging,
+        number: usize,
         copier: Option<&RowCopier>,
         is_moved: bool,
     ) {
@@ -56,7 +57,7 @@ impl Input {
         }
         match is_moved {
             true => merge.move_input(number, |file| file.cursor.step_back()),
-            false => self.pass((merge, number)),
+            false => self.pass(merge, number),
         }
         (self.next, self.passed) = (0, 0);
         match merge.input_mut(number).and_then(Source::file_mut) {
@@ -66,7 +67,7 @@ impl Input {
     }
 
     /// Has the input pass over what was taken.
-    fn pass(&mut self, (merge, number): (&mut impl Merging, usize)) {
+    fn pass(&mut self, merge: &mut impl Merging, number: usize) {
         if self.passed == self.next {
             return;
         }
@@ -135,7 +136,8 @@ impl Ahead {
         merge: &mut impl Merging,
         copiers: &Copiers,
         outputs: &mut Outputs<'_>,
-        (warmth, counts): (&mut Warmth, &mut MergeCounts),
+        warmth: &mut Warmth,
+        counts: &mut MergeCounts,
     ) -> Result<(usize, Option<BlockRequest>), StoreError> {
         if !merge.is_between() || !is_on() {
             return Ok((0, None));
@@ -238,7 +240,7 @@ impl Ahead {
         // Those behind `last`, and from `other` on, are not in order.
         let (mut last, mut other) = (Token::MAX, None);
         for (number, input) in self.inputs.iter_mut().enumerate() {
-            input.look((merge, number), copiers.of(number), self.is_moved);
+            input.look(merge, number, copiers.of(number), self.is_moved);
             match (input.found.last_token(), input.found.follows()) {
                 (_, Follows::Other(token)) => {
                     other = Some(other.map_or(token, |other: Token| other.min(token)));
@@ -272,7 +274,7 @@ impl Ahead {
     /// The merge goes on by itself.
     fn give_back(&mut self, merge: &mut impl Merging) {
         for (number, input) in self.inputs.iter_mut().enumerate() {
-            input.pass((merge, number));
+            input.pass(merge, number);
         }
         self.order.clear();
         self.at = 0;

@@ -187,7 +187,8 @@ impl Compactor {
     pub fn set_compaction_thresholds(
         &self,
         id: TableId,
-        (min, max): (u32, u32),
+        min: u32,
+        max: u32,
     ) -> Result<(), StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         if min > max {
@@ -322,7 +323,10 @@ impl Compactor {
         for file in &view.files {
             let meta = file.reader.meta();
             let spans = meta.first_token() <= token && token <= meta.last_token();
-            if spans && file.reader.may_contain(&hash) && has_partition(file, range).await? {
+            if spans
+                && file.reader.may_contain(&hash)
+                && has_partition(file, range.0, range.1).await?
+            {
                 found.push((
                     meta.file(Component::Data),
                     u32::try_from(meta.statistics().stats.level).unwrap_or(0),
@@ -356,7 +360,7 @@ impl Compactor {
         drop(view);
         let mut compacted = 0;
         for repaired in [true, false] {
-            let Some(plan) = self.plan_of(table, options, (&chosen, repaired)) else { continue };
+            let Some(plan) = self.plan_of(table, options, &chosen, repaired) else { continue };
             self.compact(table, Job { plan: &plan, options, owned: None }).await?;
             compacted += plan.inputs.len() as u64;
         }
@@ -367,7 +371,8 @@ impl Compactor {
         &self,
         table: &Rc<TableState>,
         options: &CompactionOptions,
-        (chosen, repaired): (&[Generation], bool),
+        chosen: &[Generation],
+        repaired: bool,
     ) -> Option<Plan> {
         let infos = self.infos(table);
         let state = infos.state();

@@ -13,7 +13,7 @@ use stdx::TimestampMicros;
 
 use crate::compact::Compactor;
 use crate::compact::cleanup::OwnedRanges;
-use crate::compact::compaction::MergeCounts;
+use crate::compact::compaction::MergeNotes;
 use crate::compact::outputs::Outputs;
 use crate::compact::partition_copy::Ahead;
 use crate::error::StoreError;
@@ -153,8 +153,9 @@ pub(crate) async fn write_merged<M: Merging>(
     mut blocks: Vec<SequentialReader>,
     owned: Option<&OwnedRanges>,
     outputs: &mut Outputs<'_>,
-    (progress, counts): (&Progress, &mut MergeCounts),
+    notes: MergeNotes<'_>,
 ) -> Result<(), StoreError> {
+    let MergeNotes { progress, counts } = notes;
     let mut next_blocks = vec![0; merge.inputs().count()];
     let mut written = outputs.data_length();
     let mut items = 0;
@@ -173,8 +174,8 @@ pub(crate) async fn write_merged<M: Merging>(
         if !is_foreign {
             let mut rows = 0;
             if owned.is_none() {
-                let notes = (&mut warmth, &mut *counts);
-                (rows, needs) = ahead.take(&mut merge, &copiers, outputs, notes)?;
+                (rows, needs) =
+                    ahead.take(&mut merge, &copiers, outputs, &mut warmth, &mut *counts)?;
             }
             if rows == 0 && needs.is_none() {
                 rows = copiers.take_rows(&mut merge, outputs)?;

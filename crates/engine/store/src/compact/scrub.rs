@@ -306,8 +306,8 @@ impl Compactor {
         options.run = meta.run();
         let fs = self.env.rt.fs();
         let kept = dropped_columns::table_to_merge(&version.table, std::slice::from_ref(file));
-        let new = (&*kept, options);
-        let report = scrub_open(&fs, &file.reader, new, how, host).await.map_err(map_error)?;
+        let report = scrub_open(&fs, &file.reader, &kept, options, how, host);
+        let report = report.await.map_err(map_error)?;
         match report.given_up {
             true if self.env.stopping.get() => Err(StoreError::Stopping),
             true => Err(StoreError::Invalid("Compaction interrupted".to_owned())),

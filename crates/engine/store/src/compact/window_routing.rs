@@ -66,6 +66,13 @@ enum Range {
     Open(Place, DeletionTime),
 }
 
+/// What ends and what begins at a position.
+#[derive(Clone, Copy)]
+struct Change {
+    close: Option<DeletionTime>,
+    open: Option<DeletionTime>,
+}
+
 /// See the module. One for all partitions of a merge, in order.
 pub(crate) struct Router {
     windows: Windows,
@@ -111,7 +118,10 @@ impl Router {
             let here = marker.open.filter(|_| self.place(at) == Some(place));
             match (here, marker.open, place) {
                 (None, Some(_), Place::Shared) => closes = marker.close,
-                _ => self.push(pieces, (place, Side::Left), at, (marker.close, here)),
+                _ => {
+                    let change = Change { close: marker.close, open: here };
+                    self.push(pieces, place, Side::Left, at, change);
+                }
             }
             if let Some(deletion) = here {
                 next = Range::Open(place, deletion);
@@ -127,7 +137,7 @@ impl Router {
     fn end_unwritten(&mut self, pieces: &mut Vec<Piece>) {
         let range = std::mem::replace(&mut self.range, Range::None);
         if let Range::Begun { prefix, after, closes: closes @ Some(_), .. } = range {
-            pieces.push(piece(Place::Shared, (prefix, after), (closes, None)));
+            pieces.push(Piece { place: Place::Shared, prefix, after, close: closes, open: None });
         }
     }
 
@@ -219,10 +229,12 @@ impl Router {
     fn push(
         &self,
         pieces: &mut Vec<Piece>,
-        (place, side): (Place, Side),
+        place: Place,
+        side: Side,
         at: BoundRef<'_>,
-        (close, open): (Option<DeletionTime>, Option<DeletionTime>),
+        change: Change,
     ) {
+        let Change { close, open } = change;
         let (mut prefix, mut after) = (at.prefix.to_vec(), at.after);
         // "Before the first value of the next window" is "behind the last one of this".
         if let (Place::Window(window), Some((value, true))) = (place, self.value(at.prefix))
@@ -240,7 +252,8 @@ impl Router {
             && from != to
         {
             let (prefix, after) = self.end(window);
-            pieces.push(piece(from, (prefix.clone(), after), (Some(deletion), None)));
+            let (at, close) = (prefix.clone(), Some(deletion));
+            pieces.push(Piece { place: from, prefix: at, after, close, open: None });
             self.range = Range::Begun { prefix, after, deletion, closes: None };
         }
         if let Range::Begun { prefix, after, deletion, closes } = &self.range {
@@ -257,18 +270,22 @@ impl Router {
             if place != Place::Shared
                 && let Some(close) = closes.take()
             {
-                self.push(pieces, (Place::Shared, Side::Left), at, (Some(close), None));
+                let change = Change { close: Some(close), open: None };
+                self.push(pieces, Place::Shared, Side::Left, at, change);
             }
-            self.push(pieces, (place, Side::Right), at, (closes, Some(deletion)));
+            let change = Change { close: closes, open: Some(deletion) };
+            self.push(pieces, place, Side::Right, at, change);
             self.range = Range::Open(place, deletion);
         }
         match (&self.range, to) {
             (Range::Open(from, _), _) if *from == to => {}
             (Range::Open(Place::Shared, deletion), Place::Window(window)) => {
                 let deletion = *deletion;
-                let begin = self.begin(window);
-                pieces.push(piece(Place::Shared, begin.clone(), (Some(deletion), None)));
-                pieces.push(piece(to, begin, (None, Some(deletion))));
+                let (prefix, after) = self.begin(window);
+                let (at, close) = (prefix.clone(), Some(deletion));
+                pieces.push(Piece { place: Place::Shared, prefix: at, after, close, open: None });
+                let open = Some(deletion);
+                pieces.push(Piece { place: to, prefix, after, close: None, open });
                 self.range = Range::Open(to, deletion);
             }
             // It began within a window.
@@ -277,14 +294,6 @@ impl Router {
             (Range::None | Range::Begun { .. }, _) => {}
         }
     }
-}
-
-fn piece(
-    place: Place,
-    (prefix, after): (Vec<u8>, bool),
-    (close, open): (Option<DeletionTime>, Option<DeletionTime>),
-) -> Piece {
-    Piece { place, prefix, after, close, open }
 }
 
 #[cfg(test)]

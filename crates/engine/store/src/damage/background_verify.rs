@@ -14,9 +14,10 @@ use sstable::offline::{verify, verify_checksums_with};
 use stdx::{Generation, TableId};
 
 use crate::damage::Verifier;
+use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
+use crate::files::marks;
 use crate::files::slots::CompactionProgress;
-use crate::files::table_files::checked_body;
 use crate::tables::damage::VerifiedTimes;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
@@ -29,20 +30,18 @@ const LOOK: Duration = Duration::from_millis(200);
 const COLD: Duration = Duration::from_secs(3_600);
 /// Most bytes of the times of a table.
 const TIMES_BYTES_MAX: usize = 16 << 20;
-const HEAD: &str = "helenus-verified 1\n";
 
-fn encode(times: &VerifiedTimes) -> Vec<u8> {
-    let mut text = HEAD.to_owned();
+pub(crate) fn encode(times: &VerifiedTimes) -> Vec<u8> {
+    let mut text = String::new();
     for (generation, at) in times {
         text.push_str(&format!("{} {at}\n", generation.0));
     }
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
+    marks::VERIFIED.encode(text.as_bytes())
 }
 
-fn decode(bytes: &[u8]) -> Option<VerifiedTimes> {
-    let lines = checked_body(bytes)?.strip_prefix(HEAD)?.lines();
+/// `None`: these are not the lines of such a file.
+pub(crate) fn of_lines(body: &str) -> Option<VerifiedTimes> {
+    let lines = body.lines();
     let time = |line: &str| {
         let (generation, at) = line.split_once(' ')?;
         Some((Generation(generation.parse().ok()?), at.parse().ok()?))
@@ -247,10 +246,22 @@ impl Verifier {
         }
         let (fs, own) =
             (self.env.rt.fs(), self.files.directories.directory_of(&table.version().table));
-        let mut all = VerifiedTimes::new();
+        let (mut all, mut damaged) = (VerifiedTimes::new(), Vec::new());
         for directory in self.files.directories.everywhere(&fs, &own).await.unwrap_or(vec![own]) {
-            let bytes = fs.read(&self.times_in(&directory), TIMES_BYTES_MAX).await;
-            for (generation, at) in decode(&bytes.unwrap_or_default()).unwrap_or_default() {
+            let path = self.times_in(&directory);
+            let read = marks::read_lines(&fs, marks::VERIFIED, &path, TIMES_BYTES_MAX).await;
+            let read = read.and_then(|body| match body {
+                None => Ok(VerifiedTimes::new()),
+                Some(body) => of_lines(&body).ok_or_else(marks::unknown_lines),
+            });
+            let times = read.unwrap_or_else(|why| {
+                let what =
+                    format!("{path} is ignored and rewritten, files are verified again: {why}");
+                self.env.tell_failure(StoreFailure::Mark(what));
+                damaged.push(path);
+                VerifiedTimes::new()
+            });
+            for (generation, at) in times {
                 let known = all.entry(generation).or_insert(at);
                 *known = at.max(*known);
             }
@@ -258,6 +269,10 @@ impl Verifier {
         // The number of a file that is gone may be that of another one later.
         let view = table.view();
         all.retain(|known, _| view.files.iter().any(|file| file.generation == *known));
+        for path in damaged {
+            // Without it files are verified again after a restart, no more.
+            drop(fs.write_atomic(&path, encode(&all)).await);
+        }
         *table.verified.borrow_mut() = Some(all);
     }
 
@@ -295,9 +310,9 @@ mod tests {
     fn times_are_read_back() {
         let times = VerifiedTimes::from([(Generation(3), 5), (Generation(9), -1)]);
         let bytes = encode(&times);
-        assert_eq!(decode(&bytes), Some(times));
+        assert_eq!(of_lines(&marks::body_of(marks::VERIFIED, &bytes).unwrap()), Some(times));
         for at in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..at]), None, "{at}");
+            assert!(marks::body_of(marks::VERIFIED, &bytes[..at]).is_err(), "{at}");
         }
     }
 }

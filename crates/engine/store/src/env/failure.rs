@@ -29,4 +29,6 @@ pub enum StoreFailure {
     Found(String),
     /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
     SavedCache(String),
+    /// A small file in the directory of a table is damaged; it is rebuilt.
+    Mark(String),
 }

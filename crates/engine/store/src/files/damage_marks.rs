@@ -7,8 +7,9 @@ use stdx::Generation;
 
 use crate::error::StoreError;
 use crate::files::Files;
+use crate::files::marks;
 use crate::files::scan_list::list_name;
-use crate::files::table_files::{checked_body, remove_if_there};
+use crate::files::table_files::remove_if_there;
 use crate::tables::damage::Damage;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -61,20 +62,18 @@ fn parse_mark_name(name: &str) -> Option<(Generation, u16)> {
 
 impl Damage {
     pub(crate) fn encode(&self, shards: u16) -> Vec<u8> {
-        let mut text = format!("helenus-damaged 1\nshards {shards}\nfound {}\n", self.found);
+        let mut text = format!("shards {shards}\nfound {}\n", self.found);
         if let Some(at) = self.salvaged {
             text.push_str(&format!("salvaged {at}\n"));
         }
         text.push_str(&format!("reason {}\n", self.reason.replace(['\n', '\r'], " ")));
-        let crc = codec::crc32(text.as_bytes());
-        text.push_str(&format!("crc32 {crc:08x}\n"));
-        text.into_bytes()
+        marks::DAMAGED.encode(text.as_bytes())
     }
 
-    /// `None` when it is not a mark that this code wrote. A copy that was made with another number of
+    /// The mark of these lines; `None` when they are of none. A copy that was made with another number of
     /// shards counts for nothing: another shard may have had a part in it.
-    pub(crate) fn decode(bytes: &[u8], shards: u16) -> Option<Damage> {
-        let mut lines = checked_body(bytes)?.strip_prefix("helenus-damaged 1\n")?.lines();
+    pub(crate) fn of_lines(body: &str, shards: u16) -> Option<Damage> {
+        let mut lines = body.lines();
         let of: u16 = lines.next()?.strip_prefix("shards ")?.parse().ok()?;
         let found = lines.next()?.strip_prefix("found ")?.parse().ok()?;
         let mut damage = Damage { found, salvaged: None, reason: String::new() };
@@ -115,8 +114,9 @@ impl Files {
         }
     }
 
-    /// Reads the marks of a table that is opened, and removes those of files that are not there any more.
-    pub(crate) async fn open_marks(&self, table: &TableState) -> Result<(), StoreError> {
+    /// Reads the marks of a table that is opened, and removes those of files that are not there any more. Returns
+    /// the damaged ones, each with what is done about it.
+    pub(crate) async fn open_marks(&self, table: &TableState) -> Result<Vec<String>, StoreError> {
         let fs = self.env.rt.fs();
         let own = self.directories.directory_of(&table.version().table);
         let mut marks = Vec::new();
@@ -128,7 +128,9 @@ impl Files {
         let list = list_name(shard);
         let list = marks.iter().find(|(_, entry)| entry.name == list);
         let list = list.map(|(directory, entry)| format!("{directory}/{}", entry.name));
-        self.open_looked(table, list.as_deref()).await;
+        let mut bad: Vec<String> = Vec::new();
+        bad.extend(self.open_looked(table, list.as_deref()).await);
+        let mut rewritten = Vec::new();
         for (directory, entry) in marks {
             let Some((generation, of)) = parse_mark_name(&entry.name) else { continue };
             let path = format!("{directory}/{}", entry.name);
@@ -138,11 +140,18 @@ impl Files {
                 }
                 continue;
             }
-            let Ok(bytes) = fs.read(&path, MARK_BYTES_MAX).await else { continue };
-            let damage = Damage::decode(&bytes, shards).unwrap_or_else(|| Damage {
-                found: self.env.rt.wall().seconds().0,
-                salvaged: None,
-                reason: "its mark cannot be read".to_owned(),
+            let damage = match marks::read_lines(&fs, marks::DAMAGED, &path, MARK_BYTES_MAX).await {
+                // Another shard was first to remove it.
+                Ok(None) => continue,
+                Ok(Some(body)) => Damage::of_lines(&body, shards).ok_or_else(marks::unknown_lines),
+                Err(why) => Err(why),
+            };
+            let damage = damage.unwrap_or_else(|why| {
+                let name = path.clone();
+                bad.push(format!("{name} is rewritten, its file stays in quarantine: {why}"));
+                rewritten.extend((of == shard).then_some((path, generation)));
+                let found = self.env.rt.wall().seconds().0;
+                Damage { found, salvaged: None, reason: "its mark cannot be read".to_owned() }
             });
             let mut damaged = table.damaged.borrow_mut();
             if of == shard {
@@ -152,7 +161,11 @@ impl Files {
                 damaged.entry(generation).or_insert(Damage { salvaged: None, ..damage });
             }
         }
-        self.mark_unreadable(table).await
+        for (path, generation) in rewritten {
+            self.write_mark_at(&path, table, generation).await?;
+        }
+        self.mark_unreadable(table).await?;
+        Ok(bad)
     }
 
     /// Step 1 for files that could not be opened. Pre: the marks were read.
@@ -175,11 +188,38 @@ impl Files {
         table: &TableState,
         generation: Generation,
     ) -> Result<(), StoreError> {
+        let path = self.mark_path(table, &mark_name(generation, self.env.shard().0)).await?;
+        self.write_mark_at(&path, table, generation).await
+    }
+
+    async fn write_mark_at(
+        &self,
+        path: &str,
+        table: &TableState,
+        generation: Generation,
+    ) -> Result<(), StoreError> {
         let Some(damage) = table.damaged.borrow().get(&generation).cloned() else { return Ok(()) };
-        let directory = self.directories.directory_of(&table.version().table);
-        let (shard, shards) = self.env.shard();
-        let path = format!("{directory}/{}", mark_name(generation, shard));
-        Ok(self.env.rt.fs().write_atomic(&path, damage.encode(shards)).await?)
+        let shards = self.env.shard().1;
+        Ok(self.env.rt.fs().write_atomic(path, damage.encode(shards)).await?)
+    }
+
+    /// The path of a mark of a table: where there is one of this name, else in the directory that this shard
+    /// writes to, which may have been another one before a restart.
+    pub(crate) async fn mark_path(
+        &self,
+        table: &TableState,
+        name: &str,
+    ) -> Result<String, StoreError> {
+        let (fs, own) = (self.env.rt.fs(), self.directories.directory_of(&table.version().table));
+        let directories = self.directories.everywhere(&fs, &own).await?;
+        // One that is alone is not searched.
+        for directory in directories.iter().filter(|_| directories.len() > 1) {
+            let path = format!("{directory}/{name}");
+            if fs.exists(&path).await? {
+                return Ok(path);
+            }
+        }
+        Ok(format!("{own}/{name}"))
     }
 
     /// Forgets that a file was damaged, as it is not there any more.
@@ -225,20 +265,24 @@ impl Files {
 mod tests {
     use super::*;
 
+    fn decode(bytes: &[u8], shards: u16) -> Option<Damage> {
+        Damage::of_lines(&marks::body_of(marks::DAMAGED, bytes).ok()?, shards)
+    }
+
     #[test]
     fn a_mark_is_read_back_and_a_copy_counts_for_the_same_shards_only() {
         let some = Damage { found: 5, salvaged: Some(7), reason: "a line\nand more".to_owned() };
         let bytes = some.encode(2);
-        let read = Damage::decode(&bytes, 2).unwrap();
+        let read = decode(&bytes, 2).unwrap();
         assert_eq!(read, Damage { reason: "a line and more".to_owned(), ..some.clone() });
-        assert_eq!(Damage::decode(&bytes, 3).unwrap().salvaged, None);
+        assert_eq!(decode(&bytes, 3).unwrap().salvaged, None);
         let none = Damage { salvaged: None, ..read };
-        assert_eq!(Damage::decode(&none.encode(2), 2).unwrap(), none);
+        assert_eq!(decode(&none.encode(2), 2).unwrap(), none);
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();
             bad[at] ^= 1;
-            assert_eq!(Damage::decode(&bad, 2), None, "{at}");
-            assert_eq!(Damage::decode(&bytes[..at], 2), None, "{at}");
+            assert_eq!(decode(&bad, 2), None, "{at}");
+            assert_eq!(decode(&bytes[..at], 2), None, "{at}");
         }
         assert_eq!(parse_mark_name(&mark_name(Generation(8), 3)), Some((Generation(8), 3)));
         assert_eq!(cut("ä".repeat(REASON_BYTES_MAX)).len(), REASON_BYTES_MAX);

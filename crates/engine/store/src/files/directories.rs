@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::error::StoreError;
 
 /// Which of so many directories a shard writes the files of a table to.
-fn place((shard, shards): (u16, u16), directories: usize, table: TableId) -> usize {
+fn place(shard: u16, shards: u16, directories: usize, table: TableId) -> usize {
     let (shard, shards) = (usize::from(shard), usize::from(shards.max(1)));
     if directories <= shards {
         return shard % directories.max(1);
@@ -70,7 +70,10 @@ impl Directories {
         let directories = self.data_directories();
         let at = match self.env.options.best_effort && is_local(&table.keyspace) {
             true => 0,
-            false => place(self.env.shard(), directories.len(), table.id),
+            false => {
+                let (shard, shards) = self.env.shard();
+                place(shard, shards, directories.len(), table.id)
+            }
         };
         let data = directories.get(at).map_or("", |data| data.as_str());
         format!("{data}/{}", Directories::below(table))
@@ -192,7 +195,7 @@ mod tests {
             for table in 0..40 {
                 for shard in 0..shards {
                     let table = TableId(Uuid::from_u128(table));
-                    let at = place((shard, shards), directories, table);
+                    let at = place(shard, shards, directories, table);
                     assert_eq!(at % directories.min(usize::from(shards)), {
                         usize::from(shard) % directories.min(usize::from(shards))
                     });

@@ -72,7 +72,9 @@ impl Files {
         let mut all = view.files.clone();
         all.extend(files);
         table.set_view(TableView::new(view.active.clone(), view.flushing.clone(), all));
-        self.open_marks(table).await?;
+        for what in self.open_marks(table).await? {
+            self.env.tell_failure(StoreFailure::Mark(what));
+        }
         let below = format!("/{}/{}", version.table.keyspace, version.table.directory_name());
         self.tables.strangers.borrow_mut().retain(|path| !path.ends_with(&below));
         if count > 0 {

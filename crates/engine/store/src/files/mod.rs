@@ -10,6 +10,7 @@ pub(crate) mod failed_directories;
 pub(crate) mod held_files;
 pub(crate) mod late_tables;
 pub(crate) mod links;
+pub(crate) mod marks;
 pub(crate) mod scan_list;
 pub(crate) mod slots;
 pub(crate) mod table_files;

@@ -4,7 +4,7 @@
 use stdx::Generation;
 
 use crate::files::Files;
-use crate::files::table_files::checked_body;
+use crate::files::marks;
 use crate::tables::large_files::Looked;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
@@ -12,22 +12,19 @@ use crate::tables::table_file::TableFile;
 /// Most bytes of the list of a table.
 const LIST_BYTES_MAX: usize = 16 << 20;
 
-const HEAD: &str = "helenus-looked 1\n";
-
 pub(crate) fn encode(looked: &Looked) -> Vec<u8> {
-    let mut text = HEAD.to_owned();
+    let mut text = String::new();
     let lines = looked.done.iter().map(|g| ("looked", g));
     for (word, generation) in lines.chain(looked.waiting.iter().map(|g| ("waits", g))) {
         text.push_str(&format!("{word} {}\n", generation.0));
     }
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
+    marks::LOOKED.encode(text.as_bytes())
 }
 
-pub(crate) fn decode(bytes: &[u8]) -> Option<Looked> {
+/// `None`: these are not the lines of a list.
+pub(crate) fn of_lines(body: &str) -> Option<Looked> {
     let mut looked = Looked::default();
-    for line in checked_body(bytes)?.strip_prefix(HEAD)?.lines() {
+    for line in body.lines() {
         let (word, generation) = line.split_once(' ')?;
         let generation = Generation(generation.parse().ok()?);
         match word {
@@ -52,12 +49,27 @@ impl Files {
         meta.group().is_some() && host == Some(self.env.options.host.0)
     }
 
-    /// Files of a table that is opened: which of them wait. `list`: what was kept of that.
-    pub(crate) async fn open_looked(&self, table: &TableState, list: Option<&str>) {
+    /// Files of a table that is opened: which of them wait. `list`: what was kept of that. Returns what is wrong
+    /// with it.
+    pub(crate) async fn open_looked(
+        &self,
+        table: &TableState,
+        list: Option<&str>,
+    ) -> Option<String> {
+        let mut bad = None;
         let mut kept = Looked::default();
         if let Some(path) = list {
-            let bytes = self.env.rt.fs().read(path, LIST_BYTES_MAX).await.unwrap_or_default();
-            kept = decode(&bytes).unwrap_or_default();
+            let fs = self.env.rt.fs();
+            let read = marks::read_lines(&fs, marks::LOOKED, path, LIST_BYTES_MAX).await;
+            let read = read.and_then(|body| match body {
+                None => Ok(Looked::default()),
+                Some(body) => of_lines(&body).ok_or_else(marks::unknown_lines),
+            });
+            kept = read.unwrap_or_else(|why| {
+                let then = "files of other nodes are scanned again";
+                bad = Some(format!("{path} is ignored and will be rewritten, {then}: {why}"));
+                Looked::default()
+            });
         }
         let view = table.view();
         let mine = view.files.iter().filter(|file| self.env.is_mine(file.generation));
@@ -70,15 +82,15 @@ impl Files {
                 known.looked.waiting.insert(generation);
             }
         }
+        bad
     }
 
     pub(crate) async fn write_looked(&self, table: &TableState, looked: &Looked) {
         if table.dropped.get() || self.env.stopping.get() {
             return;
         }
-        let directory = self.directories.directory_of(&table.version().table);
-        let path = format!("{directory}/{}", list_name(self.env.shard().0));
-        // Without it files are looked through again after a restart, no more.
+        // Without it files are scanned again after a restart, no more.
+        let Ok(path) = self.mark_path(table, &list_name(self.env.shard().0)).await else { return };
         drop(self.env.rt.fs().write_atomic(&path, encode(looked)).await);
     }
 }

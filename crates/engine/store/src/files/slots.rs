@@ -231,7 +231,10 @@ impl Slots {
         shown.id = id;
         slots.next.set(id + 1);
         let progress = Rc::new(Progress::default());
-        debug_assert!(!inputs.iter().any(|g| table.claimed.borrow().contains(g)), "claimed twice");
+        stdx::debug_invariant!(
+            !inputs.iter().any(|g| table.claimed.borrow().contains(g)),
+            "INV-slots-1: one of {inputs:?} is claimed twice"
+        );
         table.claimed.borrow_mut().extend_from_slice(&inputs);
         slots.running.borrow_mut().push((id, shown, progress.clone()));
         Claim { slots: self.clone(), table: table.clone(), inputs, id, progress }

@@ -100,15 +100,12 @@ pub(crate) fn encode_record(files: &[Descriptor]) -> Vec<u8> {
             version => text.push_str(&format!("add {} {version}\n", file.generation.0)),
         }
     }
-    let crc = codec::crc32(text.as_bytes());
-    text.push_str(&format!("crc32 {crc:08x}\n"));
-    text.into_bytes()
+    codec::seal_text(text)
 }
 
 /// `None` when it is not a record that this code wrote.
 pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
-    let body = checked_body(bytes)?;
-    let lines = body.strip_prefix("helenus-ingest 1\n")?.lines();
+    let lines = codec::open_text(bytes, "helenus-ingest 1\n")?.lines();
     let file = |line: &str| {
         let line = line.strip_prefix("add ")?;
         let (number, version) = match line.split_once(' ') {
@@ -118,14 +115,6 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
         Some(Descriptor::new(version, Generation(number.parse().ok()?)))
     };
     lines.map(file).collect()
-}
-
-/// The text before its line of checksum, when that is right.
-pub(crate) fn checked_body(bytes: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(bytes).ok()?;
-    let (body, crc) = text.split_at_checked(text.rfind("crc32 ")?)?;
-    let crc = crc.strip_prefix("crc32 ")?.strip_suffix('\n')?;
-    (u32::from_str_radix(crc, 16).ok()? == codec::crc32(body.as_bytes())).then_some(body)
 }
 
 /// The generation in the name of a half-written `.tmp` file of a file set or record; not of the mark of an
@@ -155,17 +144,12 @@ impl Transaction {
             let word = if *spanning { "release" } else { "remove" };
             text.push_str(&format!("{word} {}\n", generation.0));
         }
-        let crc = codec::crc32(text.as_bytes());
-        text.push_str(&format!("crc32 {crc:08x}\n"));
-        text.into_bytes()
+        codec::seal_text(text)
     }
 
     /// `None` when it is not a record that this code wrote.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Transaction> {
-        let mut lines = checked_body(bytes)?.lines();
-        if lines.next()? != "helenus-txn 1" {
-            return None;
-        }
+        let mut lines = codec::open_text(bytes, "helenus-txn 1\n")?.lines();
         let (shard, shards) = lines.next()?.strip_prefix("slice ")?.split_once(" of ")?;
         let (shard, shards) = (shard.parse().ok()?, shards.parse().ok()?);
         let mut inputs = Vec::new();
@@ -206,6 +190,8 @@ pub(crate) struct OpenedSets {
     pub(crate) rebuilt: Vec<String>,
     /// Data files that were written under other names, or for other tables.
     pub(crate) moved: Vec<String>,
+    /// Small files of tables that are damaged, with what is done about it.
+    pub(crate) bad_marks: Vec<String>,
 }
 
 /// What is known of files before they are opened.
@@ -259,8 +245,8 @@ impl Files {
         }
         let mut files: Vec<Rc<TableFile>> = Vec::new();
         for directory in &directories {
-            let place = (table, directory.as_str());
-            let Some(found) = self.open_directory(fs, place, &mut gone, done).await? else {
+            let found = self.open_directory(fs, table, directory, &mut gone, done).await?;
+            let Some(found) = found else {
                 return Ok(None);
             };
             for file in &found {
@@ -328,7 +314,8 @@ impl Files {
     async fn open_directory(
         &self,
         fs: &Fs,
-        (table, directory): (&Table, &str),
+        table: &Table,
+        directory: &str,
         gone: &mut Gone,
         done: &mut OpenedSets,
     ) -> Result<Option<Vec<Rc<TableFile>>>, StoreError> {
@@ -365,7 +352,7 @@ impl Files {
             }
             let opened = match state {
                 SetState::WithoutToc => {
-                    self.open_without_toc(fs, (table, directory), descriptor, done).await
+                    self.open_without_toc(fs, table, directory, descriptor, done).await
                 }
                 _ => SstableReader::open(fs, directory, descriptor, Some(table)).await,
             };
@@ -376,7 +363,7 @@ impl Files {
                     if is_gone(&error) && !matches!(now, Some(s) if s == state) {
                         return Ok(None);
                     }
-                    self.open_damaged(fs, (table, directory), descriptor, error).await?
+                    self.open_damaged(fs, table, directory, descriptor, error).await?
                 }
             };
             self.check_times(reader.meta())?;
@@ -395,12 +382,13 @@ impl Files {
     async fn open_without_toc(
         &self,
         fs: &Fs,
-        (table, directory): (&Table, &str),
+        table: &Table,
+        directory: &str,
         descriptor: Descriptor,
         done: &mut OpenedSets,
     ) -> sstable::Result<SstableReader> {
         let suffix = self.env.shard().0.to_string();
-        rebuild_toc(fs, (directory, descriptor), table, &suffix).await?;
+        rebuild_toc(fs, directory, descriptor, table, &suffix).await?;
         if self.env.is_mine(descriptor.generation) {
             done.rebuilt.push(format!("{directory}/{}", descriptor.file_name(Component::Toc)));
         }
@@ -412,7 +400,8 @@ impl Files {
     async fn open_damaged(
         &self,
         fs: &Fs,
-        (table, directory): (&Table, &str),
+        table: &Table,
+        directory: &str,
         descriptor: Descriptor,
         error: SstableError,
     ) -> Result<SstableReader, StoreError> {
@@ -580,8 +569,9 @@ impl Files {
         fs: &Fs,
         directory: &str,
         generation: Generation,
-        (shard, shards): (u16, u16),
+        slice: (u16, u16),
     ) -> Result<(), StoreError> {
+        let (shard, shards) = slice;
         let found = find_generation(fs, directory, generation).await?;
         if found.is_some_and(|(_, state)| state != SetState::Unfinished) {
             let options = OpenOptions { write: true, create: true, ..OpenOptions::default() };

@@ -14,6 +14,7 @@ use crate::lifecycle::Lifecycle;
 use crate::memtable::Memtable;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
+use crate::write::flush::FlushTo;
 use crate::write::unflushable::Refused;
 
 /// A snapshot of one table.
@@ -85,7 +86,7 @@ impl Lifecycle {
         };
         for table in states {
             let files = table.view().files.clone();
-            self.link_snapshot(&table, (tag, options.ttl_seconds), &files, &[]).await?;
+            self.link_snapshot(&table, tag, options.ttl_seconds, &files, &[]).await?;
         }
         Ok(())
     }
@@ -98,14 +99,15 @@ impl Lifecycle {
         files: &[Rc<TableFile>],
         memtables: &[Rc<Memtable>],
     ) -> Result<(), StoreError> {
-        self.link_snapshot(table, (tag, None), files, memtables).await
+        self.link_snapshot(table, tag, None, files, memtables).await
     }
 
     /// Pre: `files` are those of the view in this turn, or the caller alone removes them.
     async fn link_snapshot(
         &self,
         table: &Rc<TableState>,
-        (tag, ttl_seconds): (&str, Option<u32>),
+        tag: &str,
+        ttl_seconds: Option<u32>,
         files: &[Rc<TableFile>],
         memtables: &[Rc<Memtable>],
     ) -> Result<(), StoreError> {
@@ -133,9 +135,8 @@ impl Lifecycle {
         drop(linking);
         for memtable in memtables {
             let generation = self.files.next_generation(table);
-            let place = (target.as_str(), generation);
-            let (_, refused) =
-                self.writer.write_memtable(table, memtable, place, (None, false)).await?;
+            let to = FlushTo { directory: &target, generation, cached_as: None, held: false };
+            let (_, refused) = self.writer.write_memtable(table, memtable, to).await?;
             if let Some(error) = refused.into_iter().next().map(Refused::into_error) {
                 let what = format!("snapshot {tag} lacks a partition: {error}");
                 self.env.tell_failure(StoreFailure::Unflushable(what));
@@ -145,7 +146,7 @@ impl Lifecycle {
         let (shard, now) = (self.env.rt.shard(), self.env.rt.wall());
         for target in targets {
             write_shared(&fs, shard, &format!("{target}/schema.cql"), text.clone()).await?;
-            write_manifest_for(&fs, shard, &target, (now, ttl_seconds)).await?;
+            write_manifest_for(&fs, shard, &target, now, ttl_seconds).await?;
         }
         Ok(())
     }
@@ -332,7 +333,7 @@ pub(crate) async fn write_manifest(
     target: &str,
     now: WallMicros,
 ) -> Result<(), StoreError> {
-    write_manifest_for(fs, shard, target, (now, None)).await
+    write_manifest_for(fs, shard, target, now, None).await
 }
 
 /// Every shard writes the manifest after its links; the last one lists them all.
@@ -340,7 +341,8 @@ async fn write_manifest_for(
     fs: &Fs,
     shard: ShardId,
     target: &str,
-    (now, ttl_seconds): (WallMicros, Option<u32>),
+    now: WallMicros,
+    ttl_seconds: Option<u32>,
 ) -> Result<(), StoreError> {
     let mut listed: Option<Vec<String>> = None;
     let expires_at = match ttl_seconds {

@@ -171,7 +171,7 @@ impl Memtable {
         self.mutations.set(self.mutations.get() + 1);
         let mut map = self.map.borrow_mut();
         let mut more = 0;
-        let into = (scratch, &self.oldest);
+        let notes = Notes { scratch, oldest: &self.oldest };
         let delta = match map.entry(token.0) {
             btree_map::Entry::Vacant(place) => {
                 let row = only_row(mutation);
@@ -187,7 +187,7 @@ impl Memtable {
                     return isize::try_from(bytes).unwrap_or(isize::MAX);
                 }
                 let mut version = PartitionVersion::new(token, mutation.key.into());
-                let bytes = version.apply(shape, mutation, into);
+                let bytes = version.apply(shape, mutation, notes);
                 place.insert(Slot::One(Rc::new(version)));
                 self.added(mutation.key) + bytes
             }
@@ -198,13 +198,16 @@ impl Memtable {
                     && chunks.key(*at) == mutation.key
                 {
                     // What readers hold of it stays as it is. Its memory is accounted for until the flush.
-                    let version = PartitionVersion::of_plain(token, chunks.parts(*at));
+                    let version = {
+                        let (key, entry) = chunks.parts(*at);
+                        PartitionVersion::of_plain(token, key, entry)
+                    };
                     more = isize::try_from(version.memory_bytes()).unwrap_or(isize::MAX);
                     *slot = Slot::One(Rc::new(version));
                 }
                 let delta = match slot.only_mut(mutation.key) {
-                    Some(version) => version.apply(shape, mutation, into),
-                    None => self.apply_beside(slot, shape, token, mutation, into),
+                    Some(version) => version.apply(shape, mutation, notes),
+                    None => self.apply_beside(slot, shape, token, mutation, notes),
                 };
                 delta.saturating_add(more)
             }
@@ -228,7 +231,7 @@ impl Memtable {
         shape: &TableShape,
         token: Token,
         mutation: &MutationRef<'_>,
-        (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
+        notes: Notes<'_>,
     ) -> isize {
         let Some(partitions) = slot.partitions(token, &self.chunks.borrow()) else { return 0 };
         let mut delta = 0;
@@ -246,9 +249,9 @@ impl Memtable {
         };
         if let Some(versions) = versions {
             if versions.len() > 1 {
-                fold(shape, versions, scratch);
+                fold(shape, versions, notes.scratch);
             }
-            delta += write(shape, versions, mutation, (scratch, oldest));
+            delta += write(shape, versions, mutation, notes);
         }
         delta
     }
@@ -286,16 +289,18 @@ impl Memtable {
             };
             match slot {
                 Slot::Plain(_) | Slot::One(_) if out.len() >= enough => return,
-                Slot::Plain(at) if bound.is_some_and(|b| is_before(chunks.key(*at), b)) => {}
+                Slot::Plain(at)
+                    if bound.is_some_and(|(b, after)| is_before(chunks.key(*at), b, after)) => {}
                 Slot::Plain(at) => out.push_back(Partition::Plain(Token(here), chunks.hold(*at))),
-                Slot::One(only) if bound.is_some_and(|b| is_before(&only.key, b)) => {}
+                Slot::One(only)
+                    if bound.is_some_and(|(b, after)| is_before(&only.key, b, after)) => {}
                 Slot::One(only) => out.push_back(Partition::Version(only.clone())),
                 Slot::More(partitions) => {
                     for versions in partitions.iter_mut() {
                         if out.len() >= enough {
                             return;
                         }
-                        if !bound.is_some_and(|b| is_before(key_of(versions), b)) {
+                        if !bound.is_some_and(|(b, after)| is_before(key_of(versions), b, after)) {
                             let folded = folded(shape, versions, &mut scratch);
                             out.extend(folded.map(Partition::Version));
                         }
@@ -325,8 +330,8 @@ impl Leftovers {
     }
 }
 
-fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
-    key < bound.as_slice() || (after && key == bound.as_slice())
+fn is_before(key: &[u8], bound: &[u8], after: bool) -> bool {
+    key < bound || (after && key == bound)
 }
 
 /// Whether a mutation has cells of hidden columns.
@@ -334,6 +339,12 @@ fn is_before(key: &[u8], (bound, after): (&Vec<u8>, bool)) -> bool {
 fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
     let is_hidden = |row: RowRef<'_>| hidden_cells::cells(shape, row).next().is_some();
     mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
+}
+
+/// What a write uses beside the partition: a buffer that is overwritten, and the smallest timestamp so far.
+pub(super) struct Notes<'a> {
+    pub(super) scratch: &'a mut Vec<u8>,
+    pub(super) oldest: &'a Cell<Option<TimestampMicros>>,
 }
 
 /// `oldest` becomes the smallest timestamp so far.
@@ -376,14 +387,14 @@ fn write(
     shape: &TableShape,
     versions: &mut Versions,
     mutation: &MutationRef<'_>,
-    (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
+    notes: Notes<'_>,
 ) -> isize {
     if let Some(newest) = versions.last_mut().and_then(Rc::get_mut) {
-        return newest.apply(shape, mutation, (scratch, oldest));
+        return newest.apply(shape, mutation, notes);
     }
     let Some(held) = versions.last() else { return 0 };
     let mut version = PartitionVersion::new(held.token, held.key.clone());
-    version.apply(shape, mutation, (scratch, oldest));
+    version.apply(shape, mutation, notes);
     let bytes = version.memory_bytes();
     versions.push(Rc::new(version));
     isize::try_from(bytes).unwrap_or(isize::MAX)
@@ -408,6 +419,7 @@ mod tests {
     use super::*;
     use crate::tests::{TABLE, clustering, insert, insert_at, key, schema};
 
+    /// INV-memtable-1.
     #[test]
     fn what_a_reader_holds_of_a_partition_stays_while_it_is_written() {
         let table = schema().tables_by_id[&TABLE].clone();

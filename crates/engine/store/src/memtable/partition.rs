@@ -1,17 +1,15 @@
 //! One version of a partition in a memtable.
 
-use std::cell::Cell;
-
 use data::{
     DeletionTime, Keep, Merged, MutationRef, RangeTombstoneList, RowRef, TableShape, merge_rows,
 };
-use stdx::{TimestampMicros, Token};
+use stdx::Token;
 
 use super::entry::{Entry, EntryRef};
 use super::held::Partition;
 use super::key::Key;
 use super::rows::Rows;
-use super::{note_oldest, note_timestamp};
+use super::{Notes, note_oldest, note_timestamp};
 
 /// Accounted for a partition beside its rows: its places in the map and its own fields.
 const PARTITION_OVERHEAD: usize = 200;
@@ -44,7 +42,7 @@ impl PartitionVersion {
     }
 
     /// A partition of one row, to be changed.
-    pub(super) fn of_plain(token: Token, (key, entry): (&[u8], EntryRef<'_>)) -> PartitionVersion {
+    pub(super) fn of_plain(token: Token, key: &[u8], entry: EntryRef<'_>) -> PartitionVersion {
         let mut version = PartitionVersion::new(token, key.into());
         let (clustering, row) = entry.parts();
         version.put_row(clustering, row);
@@ -86,8 +84,9 @@ impl PartitionVersion {
         &mut self,
         shape: &TableShape,
         mutation: &MutationRef<'_>,
-        (scratch, oldest): (&mut Vec<u8>, &Cell<Option<TimestampMicros>>),
+        notes: Notes<'_>,
     ) -> isize {
+        let Notes { scratch, oldest } = notes;
         if !mutation.deletion.is_live() {
             note_timestamp(oldest, mutation.deletion.timestamp);
             self.deletion = self.deletion.max(mutation.deletion);

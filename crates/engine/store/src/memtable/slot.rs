@@ -36,7 +36,8 @@ impl Slot {
     ) -> Option<&mut Vec<Versions>> {
         let only = match self {
             Slot::Plain(place) => {
-                Some(Rc::new(PartitionVersion::of_plain(token, chunks.parts(*place))))
+                let (key, entry) = chunks.parts(*place);
+                Some(Rc::new(PartitionVersion::of_plain(token, key, entry)))
             }
             Slot::One(only) => Some(only.clone()),
             Slot::More(_) => None,

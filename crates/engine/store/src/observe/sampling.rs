@@ -17,11 +17,12 @@ impl Observer {
         &self,
         id: TableId,
         samplers: &[Sampler],
-        (capacity, duration): (usize, Duration),
+        capacity: usize,
+        duration: Duration,
     ) -> Result<(), StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let now = self.env.rt.now();
-        table.counters.sampling.begin(samplers, capacity, (now, now + duration))
+        table.counters.sampling.begin(samplers, capacity, now, duration)
     }
 
     /// Ends samplers, and tells the first of each, largest first; none where it was not on.

@@ -259,10 +259,10 @@ impl CounterCache {
         }
         let Some(writer) = self.writer.get() else { return };
         if let Some(row) = mutation.static_row {
-            self.note_row(table, token, (mutation.key, None), (row, writer));
+            self.note_row(table, token, (mutation.key, None), row, writer);
         }
         for (clustering, row) in mutation.rows() {
-            self.note_row(table, token, (mutation.key, Some(clustering)), (row, writer));
+            self.note_row(table, token, (mutation.key, Some(clustering)), row, writer);
         }
     }
 
@@ -271,7 +271,8 @@ impl CounterCache {
         table: &TableState,
         token: Token,
         at: CounterRow<'_>,
-        (row, writer): (RowRef<'_>, CounterId),
+        row: RowRef<'_>,
+        writer: CounterId,
     ) {
         for (column, cell) in row.columns() {
             let ColumnRef::Simple(cell) = cell else { continue };
@@ -399,7 +400,8 @@ impl Counters {
         &self,
         of: &CountsOf,
         row: CounterRow<'_>,
-        (column, count): (ColumnId, OwnCount),
+        column: ColumnId,
+        count: OwnCount,
     ) {
         let cache = &self.counter_cache;
         if !self.are_numbers_current(of) {

@@ -45,6 +45,27 @@ pub enum Flow {
     Stop,
 }
 
+/// A table with the shape that a read sees it in.
+#[derive(Clone, Copy)]
+pub(crate) struct Shaped<'a> {
+    pub(crate) table: &'a TableState,
+    pub(crate) shape: &'a Rc<TableShape>,
+}
+
+/// A view, below the head of a partition that the row cache has.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewBelow<'v, 'h> {
+    pub(crate) view: &'v TableView,
+    pub(crate) head: Option<&'h Head>,
+}
+
+/// A partition's key with its hash.
+#[derive(Clone, Copy)]
+pub(crate) struct HashedKey<'a> {
+    pub(crate) hash: &'a codec::KeyHash,
+    pub(crate) key: &'a [u8],
+}
+
 /// Up to where a read has come: everything up to this place was looked at, and the sink has been shown what of it
 /// there is for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,24 +177,27 @@ impl Reader {
         let _running = self.env.stages.read.run();
         let mut stats = ReadStats::default();
         let began = self.env.rt.now();
-        let result = self.read_view((&table, &shape), &view, command, sink, &mut stats).await;
+        let result = self
+            .read_view(Shaped { table: &table, shape: &shape }, &view, command, sink, &mut stats)
+            .await;
         let took = self.env.rt.now().since(began);
-        table.counters.note_read(&command.partitions, (began, took), &stats);
+        table.counters.note_read(&command.partitions, began, took, &stats);
         result.map(|_| stats)
     }
 
     async fn read_view<S: RowSink>(
         &self,
-        (table, shape): (&TableState, &Rc<TableShape>),
+        of: Shaped<'_>,
         view: &Rc<TableView>,
         command: &ReadCommand,
         sink: &mut S,
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
+        let shape = of.shape;
         match &command.partitions {
             Partitions::Key(key) => {
                 let slices = slices_of(shape, command, true);
-                self.read_key((table, shape), view, command, slices, key, sink, stats).await
+                self.read_key(of, view, command, slices, key, sink, stats).await
             }
             Partitions::Range(range) => {
                 if command.reversed {
@@ -188,8 +212,7 @@ impl Reader {
                     *after = true;
                     let slices = slices_of(shape, command, true);
                     let key = key.clone();
-                    let read =
-                        self.read_key((table, shape), view, command, slices, &key, sink, stats);
+                    let read = self.read_key(of, view, command, slices, &key, sink, stats);
                     let flow = read.await?;
                     if flow == Flow::Stop {
                         return Ok(flow);
@@ -203,7 +226,7 @@ impl Reader {
     #[expect(clippy::too_many_arguments, reason = "parts of one read, split by key and range")]
     async fn read_key<S: RowSink>(
         &self,
-        (table, shape): (&TableState, &Rc<TableShape>),
+        of: Shaped<'_>,
         view: &Rc<TableView>,
         command: &ReadCommand,
         slices: Arc<Slices>,
@@ -211,6 +234,7 @@ impl Reader {
         sink: &mut S,
         stats: &mut ReadStats,
     ) -> Result<Flow, StoreError> {
+        let Shaped { table, shape } = of;
         let mut sources = Sources::new();
         let mut head = None;
         if self.caches_rows(table) && !command.bypass_cache {
@@ -218,9 +242,9 @@ impl Reader {
             head = Box::pin(self.cached_head(table, shape, view, key, stats)).await?;
         }
         let (hash, reversed) = (codec::hash_key(key), command.reversed);
-        let place = (&**view, head.as_deref());
-        let files =
-            self.key_sources(shape, place, &slices, reversed, (&hash, key), &mut sources, stats);
+        let below = ViewBelow { view: &**view, head: head.as_deref() };
+        let hashed = HashedKey { hash: &hash, key };
+        let files = self.key_sources(shape, below, &slices, reversed, hashed, &mut sources, stats);
         if !files.is_empty() {
             let asked = Asked {
                 table,
@@ -264,13 +288,15 @@ impl Reader {
     pub(crate) fn key_sources<'v>(
         &self,
         shape: &Rc<TableShape>,
-        (view, head): (&'v TableView, Option<&Head>),
+        below: ViewBelow<'v, '_>,
         slices: &Arc<Slices>,
         reversed: bool,
-        (hash, key): (&codec::KeyHash, &[u8]),
+        hashed: HashedKey<'_>,
         sources: &mut Sources,
         stats: &mut ReadStats,
     ) -> Candidates<'v> {
+        let ViewBelow { view, head } = below;
+        let HashedKey { hash, key } = hashed;
         // The partition is deleted in memory up to here: files with nothing newer have no part in it.
         let mut deleted = DeletionTime::LIVE.timestamp;
         for memtable in view.memtables() {
@@ -293,7 +319,7 @@ impl Reader {
         if files.len() > 1 {
             return files;
         }
-        self.push_files(&files, slices, reversed, (hash, key), sources, stats);
+        self.push_files(&files, slices, reversed, hashed, sources, stats);
         Candidates::new()
     }
 
@@ -304,10 +330,11 @@ impl Reader {
         files: &[&Rc<TableFile>],
         slices: &Arc<Slices>,
         reversed: bool,
-        (hash, key): (&codec::KeyHash, &[u8]),
+        hashed: HashedKey<'_>,
         sources: &mut Sources,
         stats: &mut ReadStats,
     ) {
+        let HashedKey { hash, key } = hashed;
         for file in files {
             stats.sstables += 1;
             let buffers = self.cursor_buffers.borrow_mut().pop().unwrap_or_default();
@@ -452,9 +479,8 @@ impl Reader {
                         false => self.load(&mut run.merge, request, stats).await,
                         // Boxed: all other reads would carry its memory too.
                         true => {
-                            let order = (command, request);
-                            Box::pin(self.load_once(&mut run.merge, order, &mut passing, stats))
-                                .await
+                            let (merge, passing) = (&mut run.merge, &mut passing);
+                            Box::pin(self.load_once(merge, command, request, passing, stats)).await
                         }
                     };
                     if let Err(error) = loaded {
@@ -485,7 +511,7 @@ impl Reader {
             let looks = *merged == 0;
             *merged = merged.saturating_sub(1);
             let plain = match looks {
-                true => memtable_fast_path::show(merge, (shown, *static_alone), sink, stats),
+                true => memtable_fast_path::show(merge, shown, *static_alone, sink, stats),
                 false => None,
             };
             let is_plain = plain.is_some();

@@ -5,7 +5,7 @@
 //! there is (range deletions, static rows, slices, a second source) goes through the merge.
 
 use data::replica_page::{PageFlow, PageWriter};
-use data::{Item, MergeCursor};
+use data::{ClusteredRow, Item, MergeCursor};
 
 use crate::memtable::RowsFrom;
 use crate::read::driver::{
@@ -19,7 +19,8 @@ use crate::tables::read_stats::ReadStats;
 #[inline]
 pub(crate) fn show<S: RowSink>(
     merge: &mut MergeCursor<'_, Source>,
-    (shown, static_alone): (&mut Shown, bool),
+    shown: &mut Shown,
+    static_alone: bool,
     sink: &mut S,
     stats: &mut ReadStats,
 ) -> Option<(Flow, usize)> {
@@ -106,7 +107,7 @@ pub(crate) fn put_partitions(
         if !row.is_plain() {
             break;
         }
-        flow = page.plain_partition(key, (clustering, row));
+        flow = page.plain_partition(key, ClusteredRow { clustering, row });
         count += 1;
         items += 3 + row.bytes().len() / BYTES_PER_ITEM;
         scan.pass_plain();

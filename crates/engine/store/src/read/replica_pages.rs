@@ -20,7 +20,9 @@ use stdx::{DeletionSeconds, TableId, TimestampMicros};
 
 use crate::error::StoreError;
 use crate::files::held_files::Held;
-use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, floor_of, slices_of};
+use crate::read::driver::{
+    BYTES_PER_ITEM, HashedKey, ITEMS_PER_LOOK, ViewBelow, floor_of, slices_of,
+};
 use crate::read::sources::{Source, Sources};
 use crate::read::timestamp_order::{Asked, Exactness};
 use crate::read::{Reader, memtable_fast_path};
@@ -114,6 +116,16 @@ struct Filling<'s> {
     ended_early: bool,
 }
 
+/// What a replica's page shows of what is there.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaShown {
+    /// The reader shows a partition for its static row alone.
+    pub counts_static: bool,
+    /// Deletions made before it are left out, and expired cells become the tombstones that they are; with
+    /// `DeletionSeconds(i64::MIN)` everything is shown as it was written.
+    pub purge_before: DeletionSeconds,
+}
+
 impl Reader {
     /// One page of what this shard has of a read, deletions included: the answer of a replica. All
     /// columns of a row are in it, whatever `command.columns` says; `command.resume` and the start
@@ -133,7 +145,8 @@ impl Reader {
         counts_static: bool,
         purge_before: DeletionSeconds,
     ) -> Result<ReplicaRead, StoreError> {
-        self.read_replica_filtered(command, limits, (counts_static, purge_before), None).await
+        let shown = ReplicaShown { counts_static, purge_before };
+        self.read_replica_filtered(command, limits, shown, None).await
     }
 
     /// As [`Reader::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
@@ -145,9 +158,10 @@ impl Reader {
         &self,
         command: &ReadCommand,
         limits: PageLimits,
-        (counts_static, purge_before): (bool, DeletionSeconds),
+        shown: ReplicaShown,
         filter: Option<&dyn RowFilter>,
     ) -> Result<ReplicaRead, StoreError> {
+        let ReplicaShown { counts_static, purge_before } = shown;
         let table = self.files.opened_table(command.table).await?;
         bump(&table.counters.reads, 1);
         let _running = self.env.stages.read.run();
@@ -168,7 +182,7 @@ impl Reader {
         let result = self.fill(&shape, &view, &job, &mut filling).await;
         let read = filling.finish();
         let took = self.env.rt.now().since(began);
-        table.counters.note_read(&command.partitions, (began, took), &read.stats);
+        table.counters.note_read(&command.partitions, began, took, &read.stats);
         result.map(|_| read)
     }
 
@@ -356,9 +370,9 @@ impl Reader {
             head = Box::pin(self.cached_head(job.table, shape, view, key, stats)).await?;
         }
         let hash = codec::hash_key(key);
-        let place = (&**view, head.as_deref());
-        let of_key = (&hash, key);
-        let files = self.key_sources(shape, place, &slices, reversed, of_key, &mut sources, stats);
+        let below = ViewBelow { view: &**view, head: head.as_deref() };
+        let hashed = HashedKey { hash: &hash, key };
+        let files = self.key_sources(shape, below, &slices, reversed, hashed, &mut sources, stats);
         match job.kind {
             _ if files.is_empty() => {}
             Kind::Read => {
@@ -375,7 +389,7 @@ impl Reader {
                 Box::pin(self.open_in_order(&asked, files, &mut sources, stats)).await?;
             }
             Kind::Stream | Kind::Repair => {
-                self.push_files(&files, &slices, reversed, of_key, &mut sources, stats);
+                self.push_files(&files, &slices, reversed, hashed, &mut sources, stats);
             }
         }
         self.fill_from(shape, job, sources, filling).await
@@ -420,8 +434,8 @@ impl Reader {
                     let stats = &mut filling.stats;
                     let loaded = match job.kind {
                         Kind::Read if job.command.bypass_cache => {
-                            let order = (job.command, request);
-                            self.load_once(&mut merge, order, &mut passing, stats).await
+                            let command = job.command;
+                            self.load_once(&mut merge, command, request, &mut passing, stats).await
                         }
                         Kind::Read => self.load(&mut merge, request, stats).await,
                         _ if self.env.stopping.get() => Err(StoreError::Stopping),
@@ -459,7 +473,8 @@ impl Reader {
     pub(crate) async fn load_once(
         &self,
         merge: &mut MergeCursor<'_, Source>,
-        (command, request): (&ReadCommand, BlockRequest),
+        command: &ReadCommand,
+        request: BlockRequest,
         passing: &mut Passing,
         stats: &mut ReadStats,
     ) -> Result<(), StoreError> {

@@ -34,7 +34,7 @@ use self::head::{Building, Until, split};
 use crate::error::StoreError;
 use crate::memtable::{Key, Memtable, Partition, PartitionCursor, PartitionVersion};
 use crate::read::Reader;
-use crate::read::driver::{BYTES_PER_ITEM, ITEMS_PER_LOOK, candidates};
+use crate::read::driver::{BYTES_PER_ITEM, HashedKey, ITEMS_PER_LOOK, Shaped, candidates};
 use crate::read::sources::{Source, Sources, TailSource};
 use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
@@ -209,7 +209,7 @@ impl RowCache {
     }
 
     /// Merges a flushed partition into its head, if there is one.
-    fn fold(&self, shape: &TableShape, (table, contents): (TableId, u64), new: &Partition) {
+    fn fold(&self, shape: &TableShape, table: TableId, contents: u64, new: &Partition) {
         let key = HeadKeyRef { table, contents, token: new.token(), key: new.key() };
         let Some(old) = self.heads.borrow().peek(&key).cloned() else { return };
         if old.until == Until::Nothing {
@@ -267,19 +267,21 @@ impl Reader {
         if let Some(head) = cache.get(&of_view) {
             return Ok((head.until != Until::Nothing).then_some(head));
         }
-        let read = self.fill_head((table, shape), view, (token, key), rows, stats);
+        let read = self.fill_head(Shaped { table, shape }, view, token, key, rows, stats);
         Ok(read.await?.filter(|head| head.until != Until::Nothing))
     }
 
     /// Reads a head into the cache; `None`: no file may have the partition.
     async fn fill_head(
         &self,
-        (table, shape): (&TableState, &Rc<TableShape>),
+        of: Shaped<'_>,
         view: &TableView,
-        (token, key): (Token, &[u8]),
+        token: Token,
+        key: &[u8],
         rows: u32,
         stats: &mut ReadStats,
     ) -> Result<Option<Rc<Head>>, StoreError> {
+        let Shaped { table, shape } = of;
         let cache = &self.row_cache;
         // Else a flush that has ended since the view was taken would be missing in the head.
         debug_assert!(std::ptr::eq(view, &**table.view.borrow()), "the view is the table's");
@@ -288,7 +290,8 @@ impl Reader {
         let slices = Arc::new(Slices::all());
         let (hash, unhidden) = (codec::hash_key(key), DeletionTime::LIVE.timestamp);
         let files = candidates(view, &slices, &hash, unhidden);
-        self.push_files(&files, &slices, false, (&hash, key), &mut sources, stats);
+        let hashed = HashedKey { hash: &hash, key };
+        self.push_files(&files, &slices, false, hashed, &mut sources, stats);
         if sources.is_empty() {
             return Ok(None);
         }
@@ -394,7 +397,7 @@ impl Reader {
             let hash = codec::hash_key(&version.key);
             let mut files = Sources::new();
             let opened = candidates(view, &behind, &hash, version.deletion.timestamp);
-            let key = (&hash, &*version.key);
+            let key = HashedKey { hash: &hash, key: &version.key };
             self.push_files(&opened, &behind, false, key, &mut files, stats);
             sources.extend(files.into_iter().filter_map(|source| match source {
                 Source::File(file) => {
@@ -427,7 +430,8 @@ impl Reader {
             let Some(last) = partitions.back() else { return fold };
             from = RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             for partition in partitions.drain(..) {
-                cache.fold(&shape, (table.id, table.view.borrow().contents), &partition);
+                let contents = table.view.borrow().contents;
+                cache.fold(&shape, table.id, contents, &partition);
             }
             self.env.rt.yield_if_due().await;
         }

@@ -22,7 +22,7 @@ use sstable::{SstableReader, SstableWriter, Written};
 use stdx::{TableId, TimestampMicros, Token, Uuid};
 
 use crate::compact::cleanup::OwnedRanges;
-use crate::compact::compaction::MergeCounts;
+use crate::compact::compaction::{MergeCounts, MergeNotes, MergeShown};
 use crate::compact::outputs::Outputs;
 use crate::error::StoreError;
 use crate::files::slots::Progress;
@@ -44,6 +44,24 @@ pub struct BegunRepair {
     pub split: u64,
     /// Bytes of Data on disk that the session will read.
     pub bytes: u64,
+}
+
+/// A file that is split into one of a session's ranges and one of the rest.
+struct Parts<'a, 'o> {
+    inside: &'a mut Outputs<'o>,
+    ranges: &'a OwnedRanges,
+    /// Of the part inside.
+    state: RepairState,
+    outside: &'a mut Outputs<'o>,
+    progress: &'a Progress,
+}
+
+/// One part of it.
+#[derive(Clone, Copy)]
+struct PartOf<'a> {
+    ranges: &'a OwnedRanges,
+    state: RepairState,
+    progress: &'a Progress,
 }
 
 impl Repair {
@@ -94,7 +112,7 @@ impl Repair {
                 self.restate(&table, &file, pending).await?;
                 begun.marked += 1;
             } else if has_some(&file, ranges.as_slice()).await? {
-                self.split(&table, &file, (ranges, pending)).await?;
+                self.split(&table, &file, ranges, pending).await?;
                 begun.split += 1;
             }
         }
@@ -179,7 +197,7 @@ impl Repair {
             let kept = self.writer.table_to_flush(&version, memtable).await?;
             let mut writer =
                 SstableWriter::create(&fs, &directory, &kept, options).await.map_err(map_error)?;
-            match self.writer.write_scan((&version.shape, memtable, &[]), &mut writer, None).await {
+            match self.writer.write_scan(&version.shape, memtable, &[], &mut writer, None).await {
                 Ok(()) => {}
                 Err(error) => {
                     writer.abort().await;
@@ -241,7 +259,7 @@ impl Repair {
             if file.spanning {
                 // Other shards use it and would write the same component.
                 let all = OwnedRanges::everything();
-                self.split(&table, &file, (&all, state)).await?;
+                self.split(&table, &file, &all, state).await?;
             } else {
                 self.restate(&table, &file, state).await?;
             }
@@ -312,7 +330,8 @@ impl Repair {
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        (ranges, state): (&OwnedRanges, RepairState),
+        ranges: &OwnedRanges,
+        state: RepairState,
     ) -> Result<(), StoreError> {
         let meta = file.reader.meta();
         let claim = self.files.slots.claim(
@@ -329,8 +348,14 @@ impl Repair {
         let begin =
             || Outputs::begin(&self.compactor, table, std::slice::from_ref(file), Cut::Never);
         let (Some(mut inside), Some(mut outside)) = (begin(), begin()) else { return Ok(()) };
-        let parts = (&mut inside, &mut outside, &*claim.progress);
-        let result = self.split_into(table, file, (ranges, state), parts).await;
+        let parts = Parts {
+            inside: &mut inside,
+            ranges,
+            state,
+            outside: &mut outside,
+            progress: &claim.progress,
+        };
+        let result = self.split_into(table, file, parts).await;
         self.files.note_write_result(&result);
         if let Err(error) = result {
             inside.discard().await;
@@ -377,22 +402,23 @@ impl Repair {
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        (ranges, state): (&OwnedRanges, RepairState),
-        (inside, outside, progress): (&mut Outputs<'_>, &mut Outputs<'_>, &Progress),
+        parts: Parts<'_, '_>,
     ) -> Result<(), StoreError> {
-        let rest = ranges.complement();
-        let (inside, outside) = ((inside, progress), (outside, progress));
-        self.write_part(table, file, inside, (ranges, state)).await?;
-        self.write_part(table, file, outside, (&rest, state_of(file))).await
+        let Parts { inside, ranges, state, outside, progress } = parts;
+        let part = PartOf { ranges, state, progress };
+        self.write_part(table, file, inside, part).await?;
+        let (rest, state) = (ranges.complement(), state_of(file));
+        self.write_part(table, file, outside, PartOf { ranges: &rest, state, progress }).await
     }
 
     async fn write_part(
         &self,
         table: &Rc<TableState>,
         file: &Rc<TableFile>,
-        (outputs, progress): (&mut Outputs<'_>, &Progress),
-        (part, state): (&OwnedRanges, RepairState),
+        outputs: &mut Outputs<'_>,
+        part: PartOf<'_>,
     ) -> Result<(), StoreError> {
+        let PartOf { ranges, state, progress } = part;
         let version = table.version();
         let meta = file.reader.meta();
         let stats = meta.statistics().header.stats;
@@ -404,12 +430,9 @@ impl Repair {
         options.set_pending_repair(state.pending);
         options.run = meta.run();
         outputs.open(options).await?;
-        let shown = (MergeMode::All, Some(part));
-        let mut counts = MergeCounts::default();
-        let progress = (progress, &mut counts);
-        self.compactor
-            .merge_into(version.shape.stored(), &[file], shown, outputs, progress)
-            .await?;
+        let shown = MergeShown { mode: MergeMode::All, owned: Some(ranges) };
+        let notes = MergeNotes { progress, counts: &mut MergeCounts::default() };
+        self.compactor.merge_into(version.shape.stored(), &[file], shown, outputs, notes).await?;
         outputs.finish().await
     }
 
@@ -435,7 +458,7 @@ async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, S
         // The smallest token belongs to the range that begins with it.
         let is_edge = *start == Token::MIN && first == Token::MIN;
         let overlaps = *end >= first && *start < last;
-        if is_edge || (overlaps && has_partition(file, (*start, *end)).await?) {
+        if is_edge || (overlaps && has_partition(file, *start, *end).await?) {
             return Ok(true);
         }
     }

@@ -52,7 +52,7 @@ impl Repair {
                 (false, false) => self.restate(&table, &file, state).await?,
                 // Other shards use the file and would write the same component.
                 (false, true) => {
-                    self.split(&table, &file, (&OwnedRanges::everything(), state)).await?;
+                    self.split(&table, &file, &OwnedRanges::everything(), state).await?;
                 }
             }
         }

@@ -27,6 +27,7 @@ use crate::files::table_files::toc_path;
 use crate::replay::{Replay, Replaying};
 use crate::tables::table::{InFlight, TableState, TableView, bump};
 use crate::tables::table_file::map_error;
+use crate::write::flush::FlushTo;
 use crate::write::unflushable::Logging;
 
 /// A file that waits for the end of the log.
@@ -213,15 +214,15 @@ impl Replay {
         self.files.make_directory(table).await?;
         let directory = self.files.directories.directory_of(&table.version().table);
         let in_flight = table.in_flight(self.files.next_generation(table));
-        let place = (directory.as_str(), in_flight.generation());
-        let (written, refused) =
-            match self.writer.write_memtable(table, &memtable, place, (None, true)).await {
-                Ok(written) => written,
-                Err(error) => {
-                    self.files.discard(table, in_flight).await;
-                    return Err(error);
-                }
-            };
+        let generation = in_flight.generation();
+        let to = FlushTo { directory: &directory, generation, cached_as: None, held: true };
+        let (written, refused) = match self.writer.write_memtable(table, &memtable, to).await {
+            Ok(written) => written,
+            Err(error) => {
+                self.files.discard(table, in_flight).await;
+                return Err(error);
+            }
+        };
         let view = table.view();
         table.set_view(TableView::new(
             view.active.clone(),

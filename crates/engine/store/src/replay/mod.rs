@@ -49,6 +49,8 @@ pub struct ReplayReport {
     pub memtable_bytes_peak: usize,
     /// Leftovers of unfinished writes that were removed.
     pub removed_files: Vec<String>,
+    /// Small files in the directories of tables that are damaged, with what is done about it.
+    pub damaged_marks: Vec<String>,
     /// Paths of TOC.txt that had been lost and were written again.
     pub rebuilt_tocs: Vec<String>,
     /// Data files of file sets that were written under other names or for other tables, and copied to

@@ -50,6 +50,71 @@ pub(crate) struct Rooms {
     pub(crate) verifier: Rc<Verifier>,
 }
 
+/// Bytes of the caches of a shard.
+struct CacheSizes {
+    chunks: usize,
+    rows: u64,
+    counters: u64,
+}
+
+impl CacheSizes {
+    /// Shares what the options give all of them.
+    fn of(options: &StoreOptions) -> Result<CacheSizes, StoreError> {
+        let (both, rows) = (options.chunk_cache_bytes_max, options.row_cache_bytes_max);
+        if rows > both as u64 / 2 {
+            return Err(StoreError::Invalid(format!(
+                "row_cache_size: {rows} bytes on each shard are more than half of the {both} that caches have \
+                 there; make it smaller or \"memory\" larger"
+            )));
+        }
+        let counters = options.counter_cache_bytes_max.unwrap_or(both as u64 / 16);
+        if counters > both as u64 / 4 {
+            return Err(StoreError::Invalid(format!(
+                "counter_cache_size: {counters} bytes on each shard are more than a quarter of the {both} that \
+                 caches have there; make it smaller or \"memory\" larger"
+            )));
+        }
+        let others = usize::try_from(rows.saturating_add(counters)).unwrap_or(both);
+        Ok(CacheSizes { chunks: both.saturating_sub(others), rows, counters })
+    }
+}
+
+impl Rooms {
+    /// Builds the rooms from the bottom up.
+    fn build(rt: Rt, options: StoreOptions, log: CommitLog, sizes: &CacheSizes) -> Rooms {
+        let telemetry = rt.telemetry();
+        let cache = ChunkCache::new(sizes.chunks, &telemetry);
+        let row_cache = RowCache::new(sizes.rows, &telemetry);
+        let counter_cache = CounterCache::new(sizes.counters, &telemetry);
+        let env = Rc::new(Env::new(rt, options, log));
+        let tables = Rc::new(Tables::default());
+        let files = Rc::new(Files::new(env.clone(), tables.clone(), cache));
+        let observer = Rc::new(Observer::new(env.clone(), tables.clone(), files.clone()));
+        let (e, t, f) = (env.clone(), tables.clone(), files.clone());
+        let reader = Rc::new(Reader::new(e, t, f, row_cache, Rc::new(counter_cache)));
+        let counters = Rc::new(Counters::new(env.clone(), tables.clone(), reader.clone()));
+        let (e, t, f) = (env.clone(), tables.clone(), files.clone());
+        let writer = Rc::new(Writer::new(e, t, f, observer.clone(), reader.clone()));
+        let lifecycle = Rc::new(Lifecycle::new(writer.clone()));
+        let compactor = Rc::new(Compactor::new(lifecycle.clone()));
+        let repair = Rc::new(Repair::new(compactor.clone()));
+        Rooms {
+            transfer: Rc::new(Transfer::new(writer.clone())),
+            verifier: Rc::new(Verifier::new(repair.clone())),
+            repair,
+            env,
+            tables,
+            files,
+            observer,
+            reader,
+            counters,
+            writer,
+            lifecycle,
+            compactor,
+        }
+    }
+}
+
 /// The tables of one shard. Cheap to clone.
 #[derive(Clone)]
 pub struct Store {
@@ -67,53 +132,8 @@ impl Store {
         schema: Arc<Schema>,
     ) -> Result<(Store, ReplayReport), StoreError> {
         let log = CommitLog::open(&rt, options.log_options()).await?;
-        let (both, rows) = (options.chunk_cache_bytes_max, options.row_cache_bytes_max);
-        if rows > both as u64 / 2 {
-            return Err(StoreError::Invalid(format!(
-                "row_cache_size: {rows} bytes on each shard are more than half of the {both} that caches have \
-                 there; make it smaller or \"memory\" larger"
-            )));
-        }
-        let counters = options.counter_cache_bytes_max.unwrap_or(both as u64 / 16);
-        if counters > both as u64 / 4 {
-            return Err(StoreError::Invalid(format!(
-                "counter_cache_size: {counters} bytes on each shard are more than a quarter of the {both} that \
-                 caches have there; make it smaller or \"memory\" larger"
-            )));
-        }
-        let others = usize::try_from(rows.saturating_add(counters)).unwrap_or(both);
-        let chunks = both.saturating_sub(others);
-        let telemetry = rt.telemetry();
-        let cache = ChunkCache::new(chunks, &telemetry);
-        let row_cache = RowCache::new(rows, &telemetry);
-        let counter_cache = CounterCache::new(counters, &telemetry);
-        let env = Rc::new(Env::new(rt, options, log));
-        let tables = Rc::new(Tables::default());
-        let files = Rc::new(Files::new(env.clone(), tables.clone(), cache));
-        let observer = Rc::new(Observer::new(env.clone(), tables.clone(), files.clone()));
-        let (e, t, f) = (env.clone(), tables.clone(), files.clone());
-        let reader = Rc::new(Reader::new(e, t, f, row_cache, Rc::new(counter_cache)));
-        let counters = Rc::new(Counters::new(env.clone(), tables.clone(), reader.clone()));
-        let (e, t, f) = (env.clone(), tables.clone(), files.clone());
-        let writer = Rc::new(Writer::new(e, t, f, observer.clone(), reader.clone()));
-        let lifecycle = Rc::new(Lifecycle::new(writer.clone()));
-        let compactor = Rc::new(Compactor::new(lifecycle.clone()));
-        let repair = Rc::new(Repair::new(compactor.clone()));
-        let rooms = Rooms {
-            transfer: Rc::new(Transfer::new(writer.clone())),
-            verifier: Rc::new(Verifier::new(repair.clone())),
-            repair,
-            env,
-            tables,
-            files,
-            observer,
-            reader,
-            counters,
-            writer,
-            lifecycle,
-            compactor,
-        };
-        let store = Store { rooms: Rc::new(rooms) };
+        let sizes = CacheSizes::of(&options)?;
+        let store = Store { rooms: Rc::new(Rooms::build(rt, options, log, &sizes)) };
         if store.rooms.env.shard().0 == 0 {
             *store.rooms.tables.strangers.borrow_mut() =
                 store.rooms.lifecycle.finish_drops(&schema).await?;
@@ -123,6 +143,7 @@ impl Store {
         report.removed_files = opened.removed;
         report.rebuilt_tocs = opened.rebuilt;
         report.moved_files = opened.moved;
+        report.damaged_marks = opened.bad_marks;
         store.start_background();
         store.rooms.verifier.start_watch();
         store.rooms.reader.start_row_cache();

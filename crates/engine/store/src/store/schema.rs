@@ -24,7 +24,7 @@ impl Store {
             state.has_directory.set(true);
             state.is_opened.set(true);
             state.set_view(TableView { files, ..TableView::empty() });
-            self.rooms.files.open_marks(&state).await?;
+            done.bad_marks.extend(self.rooms.files.open_marks(&state).await?);
             self.rooms.tables.insert(state);
         }
         Ok(done)

@@ -56,7 +56,7 @@ impl Tables {
             .map(|range| {
                 let mut all = RangeEstimate::default();
                 for file in &view.files {
-                    add(&mut all, file, *range);
+                    add(&mut all, file, range.0, range.1);
                 }
                 all
             })
@@ -101,13 +101,13 @@ impl Tables {
     }
 }
 
-fn add(all: &mut RangeEstimate, file: &TableFile, (left, right): (Token, Token)) {
+fn add(all: &mut RangeEstimate, file: &TableFile, left: Token, right: Token) {
     let meta = file.reader.meta();
     let sizes = &meta.statistics().stats.partition_sizes;
     // A file that spans shards is counted by each of them.
     let shards = file.filter.map_or(1, |f| u64::from(f.map.shards()));
     let count = sizes.count() / shards;
-    let share = Share::of((meta.first_token(), meta.last_token()), (left, right));
+    let share = Share::of(meta.first_token(), meta.last_token(), left, right);
     let Some(share) = share else { return };
     all.partitions = all.partitions.saturating_add(share.part_of(count).max(1));
     all.bytes = all.bytes.saturating_add(sizes.mean().saturating_mul(count));
@@ -122,8 +122,9 @@ struct Share {
 }
 
 impl Share {
-    fn of(file: (Token, Token), (left, right): (Token, Token)) -> Option<Share> {
-        let (first, last) = (i128::from(file.0.0), i128::from(file.1.0));
+    /// Of a file with these first and last tokens, in the range behind `left` up to `right`.
+    fn of(first: Token, last: Token, left: Token, right: Token) -> Option<Share> {
+        let (first, last) = (i128::from(first.0), i128::from(last.0));
         let end = if right == Token::MIN { i128::from(i64::MAX) } else { i128::from(right.0) };
         let begin = i128::from(left.0);
         let inside = last.min(end) - first.max(begin + 1) + 1;
@@ -165,8 +166,8 @@ mod tests {
     #[test]
     fn a_file_counts_in_a_range_by_the_part_of_its_tokens_there() {
         let part = |file: (i64, i64), range: (i64, i64)| {
-            let token = |(a, b): (i64, i64)| (Token(a), Token(b));
-            Share::of(token(file), token(range)).map(|s| s.part_of(100))
+            let share = Share::of(Token(file.0), Token(file.1), Token(range.0), Token(range.1));
+            share.map(|s| s.part_of(100))
         };
         assert_eq!(part((0, 99), (-1, 99)), Some(100));
         // The first token of a range is outside, the last one inside.

@@ -247,8 +247,10 @@ impl Sampling {
         &self,
         samplers: &[Sampler],
         capacity: usize,
-        (now, until): (Instant, Instant),
+        now: Instant,
+        duration: Duration,
     ) -> Result<(), StoreError> {
+        let until = now + duration;
         let mut running = self.running.borrow_mut();
         let is_active = |sampler| running.get(sampler).is_some_and(|r| r.until > now);
         if samplers.iter().any(is_active) {
@@ -292,7 +294,8 @@ impl Sampling {
     pub(crate) fn note_read(
         &self,
         partitions: &Partitions,
-        (began, took): (Instant, Duration),
+        began: Instant,
+        took: Duration,
         stats: &ReadStats,
     ) {
         let (now, what) = (began + took, Sampled::of(partitions));

@@ -195,7 +195,8 @@ impl TableCounters {
     pub(crate) fn note_read(
         &self,
         partitions: &Partitions,
-        (began, took): (Instant, Duration),
+        began: Instant,
+        took: Duration,
         stats: &ReadStats,
     ) {
         // Reads of ranges are not among Cassandra's local reads. One more, here and below, so that
@@ -212,7 +213,7 @@ impl TableCounters {
         self.tombstones_per_read.record(u64::from(stats.tombstones).saturating_add(1));
         bump(&self.tombstones, u64::from(stats.tombstones));
         if self.sampling.is_on() {
-            self.sampling.note_read(partitions, (began, took), stats);
+            self.sampling.note_read(partitions, began, took, stats);
         }
     }
 

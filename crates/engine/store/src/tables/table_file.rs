@@ -69,8 +69,8 @@ pub(crate) async fn lies_in(
     if gaps.len() > GAPS_MAX {
         return Ok(false);
     }
-    for gap in gaps {
-        if has_partition(file, gap).await? {
+    for (start, end) in gaps {
+        if has_partition(file, start, end).await? {
             return Ok(false);
         }
     }
@@ -80,7 +80,8 @@ pub(crate) async fn lies_in(
 /// Whether there is a partition behind the first token, up to the second.
 pub(crate) async fn has_partition(
     file: &TableFile,
-    (start, end): (Token, Token),
+    start: Token,
+    end: Token,
 ) -> Result<bool, StoreError> {
     let bound = |token| RingBound::Token { token, after: true };
     let range = KeyRange { start: bound(start), end: bound(end) };

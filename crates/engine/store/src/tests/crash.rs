@@ -50,6 +50,7 @@ fn a_kill_at_every_io_of_writes_loses_nothing_acknowledged() {
     crash_at_every_io("write", CrashKind::Kill, sync, write_some);
 }
 
+/// INV-store-1.
 #[test]
 fn a_power_cut_at_every_io_of_batch_writes_loses_nothing_acknowledged() {
     crash_at_every_io("write", CrashKind::PowerCut, SyncMode::Batch, write_some);
@@ -72,6 +73,7 @@ async fn write_and_flush(rt: Rt, facts: Facts, options: StoreOptions) {
     }
 }
 
+/// INV-store-3.
 #[test]
 fn a_crash_at_every_io_of_a_flush_loses_nothing_acknowledged() {
     let sync = SyncMode::Periodic { period: Duration::from_millis(5) };

@@ -236,7 +236,7 @@ impl Transfer {
         for (set, state) in list_sstables(fs, directory).await.map_err(map_error)? {
             if state == SetState::WithoutToc {
                 let suffix = self.env.shard().0.to_string();
-                let rebuilt = rebuild_toc(fs, (directory, set), &version.table, &suffix).await;
+                let rebuilt = rebuild_toc(fs, directory, set, &version.table, &suffix).await;
                 rebuilt.map_err(map_error)?;
             }
         }
@@ -449,7 +449,7 @@ impl Transfer {
         let reader = reader.await.map_err(map_error)?;
         let changed = changed_of(fs, reader.meta(), options).await?;
         let table = version.table.id.0;
-        let changed = rebound(fs, reader.meta(), changed, (table, *descriptor)).await?;
+        let changed = rebound(fs, reader.meta(), changed, table, *descriptor).await?;
         let mut links = !options.copy;
         mark_unfinished(fs, &directory, *descriptor).await.map_err(map_error)?;
         for (component, bytes) in &from.components {
@@ -532,8 +532,7 @@ impl Transfer {
         let Some(first) = files.first() else { return Ok(()) };
         let directory = self.files.directories.directory_of(&table.version().table);
         let record = (files.len() > 1).then(|| record_path(&directory, first.generation));
-        if let Err(error) =
-            self.name_placed(fs, table, (&directory, &files), record.as_deref()).await
+        if let Err(error) = self.name_placed(fs, table, &directory, &files, record.as_deref()).await
         {
             if let Some(path) = &record {
                 // Before the files: a start that finds it would look for all of them.
@@ -563,7 +562,8 @@ impl Transfer {
         &self,
         fs: &Fs,
         table: &TableState,
-        (directory, files): (&str, &[Descriptor]),
+        directory: &str,
+        files: &[Descriptor],
         record: Option<&str>,
     ) -> Result<(), StoreError> {
         if table.dropped.get() {
@@ -699,7 +699,8 @@ async fn rebound(
     fs: &Fs,
     meta: &SstableMeta,
     mut changed: Vec<(Component, Vec<u8>)>,
-    (table, descriptor): (Uuid, Descriptor),
+    table: Uuid,
+    descriptor: Descriptor,
 ) -> Result<Vec<(Component, Vec<u8>)>, StoreError> {
     if meta.binding().is_none() {
         return Ok(changed);

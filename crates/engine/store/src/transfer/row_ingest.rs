@@ -197,17 +197,17 @@ impl Ingest {
             if std::mem::take(&mut ends) {
                 self.end_partition()?;
             }
-            if let Some(begun) = begins.take() {
+            if let Some((token, key, deletion)) = begins.take() {
                 let static_row = match item {
                     Item::Static(row) => row.bytes(),
                     _ => &[],
                 };
-                let step = self.place_partition(begun, static_row)?;
+                let step = self.place_partition(token, key, deletion, static_row)?;
                 if step != Step::GoOn {
                     // What is seldom waited for is in a box: this loop runs for every row.
                     Box::pin(self.turn(step)).await?;
                 }
-                self.begin_partition(begun, static_row)?;
+                self.begin_partition(token, key, deletion, static_row)?;
             }
             match item {
                 Item::Partition { token, key, deletion } => {
@@ -369,7 +369,9 @@ impl Ingest {
     /// Looks where a partition goes: behind the last one, or on with it.
     fn place_partition(
         &mut self,
-        (token, key, deletion): (Token, &[u8], DeletionTime),
+        token: Token,
+        key: &[u8],
+        deletion: DeletionTime,
         static_row: &[u8],
     ) -> Result<Step, StoreError> {
         let inner = &self.store;
@@ -428,7 +430,9 @@ impl Ingest {
     /// Begins a partition whose place is known, unless it goes on.
     fn begin_partition(
         &mut self,
-        (token, key, deletion): (Token, &[u8], DeletionTime),
+        token: Token,
+        key: &[u8],
+        deletion: DeletionTime,
         static_row: &[u8],
     ) -> Result<(), StoreError> {
         if self.place.in_partition {

@@ -94,14 +94,15 @@ impl Sieve {
     pub(crate) fn copy_rows(
         &mut self,
         copier: &RowCopier,
-        (bytes, until): (&[u8], CopyUntil<'_>),
+        bytes: &[u8],
+        until: CopyUntil<'_>,
         writer: &mut SstableWriter,
     ) -> sstable::Result<CopiedRows> {
         let first = copier.row(bytes).filter(|row| !writer.may_be_large(row.length));
         let first = first.filter(|row| writer.is_before(row, until));
         let Some(first) = first else { return Ok(CopiedRows::default()) };
         self.begin(writer)?;
-        writer.copy_rows(copier, first, (bytes, until))
+        writer.copy_rows(copier, first, bytes, until)
     }
 
     /// Writes rows: see [`SstableWriter::packed_rows`].
@@ -157,6 +158,17 @@ fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Re
     drop(plains);
     scan.pass_plains(count);
     Ok(count)
+}
+
+/// Where a memtable is written to, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct FlushTo<'a> {
+    pub(crate) directory: &'a str,
+    pub(crate) generation: Generation,
+    /// What is written goes into the chunk cache too, under this number, as long as there is room.
+    pub(crate) cached_as: Option<u64>,
+    /// See [`WriterOptions::held`].
+    pub(crate) held: bool,
 }
 
 impl Writer {
@@ -300,7 +312,7 @@ impl Writer {
         generation: Generation,
     ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
         let cached_as = self.files.cache.next_file();
-        let file = self.flush_as(table, memtable, (directory, generation), cached_as).await;
+        let file = self.flush_as(table, memtable, directory, generation, cached_as).await;
         if !matches!(file, Ok((Some(_), _))) {
             self.files.cache.forget(cached_as);
         }
@@ -311,13 +323,13 @@ impl Writer {
         &self,
         table: &TableState,
         memtable: &Rc<Memtable>,
-        (directory, generation): (&str, Generation),
+        directory: &str,
+        generation: Generation,
         cached_as: u64,
     ) -> Result<(Option<Rc<TableFile>>, Vec<Refused>), StoreError> {
-        let place = (directory, generation);
         let cached_as_read = table.counters.is_read().then_some(cached_as);
-        let (written, refused) =
-            self.write_memtable(table, memtable, place, (cached_as_read, false)).await?;
+        let to = FlushTo { directory, generation, cached_as: cached_as_read, held: false };
+        let (written, refused) = self.write_memtable(table, memtable, to).await?;
         let Some(written) = written else { return Ok((None, refused)) };
         self.files.cache.fill(cached_as, written.warm);
         let (fs, version) = (self.env.rt.fs(), table.version());
@@ -348,16 +360,14 @@ impl Writer {
         Ok(options)
     }
 
-    /// Step 2, into any directory. `cached_as`: what is written goes into the chunk cache too, under this
-    /// number, as long as there is room. `held`: see [`WriterOptions::held`]. Partitions that cannot be written are
-    /// left out and handed back.
+    /// Step 2, into any directory. Partitions that cannot be written are left out and handed back.
     pub(crate) async fn write_memtable(
         &self,
         table: &TableState,
         memtable: &Rc<Memtable>,
-        (directory, generation): (&str, Generation),
-        (cached_as, held): (Option<u64>, bool),
+        to: FlushTo<'_>,
     ) -> Result<(Option<Written>, Vec<Refused>), StoreError> {
+        let FlushTo { directory, generation, cached_as, held } = to;
         let version = table.version();
         let options = self.flush_options(table, memtable, generation, held)?;
         let kept = self.table_to_flush(&version, memtable).await?;
@@ -367,8 +377,8 @@ impl Writer {
             let mut writer = SstableWriter::create(&fs, directory, &kept, options.clone())
                 .await
                 .map_err(map_error)?;
-            let what = (&version.shape, memtable, refused.as_slice());
-            let error = match self.write_scan(what, &mut writer, cached_as).await {
+            let scan = self.write_scan(&version.shape, memtable, &refused, &mut writer, cached_as);
+            let error = match scan.await {
                 Ok(()) => {
                     let written = writer.finish().await.map_err(map_error)?;
                     self.observer.warn_of_large(&version.table, written.as_ref());
@@ -409,7 +419,9 @@ impl Writer {
 
     pub(crate) async fn write_scan(
         &self,
-        (shape, memtable, refused): (&Rc<data::TableShape>, &Rc<Memtable>, &[Refused]),
+        shape: &Rc<data::TableShape>,
+        memtable: &Rc<Memtable>,
+        refused: &[Refused],
         writer: &mut SstableWriter,
         cached_as: Option<u64>,
     ) -> Result<(), StoreError> {

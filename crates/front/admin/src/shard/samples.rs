@@ -48,8 +48,10 @@ impl Served {
             SampleCommand::Begin(_) => {
                 let failed = |error: StoreError| ActionError::Failed(error.to_string());
                 for table in tables {
-                    let how = (request.capacity, duration);
-                    self.store.observer().begin_sampling(table, &samplers, how).map_err(failed)?;
+                    let observer = self.store.observer();
+                    let begun =
+                        observer.begin_sampling(table, &samplers, request.capacity, duration);
+                    begun.map_err(failed)?;
                 }
                 Ok(Vec::new())
             }

@@ -119,9 +119,11 @@ impl Open {
 
 impl<'s, H: ScrubHost> Scrub<'s, H> {
     pub(super) fn new(
-        (fs, directory): (&'s Fs, &'s str),
+        fs: &'s Fs,
+        directory: &'s str,
         reader: &SstableReader,
-        (table, options): (Table, WriterOptions),
+        table: Table,
+        options: WriterOptions,
         how: ScrubOptions,
         host: &'s mut H,
     ) -> Self {

@@ -46,6 +46,7 @@ enum Step {
     Marker(Vec<u8>, bool, Option<DeletionTime>, Option<DeletionTime>),
 }
 
+/// INV-routing-1.
 #[test]
 fn pieces_delete_what_the_whole_did_and_nothing_of_another_window() {
     let mut drawn = 7_u64;

@@ -299,7 +299,7 @@ impl Look {
         if bytes <= most.row_bytes.min(most.cell_bytes).min(elements) {
             return;
         }
-        self.found.row(&most, (&self.partition.key, clustering), row, bytes);
+        self.found.row(&most, &self.partition.key, clustering, row, bytes);
     }
 }
 
@@ -322,7 +322,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::files::scan_list::{decode, encode};
+    use crate::files::marks;
+    use crate::files::scan_list::{encode, of_lines};
     use crate::observe::large_partitions::LargeThresholds;
     use crate::tables::large_files::Looked;
 
@@ -333,17 +334,16 @@ mod tests {
             done: BTreeSet::from([Generation(2), Generation(9)]),
         };
         let bytes = encode(&looked);
-        assert_eq!(decode(&bytes), Some(looked));
+        let read = |bytes: &[u8]| marks::body_of(marks::LOOKED, bytes).ok();
+        assert_eq!(of_lines(&read(&bytes).unwrap()), Some(looked));
         for at in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..at]), None, "{at}");
+            assert_eq!(read(&bytes[..at]), None, "{at}");
         }
-        let other = |text: &str| {
-            let crc = codec::crc32(text.as_bytes());
-            decode(format!("{text}crc32 {crc:08x}\n").as_bytes())
-        };
-        assert_eq!(other("helenus-looked 1\nlooked 5\n").map(|l| l.done.len()), Some(1));
-        assert_eq!(other("helenus-looked 1\nelsewhere 5\n"), None);
-        assert_eq!(other("helenus-looked 2\nlooked 5\n"), None);
+        let earlier = |text: &str| read(&codec::seal_text(text.to_owned()));
+        let body = earlier("helenus-looked 1\nlooked 5\n").unwrap();
+        assert_eq!(of_lines(&body).map(|l| l.done.len()), Some(1));
+        assert_eq!(of_lines("elsewhere 5\n"), None);
+        assert_eq!(earlier("helenus-looked 2\nlooked 5\n"), None);
     }
 
     #[test]

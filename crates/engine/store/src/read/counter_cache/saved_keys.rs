@@ -158,7 +158,7 @@ impl Counters {
                 && !cell.is_tombstone()
             {
                 let count = OwnCount::of(cell.timestamp, cell.value, of.writer);
-                self.keep_count(of, at, (column, count));
+                self.keep_count(of, at, column, count);
             }
         }
     }

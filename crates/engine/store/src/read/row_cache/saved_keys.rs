@@ -7,6 +7,7 @@ use rt::Group;
 use super::HeadKeyRef;
 use crate::error::StoreError;
 use crate::read::Reader;
+use crate::read::driver::Shaped;
 use crate::read::saved_keys::{Saved, SavedCache, WARM_AFTER};
 use crate::tables::cached_rows::CachedRows;
 use crate::tables::read_stats::ReadStats;
@@ -87,7 +88,8 @@ impl Reader {
         let of_view = HeadKeyRef { table: table.id, contents: view.contents, token, key };
         if cache.heads.borrow().peek(&of_view).is_none() {
             let mut stats = ReadStats::default();
-            self.fill_head((&table, &shape), &view, (token, key), rows, &mut stats).await?;
+            let of = Shaped { table: &table, shape: &shape };
+            self.fill_head(of, &view, token, key, rows, &mut stats).await?;
         }
         Ok(true)
     }

@@ -132,6 +132,7 @@ fn overwritten_cells_go_only_by_cell() {
     });
 }
 
+/// INV-garbage-1.
 #[test]
 fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
     run(313, |rt| async move {

@@ -55,6 +55,7 @@ fn the_output_is_cut_at_tokens_and_holds_every_row_once() {
     });
 }
 
+/// INV-outputs-2.
 #[test]
 fn a_crash_at_every_io_of_a_cut_compaction_brings_nothing_back_and_loses_nothing() {
     let main = |rt: Rt, (): (), barrier: Barrier| async move {

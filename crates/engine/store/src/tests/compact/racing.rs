@@ -93,6 +93,7 @@ fn is_of_one_moment(found: &[u64], inputs: &[u64]) -> bool {
     found == inputs || (found.len() == 1 && !inputs.contains(&found[0]))
 }
 
+/// INV-snapshot-1.
 #[test]
 fn a_snapshot_at_any_moment_of_a_compaction_has_the_files_of_one_moment() {
     at_every_moment(
@@ -108,6 +109,7 @@ fn a_snapshot_at_any_moment_of_a_compaction_has_the_files_of_one_moment() {
     );
 }
 
+/// INV-outputs-1.
 #[test]
 fn what_is_truncated_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_else() {
     at_every_moment(
@@ -138,6 +140,7 @@ fn what_is_dropped_at_any_moment_of_a_compaction_is_in_the_snapshot_and_nowhere_
     );
 }
 
+/// INV-scrub-1.
 #[test]
 fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else() {
     at_every_moment_of(

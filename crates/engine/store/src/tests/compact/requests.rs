@@ -154,7 +154,7 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
         }
         rt.sleep(Duration::from_secs(5)).await;
         assert_eq!(store.table_stats(TABLE).sstables, 4);
-        store.compactor().set_compaction_thresholds(TABLE, (2, 3)).unwrap();
+        store.compactor().set_compaction_thresholds(TABLE, 2, 3).unwrap();
         wait_until(&rt, || store.table_stats(TABLE).sstables < 3).await;
         store.set_schema(schema_with(&[("max_threshold", "20")]));
         assert_eq!(control(&store), (true, 2, 3));
@@ -168,7 +168,8 @@ fn thresholds_hold_from_when_they_are_set_and_over_changes_of_the_table() {
                 "Disabling compaction by setting min_compaction_threshold or max_compaction_threshold to 0 is deprecated, set the compaction strategy option 'enabled' to 'false' instead or use the nodetool command 'disableautocompaction'.",
             ),
         ] {
-            let refused = store.compactor().set_compaction_thresholds(TABLE, thresholds);
+            let refused =
+                store.compactor().set_compaction_thresholds(TABLE, thresholds.0, thresholds.1);
             assert_eq!(refused, Err(StoreError::Invalid(text.to_owned())));
         }
         assert_eq!(control(&store), (true, 2, 3));

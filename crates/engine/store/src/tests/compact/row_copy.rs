@@ -159,6 +159,7 @@ impl RowSink for Rows {
     }
 }
 
+/// INV-copying-1, INV-ahead-1.
 #[test]
 fn what_is_copied_is_byte_for_byte_what_merging_gives() {
     let (mut run_rows, mut partitions, mut cut_off) = (0, 0, 0);

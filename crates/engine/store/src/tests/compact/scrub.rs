@@ -89,6 +89,7 @@ fn what_can_be_read_of_a_damaged_file_stays_and_what_is_lost_is_told() {
     });
 }
 
+/// INV-scrub-2.
 #[test]
 fn files_of_a_repair_stay_and_a_scrub_is_listed_and_given_up() {
     run(92, |rt| async move {

@@ -336,6 +336,7 @@ fn all_compactions_together_keep_to_the_rate() {
     });
 }
 
+/// INV-slots-2.
 #[test]
 fn space_is_reserved_beside_that_of_others() {
     let world = world(85);

@@ -12,7 +12,7 @@ use crate::tests::compact::incremental::noise;
 use crate::tests::everywhere::*;
 use crate::tests::files::failed_directories::run_failing;
 use crate::tests::*;
-use crate::{OwnedRanges, ReadScope};
+use crate::{OwnedRanges, ReadScope, StoreFailure};
 
 const MANY: i32 = 60;
 
@@ -90,6 +90,7 @@ pub(crate) fn later(rt: &Rt) -> i64 {
     rt.wall().seconds().0 + 100
 }
 
+/// INV-quarantine-1, INV-quarantine-2.
 #[test]
 fn a_damaged_file_answers_with_its_good_parts_until_a_repair_has_its_place() {
     run(101, |rt| async move {
@@ -469,6 +470,99 @@ async fn watched(rt: Rt) {
     rt.sleep(Duration::from_secs(4_000)).await;
     assert!(is_salvaged(&store), "found though nobody has read it");
     store.stop().await;
+}
+
+/// Where a file of this name is, in any of the data directories.
+async fn found(rt: &Rt, store: &Store, name: &str) -> Vec<String> {
+    let table = store.rooms.tables.table(TABLE).unwrap().version().table.clone();
+    let mut found = Vec::new();
+    for directory in store.rooms.files.directories.directories_of(&table) {
+        let path = format!("{directory}/{name}");
+        if rt.fs().exists(&path).await.unwrap() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+async fn is_whole(rt: &Rt, kind: &'static str, path: &str) -> bool {
+    let bytes = rt.fs().read(path, 1 << 20).await.unwrap();
+    codec::SmallForm { kind, version: 2 }.decode(&bytes).is_ok()
+}
+
+#[test]
+fn damaged_times_of_verification_are_named_and_rebuilt() {
+    for seed in 114..120 {
+        run_long(seed, times_damaged);
+    }
+}
+
+async fn times_damaged(rt: Rt) {
+    fill(&rt).await;
+    let store = watching(&rt).await;
+    rt.sleep(Duration::from_secs(5_000)).await;
+    let first = store.verifier().verified_files(TABLE);
+    assert_eq!(first.len(), 1);
+    let paths = found(&rt, &store, "helenus-verified.0").await;
+    let [path] = paths.as_slice() else { panic!("{paths:?}") };
+    store.stop().await;
+    let mut bytes = rt.fs().read(path, 1 << 20).await.unwrap();
+    assert!(bytes.starts_with(b"helenus-file verified 2\n"));
+    bytes[30] ^= 1;
+    rt.fs().write_atomic(path, bytes).await.unwrap();
+
+    let store = watching(&rt).await;
+    let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let of = told.clone();
+    store.env().on_failure(move |failure| of.borrow_mut().push(failure));
+    rt.sleep(Duration::from_secs(5_000)).await;
+    let told = told.take();
+    let [StoreFailure::Mark(what)] = told.as_slice() else { panic!("{told:?}") };
+    assert!(what.starts_with(path) && what.ends_with("checksum mismatch"), "{what}");
+    let again = store.verifier().verified_files(TABLE);
+    assert!(again.len() == 1 && again[0].1 > first[0].1, "it was verified again: {again:?}");
+    for path in found(&rt, &store, "helenus-verified.0").await {
+        assert!(is_whole(&rt, "verified", &path).await, "{path}");
+    }
+    store.stop().await;
+}
+
+#[test]
+fn damaged_marks_are_named_by_a_start_and_rebuilt() {
+    // A start may write to another data directory than the one before.
+    for seed in 115..125 {
+        run(seed, marks_damaged);
+    }
+}
+
+async fn marks_damaged(rt: Rt) {
+    fill(&rt).await;
+    let store = watching(&rt).await;
+    let table = store.rooms.tables.table(TABLE).unwrap();
+    let directory = store.rooms.files.directories.directory_of(&table.version().table);
+    let generation = table.view().files[0].generation;
+    drop(table);
+    store.stop().await;
+    let looked = format!("{directory}/helenus-looked.0");
+    let mark = format!("{directory}/helenus-damaged-{}.0", generation.0);
+    for path in [&looked, &mark] {
+        rt.fs().write_atomic(path, b"helenus-file".to_vec()).await.unwrap();
+    }
+    for is_first in [true, false] {
+        let opened = Store::open(rt.clone(), options(&rt), schema()).await.unwrap();
+        let (store, mut report) = opened;
+        report.damaged_marks.sort();
+        let named: Vec<&str> =
+            report.damaged_marks.iter().filter_map(|what| what.split(' ').next()).collect();
+        // The mark is rewritten at once, the list when a file was scanned.
+        let expect = if is_first { vec![mark.as_str(), &looked] } else { vec![&*looked] };
+        assert_eq!(named, expect, "{:?}", report.damaged_marks);
+        assert_eq!(store.verifier().damaged_files().len(), 1, "it stays in quarantine");
+        let all = found(&rt, &store, mark.rsplit('/').next().unwrap()).await;
+        assert_eq!(all, [mark.as_str()], "it is written where it was");
+        store.stop().await;
+    }
+    assert!(is_whole(&rt, "damaged", &mark).await);
 }
 
 /// Whenever the stop comes, the tasks hear of it: none waits out its round.

@@ -57,6 +57,7 @@ fn own_keys(store: &Store) -> impl Iterator<Item = i32> {
     (0..60).filter(move |pk| shard_of(codec::token_of(&key(*pk)), shards).0 == shard)
 }
 
+/// INV-directories-1.
 #[test]
 fn shards_write_to_directories_of_their_own_and_read_from_all() {
     let world = world(150);

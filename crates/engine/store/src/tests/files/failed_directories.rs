@@ -83,6 +83,7 @@ fn row(pk: i32, value: &str) -> Found {
 
 /// A read fails: what lies in that directory is missing from then on, writes go elsewhere, and a start that finds
 /// the directory again has everything, also what was deleted meanwhile.
+/// INV-out-of-service-1.
 #[test]
 fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back() {
     let world = world(850);

@@ -75,6 +75,7 @@ fn a_lost_table_of_contents_is_written_again_and_no_row_is_lost() {
 }
 
 /// Whatever else is lost with TOC.txt: the start names it, and nothing is removed.
+/// INV-file-set-1.
 #[test]
 fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
     for version in sstable::WriterOptions::VERSIONS {

@@ -13,6 +13,7 @@ async fn open_with(rt: &Rt, schema: Arc<Schema>) -> Store {
     Store::open(rt.clone(), options(rt), schema).await.unwrap().0
 }
 
+/// INV-found-1.
 #[test]
 fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overwritten() {
     // The first thing that happens behind the schema: a read, a flush, a TRUNCATE.
@@ -62,6 +63,7 @@ fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overw
     }
 }
 
+/// INV-found-2.
 #[test]
 fn a_table_that_is_made_again_while_it_is_dropped_begins_empty() {
     for seed in 0..10 {

@@ -87,6 +87,7 @@ fn found(events: &Events) -> LargeFile {
     file
 }
 
+/// INV-large-1.
 #[test]
 fn what_is_found_in_a_file_is_what_its_writer_tells_of_it() {
     for seed in 0..12 {

@@ -29,8 +29,16 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         write(&store, &insert(2, 7, "x", 1)).await.unwrap();
         store.flush(None).await.unwrap();
         let for_a_minute = (16, Duration::from_secs(60));
-        store.observer().begin_sampling(TABLE, &Sampler::ALL, for_a_minute).unwrap();
-        let again = store.observer().begin_sampling(TABLE, &[Sampler::Writes], for_a_minute);
+        store
+            .observer()
+            .begin_sampling(TABLE, &Sampler::ALL, for_a_minute.0, for_a_minute.1)
+            .unwrap();
+        let again = store.observer().begin_sampling(
+            TABLE,
+            &[Sampler::Writes],
+            for_a_minute.0,
+            for_a_minute.1,
+        );
         assert!(matches!(again, Err(StoreError::Invalid(_))), "{again:?}");
         for pk in [1, 2, 2, 3, 2] {
             read_partition(&store, pk).await;
@@ -59,7 +67,7 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         assert!(told(&store, &Sampler::ALL, 9).iter().all(|(_, samples)| samples.is_empty()));
         // What comes behind the time does not count, and another may begin.
         let short = (16, Duration::from_secs(1));
-        store.observer().begin_sampling(TABLE, &[Sampler::Writes], short).unwrap();
+        store.observer().begin_sampling(TABLE, &[Sampler::Writes], short.0, short.1).unwrap();
         write(&store, &insert(8, 1, "in time", 3)).await.unwrap();
         rt.sleep(Duration::from_secs(2)).await;
         write(&store, &insert(9, 1, "too late", 3)).await.unwrap();

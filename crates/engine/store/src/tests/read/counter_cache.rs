@@ -125,7 +125,7 @@ async fn lead(store: &Store, place: Place, by: i64, timestamp: i64, id: CounterI
     {
         let own = OwnCount::of(at, &count, id);
         let clustering = place.1.map(clustering);
-        store.counters().keep_count(&of, (&key(place.0), clustering.as_deref()), (place.2, own));
+        store.counters().keep_count(&of, (&key(place.0), clustering.as_deref()), place.2, own);
     }
     store.commit().await.unwrap();
     known.is_some()
@@ -330,6 +330,7 @@ fn insert_older(place: Place, at: i64) -> Vec<u8> {
 
 /// What is cached is what a read finds, while other writes, deletions, flushes, compactions and TRUNCATE go on
 /// beside leaders.
+/// INV-counter-cache-1.
 #[test]
 fn cached_counts_are_what_reads_find() {
     let mut hits = 0;

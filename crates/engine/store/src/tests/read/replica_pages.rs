@@ -392,8 +392,8 @@ fn rows_that_are_taken_as_they_lie_make_the_pages_that_files_make() {
 }
 
 async fn filtered_page(store: &Store, command: &ReadCommand, limits: PageLimits) -> ReplicaRead {
-    let how = (true, KEEP_ALL);
-    store.reader().read_replica_filtered(command, limits, how, Some(&Thirds)).await.unwrap()
+    let shown = crate::ReplicaShown { counts_static: true, purge_before: KEEP_ALL };
+    store.reader().read_replica_filtered(command, limits, shown, Some(&Thirds)).await.unwrap()
 }
 
 /// Rows from this clustering on.

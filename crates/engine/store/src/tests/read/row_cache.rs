@@ -240,6 +240,7 @@ fn random_slices(rt: &Rt) -> Slices {
 
 /// Reads through the cache give what scans and repairs find, which pass by it, while memtables are written,
 /// files compacted and tables emptied beside them.
+/// INV-row-cache-1.
 #[test]
 fn cached_reads_find_what_others_do() {
     let mut hits = 0;

@@ -208,6 +208,7 @@ async fn compare(rt: &Rt, store: &Store, is_skinny: bool, place: &str) -> (u64, 
     (looked, 2 * u64::from(merged.stats.sstables))
 }
 
+/// INV-by-timestamp-1.
 #[test]
 fn any_read_of_a_partition_finds_what_a_merge_of_all_files_finds() {
     let counts: Arc<Mutex<(u64, u64)>> = Arc::default();

@@ -47,6 +47,7 @@ fn sorted(part: &[(Token, i32)]) -> Vec<i32> {
     keys
 }
 
+/// INV-repairing-1, INV-repairing-3.
 #[test]
 fn files_in_the_range_get_the_mark_and_others_are_split() {
     run(70, |rt| async move {
@@ -182,6 +183,7 @@ async fn write_and_repair(rt: Rt, facts: Facts, options: StoreOptions) {
     let _ = facts.put(&store, (1, 100), "behind", 100).await;
 }
 
+/// INV-repairing-2.
 #[test]
 fn a_crash_at_every_io_of_a_session_loses_nothing_acknowledged_and_leaves_it_to_be_ended() {
     for (kind, sync) in [

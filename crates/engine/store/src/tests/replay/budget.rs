@@ -60,6 +60,7 @@ fn replay_small(world: &World, schema: &Arc<Schema>, shards: u16) -> (Vec<Replay
     std::mem::take(&mut *out.lock().unwrap())
 }
 
+/// INV-replay-1.
 #[test]
 fn a_log_of_many_times_the_budget_is_replayed_within_it() {
     let (world, facts) = (world(3_100), Facts::default());
@@ -213,6 +214,7 @@ fn left_of(shards: u16, keys: i32) -> Vec<(i32, i32)> {
     (0..keys).flat_map(rows).collect()
 }
 
+/// INV-replay-2.
 #[test]
 fn what_was_truncated_is_not_brought_back_by_files_of_the_replay() {
     for before in 1..=3 {

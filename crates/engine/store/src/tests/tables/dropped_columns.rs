@@ -325,6 +325,7 @@ fn check(seed: u64, list: impl Fn(&Rt) -> Vec<Between> + Send + Sync + Clone + '
     });
 }
 
+/// INV-hidden-1.
 #[test]
 fn each_action_between_drop_and_add_keeps_newer_cells() {
     for (seed, what) in (0..).zip(ALL) {

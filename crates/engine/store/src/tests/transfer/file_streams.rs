@@ -206,6 +206,7 @@ async fn files_of_every_version(rt: Rt) {
     }
 }
 
+/// INV-whole-1.
 #[test]
 fn a_file_that_is_not_what_was_written_is_refused() {
     for version in VERSIONS {

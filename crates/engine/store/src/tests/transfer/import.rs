@@ -119,6 +119,7 @@ fn a_copy_leaves_the_directory_as_it_was() {
     });
 }
 
+/// INV-import-1.
 #[test]
 fn a_refused_directory_is_named_and_left_as_it_was_and_others_are_taken() {
     run(402, |rt| async move {
@@ -353,6 +354,7 @@ async fn import_on_shards(rt: Rt, shared: Shared, barrier: Barrier) {
 }
 
 /// What one file deletes another one has: with half of them rows come back.
+/// INV-import-2.
 #[test]
 fn a_crash_at_every_io_of_an_import_leaves_all_of_it_or_nothing() {
     let prepare =

@@ -49,6 +49,7 @@ pub(crate) async fn assert_equal(a: &Store, b: &Store) {
     }
 }
 
+/// INV-ingest-1.
 #[test]
 fn what_was_streamed_is_there_exactly() {
     for seed in 0..20 {
@@ -124,6 +125,7 @@ fn an_ingest_that_is_given_up_leaves_nothing() {
     });
 }
 
+/// INV-ingest-2.
 #[test]
 fn a_truncation_during_an_ingest_wins() {
     run(101, |rt| async move {
@@ -297,6 +299,7 @@ fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
 }
 
 /// What was confirmed stays, wherever the crash comes; what was not is whole or not there.
+/// INV-ingest-3.
 #[test]
 fn an_ingest_survives_a_crash_whole_or_not_at_all() {
     for kind in [CrashKind::Kill, CrashKind::PowerCut, CrashKind::PowerCutLosingAll] {

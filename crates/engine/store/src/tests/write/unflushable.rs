@@ -110,6 +110,7 @@ fn a_flush_writes_everything_but_the_partition_that_cannot_be_written_and_names_
     });
 }
 
+/// INV-unflushable-1.
 #[test]
 fn the_log_of_other_rows_is_released_and_a_start_replays_the_row_and_goes_on() {
     let world = world(7_101);
@@ -171,6 +172,7 @@ fn a_replay_beyond_the_budget_goes_on_with_a_row_larger_than_it() {
     });
 }
 
+/// INV-unflushable-2.
 #[test]
 fn a_table_takes_no_more_writes_when_its_share_is_full_and_others_go_on() {
     run(7_103, |rt| async move {

@@ -195,7 +195,7 @@ pub(super) fn keep(
                 && cell.timestamp >= before.timestamp
             {
                 let count = OwnCount::of(cell.timestamp, cell.value, leading.id);
-                store.counters().keep_count(counts, at, (column, count));
+                store.counters().keep_count(counts, at, column, count);
             }
         }
     };
