@@ -392,10 +392,7 @@ impl<S: ResultSink> Read<S> {
             return Ok(folded);
         }
         let _permit = self.permit(bound).await;
-        let filter = bound.shard_filter(plan).map(|(filter, rows_wanted)| {
-            let shipped = order.as_ref().and_then(|_| remote_fold::ship(bound, plan, None));
-            ShardFilter { filter, rows_wanted, shipped }
-        });
+        let filter = shard_filter(plan, bound, order.as_ref());
         if let (Some(order), Some(filter), None) = (&order, &filter, self.scope)
             && let Some(read) = self.read_scattered(bound, filter, order, reading, body).await?
         {
@@ -443,7 +440,7 @@ impl<S: ResultSink> Read<S> {
                 && !exec.is_stopped()
                 && exec.cut_at(key, None)
             {
-                self.executor.counters.tombstone_pages.inc();
+                counters.tombstone_pages.inc();
             }
             add_stats(&mut stats, &read);
         }
@@ -475,6 +472,19 @@ impl<S: ResultSink> Read<S> {
         warnings.extend(tombstone_warning(&self.executor.settings, plan.table(), stats));
         warnings
     }
+}
+
+/// What shards leave out.
+#[inline]
+fn shard_filter(
+    plan: &SelectPlan,
+    bound: &BoundSelect,
+    order: Option<&ReplicatedRead>,
+) -> Option<ShardFilter> {
+    bound.shard_filter(plan).map(|(filter, rows_wanted)| {
+        let shipped = order.and_then(|_| remote_fold::ship(bound, plan, None));
+        ShardFilter { filter, rows_wanted, shipped }
+    })
 }
 
 #[inline]

@@ -180,6 +180,10 @@ pub enum PlanKind {
 
 /// A statement that neither reads nor writes rows.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "smaller than the plan of a write, with which it shares its place"
+)]
 pub enum CommandPlan {
     /// CREATE, ALTER, DROP.
     Ddl(DdlPlan),

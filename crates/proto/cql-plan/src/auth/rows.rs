@@ -31,10 +31,7 @@ pub fn rows_at(
             .member_of
             .iter()
             .flat_map(|(member, granted)| granted.iter().map(move |role| (role, member)))
-            .map(|(role, member)| {
-                let mut row = VirtualRowBuilder::at(table, at);
-                row.text("role", role).text("member", member).finish()
-            })
+            .map(|(role, member)| texts(table, at, ["role", "member"], [role, member]))
             .collect(),
         "role_permissions" => {
             let of_role = auth.permissions.iter();
@@ -52,10 +49,7 @@ pub fn rows_at(
             .permissions
             .iter()
             .flat_map(|(role, on)| on.keys().map(move |resource| (resource, role)))
-            .map(|(resource, role)| {
-                let mut row = VirtualRowBuilder::at(table, at);
-                row.text("resource", resource).text("role", role).finish()
-            })
+            .map(|(resource, role)| texts(table, at, ["resource", "role"], [resource, role]))
             .collect(),
         "network_permissions" => auth
             .datacenters
@@ -88,10 +82,7 @@ pub fn rows_at(
         "identity_to_role" => auth
             .identities
             .iter()
-            .map(|(identity, role)| {
-                let mut row = VirtualRowBuilder::at(table, at);
-                row.text("identity", identity).text("role", role).finish()
-            })
+            .map(|(identity, role)| texts(table, at, ["identity", "role"], [identity, role]))
             .collect(),
         _ => Ok(Vec::new()),
     }
@@ -113,6 +104,20 @@ fn role_row(
     }
     if let Some(granted) = auth.member_of.get(name) {
         row.text_set("member_of", granted.iter().map(String::as_str));
+    }
+    row.finish()
+}
+
+/// A row of two texts.
+fn texts(
+    table: &Table,
+    at: TimestampMicros,
+    columns: [&str; 2],
+    values: [&str; 2],
+) -> Result<VirtualRow, VirtualRowError> {
+    let mut row = VirtualRowBuilder::at(table, at);
+    for (column, value) in columns.iter().zip(values) {
+        row.text(column, value);
     }
     row.finish()
 }

@@ -295,18 +295,12 @@ pub(super) fn create_aggregate(
     let state_type = raw_type::resolve(&statement.state_type, &keyspace.name, &keyspace.types)?;
     let scalar = |what: &str, function: &str, raw: &[RawType], types: &[CqlType]| {
         let text = format!("{}.{function}({})", keyspace.name, texts(raw).join(", "));
-        match keyspace.function(function, types) {
-            Some(found) => Ok(found),
-            None if keyspace.aggregate(function, types).is_some() => {
-                refuse(format!("{what} function {text} isn't a scalar function"))
-            }
-            None => refuse(format!("{what} function {text} doesn't exist")),
-        }
+        let found = keyspace.function(function, types);
+        found.ok_or_else(|| no_scalar(what, &text, keyspace.aggregate(function, types).is_some()))
     };
     let raw_state: Vec<RawType> =
         [&statement.state_type].into_iter().chain(&statement.args).cloned().collect();
-    let mut state_args = vec![state_type.clone()];
-    state_args.extend(args.iter().cloned());
+    let state_args: Vec<CqlType> = [&state_type].into_iter().chain(&args).cloned().collect();
     let state_name = statement.state_function.text.as_str();
     let state = scalar("State", state_name, &raw_state, &state_args)?;
     if state.returns != state_type {
@@ -349,6 +343,13 @@ pub(super) fn create_aggregate(
     let target = SchemaEventTarget::Aggregate(texts(&statement.args));
     let (keyspace, change) = (&keyspace.name, SchemaChange::PutAggregate(aggregate));
     Ok(DdlOutcome::one(change, kind, target, keyspace, name))
+}
+
+fn no_scalar(what: &str, function: &str, is_aggregate: bool) -> PlanError {
+    PlanError::invalid(match is_aggregate {
+        true => format!("{what} function {function} isn't a scalar function"),
+        false => format!("{what} function {function} doesn't exist"),
+    })
 }
 
 /// INITCOND as a value of the state's type.

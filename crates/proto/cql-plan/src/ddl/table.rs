@@ -133,7 +133,6 @@ fn definition_at(
     let in_key = key_columns(&key, &types, name)?;
     let mut reversed = clustering_order(statement, &key, &shown)?;
     reversed.extend(reversed_classes(statement));
-
     let has_counters = types.values().any(|(ty, _)| ty.is_counter());
     check_counter_classes(statement, keyspace)?;
     let compact = match statement.options.compact_storage {
@@ -147,11 +146,7 @@ fn definition_at(
         return Err(PlanError::invalid(STATICS_WITHOUT_CLUSTERING));
     }
     if has_counters {
-        if types.iter().any(|(n, (ty, _))| !in_key.contains(n) && !ty.is_counter()) {
-            return Err(PlanError::invalid(
-                "Cannot mix counter and non counter columns in the same table",
-            ));
-        }
+        check_all_counters(&types, &in_key)?;
         check_counter_options(&options)?;
     }
     let hidden = compact.map(|form| compact::hidden(form, &types, &in_key, has_counters));
@@ -161,7 +156,6 @@ fn definition_at(
             *is_static = true;
         }
     }
-
     let columns = column_kinds(&types, &key, &reversed);
     let mut columns: Vec<Column> = columns
         .into_iter()
@@ -196,6 +190,15 @@ fn definition_at(
 
 const STATICS_WITHOUT_CLUSTERING: &str = "Static columns are only useful (and thus allowed) if the table has at least one clustering \
      column";
+
+fn check_all_counters(types: &ColumnTypes<'_>, in_key: &[&str]) -> Result<(), PlanError> {
+    if types.iter().any(|(n, (ty, _))| !in_key.contains(n) && !ty.is_counter()) {
+        return Err(PlanError::invalid(
+            "Cannot mix counter and non counter columns in the same table",
+        ));
+    }
+    Ok(())
+}
 
 /// The columns of a new table with their kinds: of the key, then the others.
 fn column_kinds<'s>(
@@ -485,10 +488,7 @@ pub(super) fn alter(
                 if *if_exists {
                     return Ok(DdlOutcome::nothing());
                 }
-                return Err(PlanError::invalid(format!(
-                    "Column with name '{name}' doesn't exist on table '{}'",
-                    table.name
-                )));
+                return Err(no_column(name, &table));
             };
             let masked = Masked { keyspace, table: &table.name, name, ty: &found.ty };
             let made =
@@ -518,15 +518,23 @@ pub(super) fn alter(
                 rename_column(&mut table, before, from, to, *if_exists)?;
             }
         }
-        AlterTableChange::With(_) => {
-            if table.is_counter() {
-                check_counter_options(&table.options)?;
-            }
-            check_compression(&table, cx)?;
-            check_compaction(&table)?;
-        }
+        AlterTableChange::With(_) => check_options(&table, cx)?,
     }
     Ok(outcome(table, before))
+}
+
+fn no_column(name: &str, table: &Table) -> PlanError {
+    let table = &table.name;
+    PlanError::invalid(format!("Column with name '{name}' doesn't exist on table '{table}'"))
+}
+
+/// The checks of a table whose options were changed.
+fn check_options(table: &Table, cx: &DdlContext<'_>) -> Result<(), PlanError> {
+    if table.is_counter() {
+        check_counter_options(&table.options)?;
+    }
+    check_compression(table, cx)?;
+    check_compaction(table)
 }
 
 /// The outcome of ALTER TABLE. IF [NOT] EXISTS may leave everything as it was.

@@ -87,18 +87,7 @@ pub(super) fn alter(
             }
         }
         AlterTypeChange::Rename { if_exists, fields } => {
-            let users: Vec<String> = keyspace
-                .aggregates
-                .iter()
-                .filter(|a| a.initial.is_some() && a.state_type.references_udt(name))
-                .map(|a| format!("{}.{}", a.keyspace, a.name))
-                .collect();
-            if !users.is_empty() {
-                return Err(PlanError::invalid(format!(
-                    "Cannot alter user type {cql_name} as it is still used in INITCOND by aggregates {}",
-                    users.join(", ")
-                )));
-            }
+            check_not_in_initial(name, keyspace, &cql_name)?;
             for (from, to) in fields {
                 match before.field_position(&from.text) {
                     Some(position) => {
@@ -171,6 +160,23 @@ fn add_field(
     }
     udt.fields.push((field.to_owned(), new));
     Ok(())
+}
+
+/// Values of INITCOND name the fields of their types.
+fn check_not_in_initial(name: &str, keyspace: &Keyspace, cql_name: &str) -> Result<(), PlanError> {
+    let users: Vec<String> = keyspace
+        .aggregates
+        .iter()
+        .filter(|a| a.initial.is_some() && a.state_type.references_udt(name))
+        .map(|a| format!("{}.{}", a.keyspace, a.name))
+        .collect();
+    if users.is_empty() {
+        return Ok(());
+    }
+    Err(PlanError::invalid(format!(
+        "Cannot alter user type {cql_name} as it is still used in INITCOND by aggregates {}",
+        users.join(", ")
+    )))
 }
 
 fn check_distinct_fields(udt: &UdtType) -> Result<(), PlanError> {

@@ -147,18 +147,7 @@ impl<'t> WhereClause<'t> {
             RelationKind::Column { column, op, value } => {
                 self.column_relation(column, *op, value, cx, binds)
             }
-            RelationKind::ColumnIn { column, values } => {
-                let column = existing_column(self.table, &column.text)?;
-                check_restrictable(column, "IN")?;
-                let receiver = Receiver::column(self.table, column);
-                let part = match plan_in(values, &receiver, cx, binds)? {
-                    PlannedIn::Terms(mut terms) if terms.len() == 1 => {
-                        KeyPart::Equal(column.name.clone(), terms.remove(0))
-                    }
-                    planned => KeyPart::In(column.name.clone(), planned),
-                };
-                self.restrict(column, part)
-            }
+            RelationKind::ColumnIn { column, values } => self.column_in(column, values, cx, binds),
             RelationKind::Tuple { columns, op, value } => {
                 let written = format!(" {} {}", op.symbol(), text_of(value));
                 let columns = self.tuple_columns(columns, &written)?;
@@ -245,6 +234,25 @@ impl<'t> WhereClause<'t> {
                 self.slice(&[column], op, SliceValue::One(term))
             }
         }
+    }
+
+    fn column_in(
+        &mut self,
+        ident: &Ident,
+        values: &InValues,
+        cx: &PlanContext<'_>,
+        binds: &mut Binds,
+    ) -> Result<(), PlanError> {
+        let column = existing_column(self.table, &ident.text)?;
+        check_restrictable(column, "IN")?;
+        let receiver = Receiver::column(self.table, column);
+        let part = match plan_in(values, &receiver, cx, binds)? {
+            PlannedIn::Terms(mut terms) if terms.len() == 1 => {
+                KeyPart::Equal(column.name.clone(), terms.remove(0))
+            }
+            planned => KeyPart::In(column.name.clone(), planned),
+        };
+        self.restrict(column, part)
     }
 
     fn receivers(&self, columns: &[&'t Column]) -> Vec<Receiver<'t>> {

@@ -360,9 +360,8 @@ impl SelectPlan {
         }
         let everything = matches!(self.results.shaping, Shaping::Groups { prefix: None });
         let page_rows = match options.page_size {
-            None | Some(0) => UNLIMITED,
-            Some(_) if everything => UNLIMITED,
-            Some(rows) => rows,
+            Some(rows) if rows > 0 && !everything => rows,
+            _ => UNLIMITED,
         };
         let state = match options.paging_state {
             Some(bytes) if !everything => Some(PagingState::decode(bytes, self.digest())?),
