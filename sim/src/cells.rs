@@ -14,6 +14,7 @@ use stdx::Instant;
 use crate::checks::Verdict;
 use crate::client::{Answer, Client, Lost};
 use crate::history::Ending;
+use crate::scenario::Scenario;
 
 /// Rows of a partition, and elements of a map.
 const ROWS: i32 = 4;
@@ -74,13 +75,13 @@ enum Effect {
 
 impl Request {
     /// A request by the seed; nothing expires when clocks jump, which decide over that.
-    pub fn choose(rt: &Rt, do_clocks_jump: bool) -> Request {
+    pub fn choose(rt: &Rt, scenario: &Scenario) -> Request {
         let row = (rt.random_u64() % ROWS as u64) as i32;
         let element = Cell::Element(row, (rt.random_u64() % ELEMENTS as u64) as i32);
         match rt.random_u64() % 32 {
             0..8 => Request::Read,
             8..12 => Request::Set(Cell::Value(row)),
-            12..15 if do_clocks_jump => Request::Set(Cell::Value(row)),
+            12..15 if scenario.do_clocks_jump() => Request::Set(Cell::Value(row)),
             12..15 => Request::Expiring(row),
             15..18 => Request::Set(element),
             18..20 => Request::Set(Cell::Static),
@@ -288,7 +289,8 @@ fn may_be(part: &Part, read: &Read, cell: Cell) -> Verdict {
 pub async fn perform(
     rt: &Rt,
     client: &mut Client,
-    (part, request): (i32, Request),
+    part: i32,
+    request: Request,
     node: usize,
     cells: impl Fn(&mut dyn FnMut(&mut Cells)),
 ) -> Result<Ending, Lost> {

@@ -129,10 +129,11 @@ fn a_run_that_is_not_freed_is_found() {
     let one = |sabotage: Sabotage| -> crate::soak::OneRun {
         Box::new(move |seed| run_with(&scenario("one"), seed, sabotage))
     };
-    let right = crate::fixed::run(&one(Sabotage::default()), 3, true).map(|_| ());
+    let right =
+        crate::fixed::run(&one(Sabotage::default()), 3, crate::fixed::Runs::Two).map(|_| ());
     assert_eq!(right, Ok(()));
     let sabotage = Sabotage { kept_world: true, ..Sabotage::default() };
-    let error = crate::fixed::run(&one(sabotage), 3, true).unwrap_err();
+    let error = crate::fixed::run(&one(sabotage), 3, crate::fixed::Runs::Two).unwrap_err();
     assert!(error.contains("bytes of memory are left"), "{error}");
 }
 
@@ -145,17 +146,17 @@ fn files_that_rot_away_are_found_to_be_missing_without_a_repair() {
 /// What a process leaves that ends when the DROP is in the metadata log and nothing else says so.
 #[test]
 fn a_drop_that_was_cut_off_is_carried_out_at_the_next_start() {
-    let mut run = begin(&scenario("one"), 1, Sabotage::default());
-    run.found().unwrap();
-    let (address, disk) = (run.address("n1"), run.world.disk("n1"));
+    let mut run = Run::new(&scenario("one"), 1, Sabotage::default());
+    found::found(&mut run).unwrap();
+    let (address, disk) = (run.nodes.address("n1"), run.nodes.world.disk("n1"));
     let ask = |run: &mut Run, text: &'static str| {
-        let asked = run.ask(text, SURVEY_MAX, move |rt| async move {
+        let asked = run.nodes.ask(text, SURVEY_MAX, move |rt| async move {
             survey::connect(&rt, address).await.query(text).await
         });
-        assert_eq!(asked.unwrap(), Ok(Answer::Done), "{text}");
+        assert_eq!(asked.unwrap(), Ok(crate::client::Answer::Done), "{text}");
     };
     ask(&mut run, "INSERT INTO ks.registers (k, v) VALUES (1, 1)");
-    run.flush(0).unwrap();
+    run.nodes.flush(0).unwrap();
     let of_table = |path: &String| path.contains("/ks/registers-");
     let files: Vec<(String, Vec<u8>)> = disk
         .list()
@@ -165,16 +166,16 @@ fn a_drop_that_was_cut_off_is_carried_out_at_the_next_start() {
         .collect();
     assert!(files.iter().any(|(path, _)| path.ends_with("-Data.db")), "{files:?}");
     ask(&mut run, "DROP TABLE ks.registers");
-    run.world.run_for(QUIET);
-    let life = run.members[0].life.clone();
+    run.nodes.world.run_for(QUIET);
+    let life = run.nodes.members[0].life.clone();
     life.request_stop();
-    run.world.run_until(|| !run.world.is_alive(&life), QUIET).unwrap();
-    run.ended(0);
+    run.nodes.world.run_until(|| !run.nodes.world.is_alive(&life), QUIET).unwrap();
+    run.nodes.ended(0);
     disk.list().iter().filter(|path| of_table(path)).for_each(|path| disk.remove(path));
     files.iter().for_each(|(path, bytes)| disk.write(path, bytes));
     disk.remove("/data/metadata/drops");
-    run.restart(0);
-    run.ask("the start", START_MAX, move |rt| survey::serves(rt, address, 0)).unwrap();
+    run.nodes.restart(0);
+    run.nodes.ask("the start", START_MAX, move |rt| survey::serves(rt, address, 0)).unwrap();
     let left: Vec<String> =
         disk.list().into_iter().filter(of_table).filter(|p| p.ends_with("-Data.db")).collect();
     assert!(!left.is_empty() && left.iter().all(|p| p.contains("/snapshots/dropped-")), "{left:?}");

@@ -83,13 +83,30 @@ pub fn within(counts: &Counts) -> Verdict {
     Ok(())
 }
 
-/// Adds to a counter, or to several in a counter batch. `again`: a request in doubt is sent once
-/// more, which is wrong.
+/// What is done with an increment in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It stays in doubt.
+    Left,
+    /// It is sent once more, which is wrong.
+    SentAgain,
+}
+
+/// When a counter is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// While others add to it.
+    Meanwhile,
+    /// In the end, at ALL, for the comparison of all nodes.
+    Last,
+}
+
+/// Adds to a counter, or to several in a counter batch.
 pub async fn add(
     rt: &Rt,
     client: &mut Client,
     to: &[(i32, i64)],
-    again: bool,
+    doubt: Doubt,
     counts: impl Fn(&mut dyn FnMut(&mut Counts)),
 ) -> Result<Ending, Lost> {
     let (sent, mut begun) = (rt.now(), Vec::new());
@@ -102,7 +119,7 @@ pub async fn add(
     });
     let text = statement(to);
     let mut answer = client.query(&text).await?;
-    if again && matches!(answer, Answer::Error(0x1100 | 0x1500, _)) {
+    if doubt == Doubt::SentAgain && matches!(answer, Answer::Error(0x1100 | 0x1500, _)) {
         answer = client.query(&text).await?;
     }
     let ending = match answer {
@@ -135,15 +152,16 @@ fn statement(to: &[(i32, i64)]) -> String {
     }
 }
 
-/// Reads a counter; with `is_last` at ALL, for the comparison of all nodes.
+/// Reads a counter through a node.
 pub async fn read(
     rt: &Rt,
     client: &mut Client,
-    (key, node): (i32, usize),
-    is_last: bool,
+    key: i32,
+    node: usize,
+    when: When,
     counts: impl Fn(&mut dyn FnMut(&mut Counts)),
 ) -> Result<Ending, Lost> {
-    let begin = rt.now();
+    let (begin, is_last) = (rt.now(), when == When::Last);
     let level = client.consistency();
     if is_last {
         client.set_consistency(Consistency::All);

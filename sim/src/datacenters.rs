@@ -7,27 +7,16 @@ use admin::model::ClusterCommand;
 use admin::{AdminReply, AdminRequest};
 
 use crate::checks::{self, Verdict};
-use crate::cluster::{self, Run};
-use crate::nemesis::name;
+use crate::nodes::{name, streamed};
+use crate::operator;
+use crate::phases;
+use crate::run::Run;
 use crate::survey;
 
 /// Longest time of a change of the keyspace.
 const ALTER_MAX: Duration = Duration::from_secs(120);
 /// Time for data that nobody asks for any more to go, and for handovers to end.
 const AFTER_ALTER: Duration = Duration::from_secs(40);
-
-/// Partitions and files that a node got from others in streams.
-pub fn streamed(snapshot: &telemetry::Snapshot) -> u64 {
-    let names = ["stream_received_partitions_total", "stream_received_files_total"];
-    let of_streams = snapshot.metrics.iter().filter(|m| names.contains(&m.name));
-    let counts = of_streams.map(|m| match m.value {
-        telemetry::Value::Counter(n) => n,
-        telemetry::Value::Gauge(_)
-        | telemetry::Value::Histogram(_)
-        | telemetry::Value::Latency(_) => 0,
-    });
-    counts.sum()
-}
 
 /// Nodes that were not to get anything have got nothing: by name what they had before and have now.
 fn nothing_came(what: &str, nodes: &[(String, u64, u64)]) -> Verdict {
@@ -40,93 +29,91 @@ fn nothing_came(what: &str, nodes: &[(String, u64, u64)]) -> Verdict {
     }
 }
 
-impl Run {
-    /// What a node got in all its lives.
-    fn streamed_of(&self, number: usize) -> u64 {
-        let member = self.members.get(number);
-        member.map_or(0, |m| m.streamed + streamed(&m.life.telemetry()))
-    }
+/// What a node got in all its lives.
+fn streamed_of(run: &Run, number: usize) -> u64 {
+    let member = run.nodes.members.get(number);
+    member.map_or(0, |m| m.streamed + streamed(&m.life.telemetry()))
+}
 
-    fn have_got(&self, numbers: &[usize]) -> Vec<u64> {
-        numbers.iter().map(|n| self.streamed_of(*n)).collect()
-    }
+fn have_got(run: &Run, numbers: &[usize]) -> Vec<u64> {
+    numbers.iter().map(|n| streamed_of(run, *n)).collect()
+}
 
-    fn compared(&self, numbers: &[usize], before: &[u64]) -> Vec<(String, u64, u64)> {
-        let of = |(n, before): (&usize, &u64)| (name(*n), *before, self.streamed_of(*n));
-        numbers.iter().zip(before).map(of).collect()
-    }
+fn compared(run: &Run, numbers: &[usize], before: &[u64]) -> Vec<(String, u64, u64)> {
+    let of = |(n, before): (&usize, &u64)| (name(*n), *before, streamed_of(run, *n));
+    numbers.iter().zip(before).map(of).collect()
+}
 
-    /// The keyspace gets replicas in the datacenter of the newcomers, which copy them from the first
-    /// one; with every second seed they leave again.
-    ///
-    /// # Errors
-    /// What was streamed unasked, is missing, or does not end.
-    pub fn use_new_datacenter(&mut self) -> Result<(), String> {
-        let first = self.scenario.nodes as usize;
-        let (old, new): (Vec<usize>, Vec<usize>) =
-            (0..self.members.len()).partition(|number| *number < first);
-        let nothing: Vec<u64> = new.iter().map(|_| 0).collect();
-        nothing_came("a datacenter joined", &self.compared(&new, &nothing))?;
-        // All replicas are equal before they are copied.
-        self.world.run_for(self.scenario.settle);
-        self.repair_all()?;
-        let (own, its) =
-            (self.scenario.replication, self.scenario.replication.min(new.len() as u64));
-        self.alter_keyspace("ks", &format!("'dc1': {own}, 'dc2': {its}"))?;
-        let skipped = self.sabotage.unbuilt.then_some(new.last()).flatten();
-        for number in new.iter().filter(|number| Some(*number) != skipped) {
-            let command = ClusterCommand::Rebuild {
-                datacenter: Some("dc1".to_owned()),
-                keyspace: Some("ks".to_owned()),
-                tokens: None,
-                sources: None,
-                exclude_local_dc: false,
-            };
-            match self.admin_now(*number, AdminRequest::Command(command))? {
-                AdminReply::Done => {}
-                other => return Err(format!("rebuild of {}: {other:?}", name(*number))),
-            }
+/// The keyspace gets replicas in the datacenter of the newcomers, which copy them from the first
+/// one; with every second seed they leave again.
+///
+/// # Errors
+/// What was streamed unasked, is missing, or does not end.
+pub fn use_new_datacenter(run: &mut Run) -> Result<(), String> {
+    let first = run.nodes.scenario.nodes as usize;
+    let (old, new): (Vec<usize>, Vec<usize>) =
+        (0..run.nodes.members.len()).partition(|number| *number < first);
+    let nothing: Vec<u64> = new.iter().map(|_| 0).collect();
+    nothing_came("a datacenter joined", &compared(run, &new, &nothing))?;
+    // All replicas are equal before they are copied.
+    run.nodes.world.run_for(run.nodes.scenario.settle);
+    operator::repair_all(run)?;
+    let (own, its) =
+        (run.nodes.scenario.replication, run.nodes.scenario.replication.min(new.len() as u64));
+    alter_keyspace(run, "ks", &format!("'dc1': {own}, 'dc2': {its}"))?;
+    let skipped = run.nodes.sabotage.unbuilt.then_some(new.last()).flatten();
+    for number in new.iter().filter(|number| Some(*number) != skipped) {
+        let command = ClusterCommand::Rebuild {
+            datacenter: Some("dc1".to_owned()),
+            keyspace: Some("ks".to_owned()),
+            tokens: None,
+            sources: None,
+            exclude_local_dc: false,
+        };
+        match run.nodes.admin_now(*number, AdminRequest::Command(command))? {
+            AdminReply::Done => {}
+            other => return Err(format!("rebuild of {}: {other:?}", name(*number))),
         }
-        if let Some(number) = skipped {
-            // The keyspace's change has let it copy everything already.
-            self.lose_files_of(*number, self.members.len() - 1)?;
-        }
-        let (tables, _) = self.look()?;
-        checks::converged(&tables).map_err(|what| format!("after rebuild: {what}"))?;
-        self.bump("datacenter added");
-        if self.world.random_u64().is_multiple_of(2) {
-            return Ok(());
-        }
-        // The repair history has replicas everywhere else, which would have to move.
-        for keyspace in ["ks", "system_distributed"] {
-            self.alter_keyspace(keyspace, &format!("'dc1': {own}"))?;
-        }
-        self.world.run_for(AFTER_ALTER);
-        let before = self.have_got(&old);
-        for number in new {
-            let command = ClusterCommand::Decommission { force: false };
-            match self.admin_now(number, AdminRequest::Command(command))? {
-                AdminReply::Done => self.retire(number),
-                other => return Err(format!("decommission of {}: {other:?}", name(number))),
-            }
-        }
-        nothing_came("a datacenter left", &self.compared(&old, &before))?;
-        self.bump("datacenter removed");
-        Ok(())
     }
+    if let Some(number) = skipped {
+        // The keyspace's change has let it copy everything already.
+        operator::lose_files_of(run, *number, run.nodes.members.len() - 1)?;
+    }
+    let (tables, _) = phases::look(run)?;
+    checks::converged(&tables).map_err(|what| format!("after rebuild: {what}"))?;
+    run.nodes.bump("datacenter added");
+    if run.nodes.world.random_u64().is_multiple_of(2) {
+        return Ok(());
+    }
+    // The repair history has replicas everywhere else, which would have to move.
+    for keyspace in ["ks", "system_distributed"] {
+        alter_keyspace(run, keyspace, &format!("'dc1': {own}"))?;
+    }
+    run.nodes.world.run_for(AFTER_ALTER);
+    let before = have_got(run, &old);
+    for number in new {
+        let command = ClusterCommand::Decommission { force: false };
+        match run.nodes.admin_now(number, AdminRequest::Command(command))? {
+            AdminReply::Done => operator::retire(run, number),
+            other => return Err(format!("decommission of {}: {other:?}", name(number))),
+        }
+    }
+    nothing_came("a datacenter left", &compared(run, &old, &before))?;
+    run.nodes.bump("datacenter removed");
+    Ok(())
+}
 
-    fn alter_keyspace(&mut self, keyspace: &str, replication: &str) -> Result<(), String> {
-        let address = self.address("n1");
-        let text = format!(
-            "ALTER KEYSPACE {keyspace} WITH replication = \
-             {{'class': 'NetworkTopologyStrategy', {replication}}}"
-        );
-        self.ask("ALTER KEYSPACE", ALTER_MAX, move |rt| async move {
-            let mut client = survey::connect(&rt, address).await;
-            client.set_answer_timeout(Duration::from_secs(60));
-            cluster::create_one(&mut client, &text).await
-        })?
-    }
+fn alter_keyspace(run: &mut Run, keyspace: &str, replication: &str) -> Result<(), String> {
+    let address = run.nodes.address("n1");
+    let text = format!(
+        "ALTER KEYSPACE {keyspace} WITH replication = \
+         {{'class': 'NetworkTopologyStrategy', {replication}}}"
+    );
+    run.nodes.ask("ALTER KEYSPACE", ALTER_MAX, move |rt| async move {
+        let mut client = survey::connect(&rt, address).await;
+        client.set_answer_timeout(Duration::from_secs(60));
+        survey::create_one(&mut client, &text).await
+    })?
 }
 
 #[cfg(test)]

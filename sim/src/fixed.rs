@@ -56,14 +56,23 @@ pub fn deal_out(jobs: &[Job], word: &str, show: impl Fn(&Job) -> String) -> Exit
 /// Bytes that a second run of a seed may leave: its report.
 const LEFT_BYTES_MAX: i64 = 64 << 10;
 
+/// How often a seed is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// Once.
+    One,
+    /// Twice; the traces are compared.
+    Two,
+}
+
 /// Runs a seed, twice if its traces are to be compared. Nothing of the second run may be left in
 /// memory: the first one makes what stays for the life of the process.
 ///
 /// # Errors
 /// As the run, or that the traces differ, or what is left.
-pub fn run(one: &OneRun, seed: u64, is_twice: bool) -> Result<Report, String> {
+pub fn run(one: &OneRun, seed: u64, runs: Runs) -> Result<Report, String> {
     let first = one(seed)?;
-    if !is_twice {
+    if runs == Runs::One {
         return Ok(first);
     }
     let before = held_bytes();
@@ -98,8 +107,8 @@ mod tests {
             calls.set(calls.get() + 1);
             Ok(Report { trace: calls.get(), ..Report::default() })
         });
-        assert!(run(&one, 1, true).unwrap_err().contains("differ"));
-        assert!(run(&one, 1, false).is_ok());
+        assert!(run(&one, 1, Runs::Two).unwrap_err().contains("differ"));
+        assert!(run(&one, 1, Runs::One).is_ok());
     }
 
     #[test]
@@ -110,12 +119,12 @@ mod tests {
             of_run.borrow_mut().push(vec![1_u8; 100_000]);
             Ok(Report::default())
         });
-        let error = run(&one, 1, true).unwrap_err();
+        let error = run(&one, 1, Runs::Two).unwrap_err();
         assert!(error.contains("100000 bytes of memory are left"), "{error}");
         let one: OneRun = Box::new(|_| {
             drop(vec![1_u8; 100_000]);
             Ok(Report::default())
         });
-        assert!(run(&one, 1, true).is_ok());
+        assert!(run(&one, 1, Runs::Two).is_ok());
     }
 }

@@ -16,8 +16,8 @@ use rt::Rt;
 use crate::checks::Verdict;
 use crate::client::Answer;
 use crate::inverted::Link;
+use crate::progress::Progress;
 use crate::survey;
-use crate::workload::Shared;
 
 /// Cells of rows.
 type Found = Vec<Vec<Option<Vec<u8>>>>;
@@ -353,19 +353,24 @@ fn draw(rt: &Rt) -> (&'static str, Consistency, Option<i32>, Question) {
 }
 
 /// Asks until the clients of the run end.
-pub async fn run(rt: Rt, addresses: Vec<SocketAddr>, shared: Rc<RefCell<Shared>>) {
+pub async fn run(
+    rt: Rt,
+    addresses: Vec<SocketAddr>,
+    progress: Rc<Progress>,
+    folded: Rc<RefCell<Folded>>,
+) {
     let mut link = Link::new(&rt, &addresses, Consistency::One);
-    while shared.borrow().left > 0 && shared.borrow().folded.wrong.is_none() {
+    while progress.goes_on() && folded.borrow().wrong.is_none() {
         let (table, level, page, question) = draw(&rt);
         let text = question.statement(table);
         link.set_level(level);
         if let Ok(found) = link.try_once(&text, page).await {
             let asked = format!("{text} by {page:?} at {level:?}");
-            shared.borrow_mut().folded.note(&asked, &question.answer(), &found);
+            folded.borrow_mut().note(&asked, &question.answer(), &found);
         }
         rt.sleep(Duration::from_millis(1 + rt.random_u64() % THINK_MILLIS)).await;
     }
-    shared.borrow_mut().running -= 1;
+    progress.ended();
 }
 
 /// After healing: every form is asked through every node, and answered.
@@ -375,7 +380,7 @@ pub async fn run(rt: Rt, addresses: Vec<SocketAddr>, shared: Rc<RefCell<Shared>>
 pub async fn look(
     rt: Rt,
     addresses: Vec<SocketAddr>,
-    shared: Rc<RefCell<Shared>>,
+    folded: Rc<RefCell<Folded>>,
 ) -> Result<(), String> {
     let until = rt.now() + HEALED_MAX;
     for address in addresses {
@@ -394,7 +399,7 @@ pub async fn look(
                 }
             };
             let asked = format!("{text} by {page:?} through {address}");
-            shared.borrow_mut().folded.note(&asked, &question.answer(), &found);
+            folded.borrow_mut().note(&asked, &question.answer(), &found);
         }
     }
     Ok(())

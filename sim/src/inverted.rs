@@ -21,7 +21,7 @@ use rt::Rt;
 
 use crate::checks::Verdict;
 use crate::client::{Answer, Client};
-use crate::workload::Shared;
+use crate::progress::Progress;
 
 /// Longest pause between two operations of a partition.
 const THINK_MILLIS: u64 = 120;
@@ -124,30 +124,46 @@ impl<'a> Link<'a> {
     }
 }
 
+/// The nodes that a client asks, and at which level.
+pub struct Target {
+    /// Where they listen.
+    pub addresses: Vec<SocketAddr>,
+    /// The level.
+    pub level: Consistency,
+}
+
+/// What was done to a partition.
+struct Done<'a> {
+    partition: u64,
+    operations: &'a [Operation],
+}
+
 /// Writes and reads one partition until the clients of the run end.
 pub async fn run(
     rt: Rt,
     partition: u64,
-    (addresses, level): (Vec<SocketAddr>, Consistency),
-    shared: Rc<RefCell<Shared>>,
+    to: Target,
+    progress: Rc<Progress>,
+    inverted: Rc<RefCell<Inverted>>,
 ) {
-    let table = shared.borrow_mut().inverted.table(&rt);
+    let Target { addresses, level } = to;
+    let table = inverted.borrow_mut().table(&rt);
     let mut random = Random::new(rt.random_u64());
     let mut link = Link::new(&rt, &addresses, level);
     let mut number = 0;
-    while shared.borrow().left > 0 && shared.borrow().inverted.wrong.is_none() {
+    while progress.goes_on() && inverted.borrow().wrong.is_none() {
         number += 1;
         let operation = Operation::of(&table, partition, number);
         let text = operation.statement(&table, partition);
-        shared.borrow_mut().inverted.pending.insert(partition, operation.clone());
+        inverted.borrow_mut().pending.insert(partition, operation.clone());
         while link.try_once(&text, None).await.is_err() {
-            if shared.borrow().left == 0 {
-                shared.borrow_mut().running -= 1;
+            if !progress.goes_on() {
+                progress.ended();
                 return;
             }
         }
         let all = {
-            let inverted = &mut shared.borrow_mut().inverted;
+            let inverted = &mut *inverted.borrow_mut();
             inverted.pending.remove(&partition);
             let done = inverted.done.entry(partition).or_default();
             done.push(operation);
@@ -158,26 +174,26 @@ pub async fn run(
             let page = random.percent(60).then(|| 1 + (random.bits() % 7) as i32);
             let text = read.statement(&table, partition);
             if let Ok(found) = link.try_once(&text, page).await {
-                note(&shared, &table, (partition, &all), &read, &found);
+                note(&inverted, &table, &Done { partition, operations: &all }, &read, &found);
             }
         }
         rt.sleep(Duration::from_millis(1 + random.bits() % THINK_MILLIS)).await;
     }
-    shared.borrow_mut().running -= 1;
+    progress.ended();
 }
 
 fn note(
-    shared: &RefCell<Shared>,
+    inverted: &RefCell<Inverted>,
     table: &Table,
-    (partition, all): (u64, &[Operation]),
+    done: &Done<'_>,
     read: &Read,
     found: &[Cells],
 ) {
-    let inverted = &mut shared.borrow_mut().inverted;
+    let inverted = &mut *inverted.borrow_mut();
     inverted.reads += 1;
-    if let Some(wrong) = read.wrong(table, all, found) {
-        let text = read.statement(table, partition);
-        let after = all.last().map_or(0, |operation| operation.number);
+    if let Some(wrong) = read.wrong(table, done.operations, found) {
+        let text = read.statement(table, done.partition);
+        let after = done.operations.last().map_or(0, |operation| operation.number);
         inverted.wrong.get_or_insert(format!("after operation {after}, {text}: {wrong}"));
     }
 }
@@ -190,12 +206,12 @@ fn note(
 pub async fn look(
     rt: Rt,
     addresses: Vec<SocketAddr>,
-    shared: Rc<RefCell<Shared>>,
+    inverted: Rc<RefCell<Inverted>>,
 ) -> Result<(), String> {
-    let table = shared.borrow_mut().inverted.table(&rt);
+    let table = inverted.borrow_mut().table(&rt);
     let mut link = Link::new(&rt, &addresses, Consistency::Quorum);
     let until = rt.now() + HEALED_MAX;
-    let pending = std::mem::take(&mut shared.borrow_mut().inverted.pending);
+    let pending = std::mem::take(&mut inverted.borrow_mut().pending);
     for (partition, operation) in pending {
         let text = operation.statement(&table, partition);
         while let Err(why) = link.try_once(&text, None).await {
@@ -203,10 +219,10 @@ pub async fn look(
                 return Err(format!("inverted: {text}: {why}"));
             }
         }
-        let done = &mut shared.borrow_mut().inverted.done;
+        let done = &mut inverted.borrow_mut().done;
         done.entry(partition).or_default().push(operation);
     }
-    let done = shared.borrow().inverted.done.clone();
+    let done = inverted.borrow().done.clone();
     let mut random = Random::new(table.seed);
     for (partition, all) in done {
         for number in 0..8 {
@@ -223,7 +239,7 @@ pub async fn look(
                     Err(_) => {}
                 }
             };
-            note(&shared, &table, (partition, &all), &read, &found);
+            note(&inverted, &table, &Done { partition, operations: &all }, &read, &found);
         }
     }
     Ok(())

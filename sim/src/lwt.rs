@@ -305,19 +305,26 @@ pub fn level(scenario: &Scenario, part: i32, node: usize, random: u64) -> Option
     }
 }
 
+/// Whether a request keeps its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditions {
+    /// It is a transaction.
+    Sent,
+    /// It is sent without its condition, at QUORUM: what is no transaction at all.
+    LeftOut,
+}
+
 /// Sends a request and says what came of it, and how the general history is to know it.
-///
-/// With `is_plain` it is sent without its condition, at QUORUM: what is no transaction at all.
 pub async fn perform(
     client: &mut Client,
     part: i32,
     request: Request,
     serial: Consistency,
-    is_plain: bool,
+    conditions: Conditions,
 ) -> (Seen, Result<Ending, Lost>) {
     let mut text = request.statement(part);
     let level = client.consistency();
-    if is_plain {
+    if conditions == Conditions::LeftOut {
         for condition in [" IF NOT EXISTS", " IF EXISTS"] {
             text = text.replace(condition, "");
         }
@@ -333,7 +340,7 @@ pub async fn perform(
     client.set_consistency(level);
     match answer {
         Err(lost) => (Seen::Unknown, Err(lost)),
-        Ok(Answer::Done) if is_plain => (Seen::Applied, Ok(Ending::Done)),
+        Ok(Answer::Done) if conditions == Conditions::LeftOut => (Seen::Applied, Ok(Ending::Done)),
         Ok(Answer::Rows(rows, _)) => match seen(request, &rows) {
             Some(seen) => (seen, Ok(Ending::Done)),
             None => (Seen::Unknown, Ok(Ending::Wrong(format!("{request:?}: {rows:?}")))),

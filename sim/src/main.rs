@@ -16,7 +16,6 @@ mod export;
 mod fault_points;
 mod fixed;
 mod folded;
-mod giving_up;
 mod history;
 mod inverted;
 mod large;
@@ -26,12 +25,17 @@ mod lwt;
 #[cfg(test)]
 mod metadata;
 mod nemesis;
+mod nodes;
 mod operator;
 mod outrun;
+mod phases;
+mod progress;
 #[cfg(test)]
 mod recorded;
 mod report;
 mod rotting;
+mod run;
+mod sabotage;
 mod scenario;
 mod schedule;
 mod schema_tables;
@@ -87,68 +91,37 @@ struct Entry {
     run: OneRun,
 }
 
-/// All scenarios: those of code, then those of files.
+/// A scenario of code: its name, fixed seeds, nodes, what a seed chooses, and its run.
+fn code<P: std::fmt::Debug + 'static>(
+    name: &str,
+    seeds: u64,
+    nodes: u64,
+    plan: fn(u64) -> P,
+    run: fn(&P) -> Result<report::Report, String>,
+) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        seeds,
+        nodes,
+        plan: Box::new(move |seed| format!("{:?}", plan(seed))),
+        run: Box::new(move |seed| run(&plan(seed))),
+    }
+}
+
+/// All scenarios: those of code, a row each, then those of files.
 ///
 /// # Errors
 /// What is wrong with a file.
 fn entries() -> Result<Vec<Entry>, scenario::ScenarioError> {
     let mut entries = vec![
-        Entry {
-            name: "durability".to_owned(),
-            seeds: 43,
-            nodes: 1,
-            plan: Box::new(|seed| format!("{:?}", plan(seed))),
-            run: Box::new(|seed| durability::run(&plan(seed))),
-        },
-        Entry {
-            name: "batches".to_owned(),
-            seeds: 24,
-            nodes: 1,
-            plan: Box::new(|seed| format!("{:?}", batches::plan(seed))),
-            run: Box::new(|seed| batches::run(&batches::plan(seed))),
-        },
-        Entry {
-            name: "unread".to_owned(),
-            seeds: 9,
-            nodes: 1,
-            plan: Box::new(|seed| format!("{:?}", unread::plan(seed))),
-            run: Box::new(|seed| unread::run(&unread::plan(seed))),
-        },
-        Entry {
-            name: "truncations".to_owned(),
-            seeds: 20,
-            nodes: 2,
-            plan: Box::new(|seed| format!("{:?}", truncations::plan(seed))),
-            run: Box::new(|seed| truncations::run(&truncations::plan(seed))),
-        },
-        Entry {
-            name: "schema_tables".to_owned(),
-            seeds: 18,
-            nodes: 1,
-            plan: Box::new(|seed| format!("{:?}", schema_tables::plan(seed))),
-            run: Box::new(|seed| schema_tables::run(&schema_tables::plan(seed))),
-        },
-        Entry {
-            name: "small_files".to_owned(),
-            seeds: 24,
-            nodes: 2,
-            plan: Box::new(|seed| format!("{:?}", small_files::plan(seed))),
-            run: Box::new(|seed| small_files::run(&small_files::plan(seed))),
-        },
-        Entry {
-            name: "outrun".to_owned(),
-            seeds: 6,
-            nodes: 3,
-            plan: Box::new(|seed| format!("{:?}", outrun::plan(seed))),
-            run: Box::new(|seed| outrun::run(&outrun::plan(seed))),
-        },
-        Entry {
-            name: "wild_clock".to_owned(),
-            seeds: 6,
-            nodes: 3,
-            plan: Box::new(|seed| format!("{:?}", wild_clock::plan(seed))),
-            run: Box::new(|seed| wild_clock::run(&wild_clock::plan(seed))),
-        },
+        code("durability", 43, 1, plan, durability::run),
+        code("batches", 24, 1, batches::plan, batches::run),
+        code("unread", 9, 1, unread::plan, unread::run),
+        code("truncations", 20, 2, truncations::plan, truncations::run),
+        code("schema_tables", 18, 1, schema_tables::plan, schema_tables::run),
+        code("small_files", 24, 2, small_files::plan, small_files::run),
+        code("outrun", 6, 3, outrun::plan, outrun::run),
+        code("wild_clock", 6, 3, wild_clock::plan, wild_clock::run),
     ];
     for (name, _) in scenario::FILES {
         if let Some(scenario) = Scenario::of_name(name) {
@@ -204,7 +177,8 @@ fn shown(entries: &[Entry], job: &Job) -> String {
 fn carry_out(entries: &[Entry], job: &Job, is_verbose: bool) -> bool {
     let Some(entry) = entries.get(job.entry) else { return false };
     let (name, seed, kept) = (&entry.name, job.seed, job.kept);
-    match fixed::run(&entry.run, seed, job.is_twice) {
+    let runs = if job.is_twice { fixed::Runs::Two } else { fixed::Runs::One };
+    match fixed::run(&entry.run, seed, runs) {
         Ok(report) => {
             let plan = (entry.plan)(seed);
             println!("ok   {name} {seed} {plan}: {} acknowledged {kept}", report.acknowledged);

@@ -6,10 +6,13 @@ use std::time::Duration;
 use rt::sim::{CrashKind, LinkOptions, SimNode};
 use stdx::{Instant, IoErrorKind};
 
-use crate::checks::{Loss, Trouble};
-use crate::cluster::{Member, Run};
-use crate::operator::Pending;
+use crate::checks::Loss;
+use crate::nodes::{Member, name, usual_links};
+use crate::operator::{self, giving_up, giving_up::RemovalAbort};
+use crate::rotting::rot;
+use crate::run::{Pending, Run};
 use crate::scenario::Fault;
+use crate::schedule;
 
 /// How long a node may be late after a trouble: it starts, or works off what piled up.
 const AFTERMATH: Duration = Duration::from_secs(3);
@@ -51,7 +54,7 @@ enum Undo {
     GiveUp(usize),
     /// A dead host is taken out through a node; given up there, or by another one.
     OrderRemoval(String, usize),
-    GiveUpRemoval(String, usize, bool),
+    GiveUpRemoval(RemovalAbort, usize),
     GiveUpRebuild(usize),
 }
 
@@ -60,6 +63,18 @@ pub const KNOWN_AS_DOWN: Duration = Duration::from_secs(60);
 
 /// Longer than it usually takes until one does.
 const NOTICED_AS_DOWN: Duration = Duration::from_secs(20);
+
+/// A fault that is to happen now.
+#[derive(Clone, Copy)]
+struct Hit {
+    fault: Fault,
+    node: usize,
+    /// Another node; the same one in a cluster of one.
+    other: usize,
+    /// How long it lasts.
+    length: Duration,
+    until: Instant,
+}
 
 /// The faults of a run.
 pub struct Nemesis {
@@ -72,7 +87,7 @@ pub struct Nemesis {
 impl Nemesis {
     /// Nothing is broken yet.
     pub fn new(run: &Run) -> Nemesis {
-        let end = run.world.now() + run.scenario.safety;
+        let end = run.nodes.world.now() + run.nodes.scenario.safety;
         Nemesis { counts: BTreeMap::new(), undo: Vec::new(), end }
     }
 
@@ -81,12 +96,12 @@ impl Nemesis {
     /// # Errors
     /// None of its own; a node that ended by itself is found later.
     pub fn run(&mut self, run: &mut Run) -> Result<(), String> {
-        let scenario = run.scenario.clone();
+        let scenario = run.nodes.scenario.clone();
         for n in 1..=scenario.faults {
             // Spread over the requests, the last of which are left in peace.
             let ended = scenario.operations * n / (scenario.faults + 2);
             self.wait(run, ended);
-            if run.world.now() >= self.end {
+            if run.nodes.world.now() >= self.end {
                 break;
             }
             if n == 1 + scenario.faults / 3 {
@@ -96,9 +111,9 @@ impl Nemesis {
                 if self.strike(run) {
                     break;
                 }
-                run.world.run_for(STRIKE_AGAIN);
+                run.nodes.world.run_for(STRIKE_AGAIN);
             }
-            run.note_epochs();
+            operator::note_epochs(run);
         }
         self.wait(run, scenario.operations);
         Ok(())
@@ -106,50 +121,52 @@ impl Nemesis {
 
     /// Starts the nodes that join; some of them are to be given up.
     fn join(&mut self, run: &mut Run) {
-        let first = run.members.len();
-        run.join();
-        for number in first..run.members.len() {
-            if run.scenario.has(Fault::Abort) && run.world.random_u64().is_multiple_of(2) {
+        let first = run.nodes.members.len();
+        operator::join(run);
+        for number in first..run.nodes.members.len() {
+            if run.nodes.scenario.has(Fault::Abort)
+                && run.nodes.world.random_u64().is_multiple_of(2)
+            {
                 self.give_up_soon(run, number);
             }
         }
-        if run.scenario.even {
+        if run.nodes.scenario.even {
             // At the same moment a member leaves, which is refused where their ranges meet.
-            let number = 1 + (run.world.random_u64() % (first as u64 - 1).max(1)) as usize;
+            let number = 1 + (run.nodes.world.random_u64() % (first as u64 - 1).max(1)) as usize;
             let moves = |p: &Pending| matches!(p, Pending::Move(n) if *n == number);
-            let is_well = run.members.get(number).is_some_and(|m| m.is_up && !m.may_end);
-            if is_well && !run.pending.iter().any(moves) {
-                run.begin_decommission(number);
+            let is_well = run.nodes.members.get(number).is_some_and(|m| m.is_up && !m.may_end);
+            if is_well && !run.operations.pending.iter().any(moves) {
+                operator::begin_decommission(run, number);
             }
         }
     }
 
     fn give_up_soon(&mut self, run: &Run, number: usize) {
         let after = micros(run, GIVE_UP_MICROS);
-        self.undo.push((run.world.now() + after, Undo::GiveUp(number)));
+        self.undo.push((run.nodes.world.now() + after, Undo::GiveUp(number)));
     }
 
     /// A node dies for good. Where things are given up its removal is ordered while others break, when it
     /// is known to be dead, and given up.
     fn remove(&mut self, run: &mut Run, node: usize) -> bool {
-        if !run.begin_removal(node) {
+        if !operator::begin_removal(run, node) {
             return false;
         }
-        let dead = run.pending.iter().find_map(|pending| match pending {
+        let dead = run.operations.pending.iter().find_map(|pending| match pending {
             Pending::Remove(host) => Some(host.clone()),
             _ => None,
         });
-        if let Some(host) = dead.filter(|_| run.scenario.has(Fault::Abort)) {
-            let staying: Vec<usize> = (0..run.members.len())
-                .filter(|n| run.members.get(*n).is_some_and(|m| m.is_up && !m.has_left))
+        if let Some(host) = dead.filter(|_| run.nodes.scenario.has(Fault::Abort)) {
+            let staying: Vec<usize> = (0..run.nodes.members.len())
+                .filter(|n| run.nodes.members.get(*n).is_some_and(|m| m.is_up && !m.has_left))
                 .collect();
-            let draw = || staying.get(run.world.random_u64() as usize % staying.len().max(1));
+            let draw = || staying.get(run.nodes.world.random_u64() as usize % staying.len().max(1));
             let (by, given_up_at) = (draw().copied().unwrap_or(0), draw().copied().unwrap_or(0));
-            let begins = run.world.now() + NOTICED_AS_DOWN + micros(run, GIVE_UP_MICROS);
+            let begins = run.nodes.world.now() + NOTICED_AS_DOWN + micros(run, GIVE_UP_MICROS);
             let ends = begins + micros(run, GIVE_UP_MICROS);
-            let by_host = given_up_at != by;
-            self.undo.push((begins, Undo::OrderRemoval(host.clone(), by)));
-            self.undo.push((ends, Undo::GiveUpRemoval(host, given_up_at, by_host)));
+            let abort = RemovalAbort { host_id: host.clone(), names_host: given_up_at != by };
+            self.undo.push((begins, Undo::OrderRemoval(host, by)));
+            self.undo.push((ends, Undo::GiveUpRemoval(abort, given_up_at)));
         }
         true
     }
@@ -158,22 +175,19 @@ impl Nemesis {
     fn wait(&mut self, run: &mut Run, ended: u64) {
         loop {
             let due = self.undo.iter().map(|(at, _)| *at).min().unwrap_or(self.end).min(self.end);
-            let shared = run.shared.clone();
-            let reached = || {
-                let shared = shared.borrow();
-                shared.history.ended() >= ended || shared.running == 0
-            };
-            let left = due.since(run.world.now());
-            let is_reached = run.world.run_until(reached, left).is_ok();
+            let (shared, progress) = (run.clients.shared.clone(), run.clients.progress.clone());
+            let reached = || shared.borrow().history.ended() >= ended || progress.is_over();
+            let left = due.since(run.nodes.world.now());
+            let is_reached = run.nodes.world.run_until(reached, left).is_ok();
             self.undo_due(run);
-            if is_reached || run.world.now() >= self.end {
+            if is_reached || run.nodes.world.now() >= self.end {
                 return;
             }
         }
     }
 
     fn undo_due(&mut self, run: &mut Run) {
-        let now = run.world.now();
+        let now = run.nodes.world.now();
         let (due, rest) = self.undo.drain(..).partition(|(at, _)| *at <= now);
         self.undo = rest;
         let due: Vec<(Instant, Undo)> = due;
@@ -184,7 +198,7 @@ impl Nemesis {
 
     fn undo(&self, run: &mut Run, undo: Undo) {
         match undo {
-            Undo::Restart(node) => run.restart(node),
+            Undo::Restart(node) => run.nodes.restart(node),
             Undo::Heal(pairs) => {
                 let cut = |pair: &(usize, usize)| {
                     let still = |(_, undo): &(Instant, Undo)| match undo {
@@ -196,47 +210,47 @@ impl Nemesis {
                     self.undo.iter().any(still)
                 };
                 for (a, b) in pairs.into_iter().filter(|pair| !cut(pair)) {
-                    run.world.heal(&name(a), &name(b));
+                    run.nodes.world.heal(&name(a), &name(b));
                 }
             }
             Undo::Links(node) => {
-                usual_links(run, node);
+                usual_links(&run.nodes, node);
             }
-            Undo::Disk(node) => run.world.disk(&name(node)).set_slow(None),
+            Undo::Disk(node) => run.nodes.world.disk(&name(node)).set_slow(None),
             Undo::GoodDisk(node, since) => {
-                run.losses.push(Loss::bad_disk(since, run.world.now()));
-                let disk = run.world.disk(&name(node));
+                run.evidence.losses.push(Loss::bad_disk(since, run.nodes.world.now()));
+                let disk = run.nodes.world.disk(&name(node));
                 disk.set_free_bytes(None);
                 disk.clear_faults();
                 self.start_again(run, node);
             }
             Undo::Unrot(node, bits) => {
                 for (path, bit) in bits {
-                    run.world.disk(&name(node)).flip_bit(&path, bit);
+                    run.nodes.world.disk(&name(node)).flip_bit(&path, bit);
                 }
                 self.start_again(run, node);
             }
-            Undo::Drift(node) => run.world.drift_clock(&name(node), 0),
-            Undo::Replace(node) => run.replace(node),
-            Undo::GiveUp(node) => run.give_up(node),
-            Undo::OrderRemoval(host, at) => run.order_removal(at, &host),
-            Undo::GiveUpRemoval(host, at, by_host) => run.give_up_removal(at, &host, by_host),
-            Undo::GiveUpRebuild(node) => run.give_up_rebuild(node),
+            Undo::Drift(node) => run.nodes.world.drift_clock(&name(node), 0),
+            Undo::Replace(node) => run.nodes.replace(node),
+            Undo::GiveUp(node) => giving_up::give_up(run, node),
+            Undo::OrderRemoval(host, at) => giving_up::order_removal(run, at, &host),
+            Undo::GiveUpRemoval(abort, at) => giving_up::give_up_removal(run, at, abort),
+            Undo::GiveUpRebuild(node) => giving_up::give_up_rebuild(run, node),
         }
     }
 
     /// Ends a node that may have ended by itself, and starts it.
     fn start_again(&self, run: &mut Run, node: usize) {
-        let Some(member) = run.members.get(node) else { return };
+        let Some(member) = run.nodes.members.get(node) else { return };
         let (life, is_up) = (member.life.clone(), member.is_up);
         if is_up {
-            run.world.kill(&life);
-            run.ended(node);
+            run.nodes.world.kill(&life);
+            run.nodes.ended(node);
         }
-        run.restart(node);
-        let from = run.world.now();
-        run.note_trouble(node, from);
-        if let Some(member) = run.members.get_mut(node) {
+        run.nodes.restart(node);
+        let from = run.nodes.world.now();
+        operator::note_trouble(run, node, from);
+        if let Some(member) = run.nodes.members.get_mut(node) {
             member.may_end = false;
         }
     }
@@ -259,49 +273,50 @@ impl Nemesis {
                 | Undo::GiveUpRebuild(_) => {}
             }
         }
-        run.world.heal_all();
-        run.world.clear_links();
-        for number in 0..run.members.len() {
-            run.world.disk(&name(number)).clear_faults();
-            run.world.set_clock_skew(&name(number), 0);
-            usual_links(run, number);
-            if let Some(member) = run.members.get(number) {
-                run.world.resume(&member.life);
+        run.nodes.world.heal_all();
+        run.nodes.world.clear_links();
+        for number in 0..run.nodes.members.len() {
+            run.nodes.world.disk(&name(number)).clear_faults();
+            run.nodes.world.set_clock_skew(&name(number), 0);
+            usual_links(&run.nodes, number);
+            if let Some(member) = run.nodes.members.get(number) {
+                run.nodes.world.resume(&member.life);
             }
         }
         if !replacements.is_empty() {
             // Only who is known to be down is replaced.
-            run.world.run_for(KNOWN_AS_DOWN);
+            run.nodes.world.run_for(KNOWN_AS_DOWN);
         }
         for undo in replacements {
             self.undo(run, undo);
         }
-        run.healed();
+        healed(run);
     }
 
     /// One fault by the seed; false when it is not possible just now.
     fn strike(&mut self, run: &mut Run) -> bool {
-        let total: u64 = run.scenario.kinds.iter().map(|(_, share)| share).sum();
-        let mut n = run.world.random_u64() % total.max(1);
-        let mut kinds = run.scenario.kinds.iter();
+        let total: u64 = run.nodes.scenario.kinds.iter().map(|(_, share)| share).sum();
+        let mut n = run.nodes.world.random_u64() % total.max(1);
+        let mut kinds = run.nodes.scenario.kinds.iter();
         let kind = kinds.find_map(|(fault, share)| {
             let is_it = n < *share;
             n = n.saturating_sub(*share);
             is_it.then_some(*fault)
         });
         let Some(fault) = kind else { return false };
-        let count = run.members.len();
-        let node = (run.world.random_u64() % count as u64) as usize;
-        let step = 1 + (run.world.random_u64() % (count as u64 - 1).max(1)) as usize;
+        let count = run.nodes.members.len();
+        let node = (run.nodes.world.random_u64() % count as u64) as usize;
+        let step = 1 + (run.nodes.world.random_u64() % (count as u64 - 1).max(1)) as usize;
         let other = (node + step) % count;
-        let is_hint_cut = fault == Fault::PowerCut && run.scenario.hint_cuts;
+        let is_hint_cut = fault == Fault::PowerCut && run.nodes.scenario.hint_cuts;
         let node = if is_hint_cut { with_hints(run).unwrap_or(node) } else { node };
-        let most = run.scenario.fault_length_max.as_micros() as u64;
-        let length = Duration::from_micros(100_000 + run.world.random_u64() % most.max(1));
-        if run.members.get(node).is_none_or(|m| m.has_left) {
+        let most = run.nodes.scenario.fault_length_max.as_micros() as u64;
+        let length = Duration::from_micros(100_000 + run.nodes.world.random_u64() % most.max(1));
+        if run.nodes.members.get(node).is_none_or(|m| m.has_left) {
             return false;
         }
-        let is_done = self.carry_out(run, fault, (node, other), length);
+        let until = run.nodes.world.now() + length;
+        let is_done = self.carry_out(run, &Hit { fault, node, other, length, until });
         if is_done {
             *self.counts.entry(fault.name()).or_default() += 1;
         }
@@ -326,63 +341,26 @@ impl Nemesis {
     }
 
     /// False when it is not possible just now.
-    fn carry_out(
-        &mut self,
-        run: &mut Run,
-        fault: Fault,
-        (node, other): (usize, usize),
-        length: Duration,
-    ) -> bool {
-        let until = run.world.now() + length;
-        let Some(member) = run.members.get(node) else { return false };
-        let (life, is_up, alone) = (member.life.clone(), member.is_up, node == other);
-        let is_well = is_up && !member.may_end && !self.is_in_repair(node);
+    fn carry_out(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { fault, node, other, until, .. } = *hit;
+        let alone = node == other;
         match fault {
-            Fault::Kill | Fault::PowerCut => {
-                if !is_up || self.is_in_repair(node) {
-                    return false;
-                }
-                end_process(run, fault, &name(node), &life);
-                if run.scenario.replication == 1 {
-                    let now = run.world.now();
-                    run.losses.push(match fault {
-                        Fault::PowerCut => Loss::power_cut(now),
-                        _ => Loss::kill(now),
-                    });
-                }
-                run.ended(node);
-                let until = run.world.now() + length;
-                self.trouble(run, node, until);
-                self.undo.push((until, Undo::Restart(node)));
-            }
-            Fault::Pause => {
-                if !is_up {
-                    return false;
-                }
-                run.world.pause(&life, length);
-                self.trouble(run, node, until);
-            }
+            Fault::Kill | Fault::PowerCut => return self.end(run, hit),
+            Fault::Pause => return self.pause(run, hit),
             Fault::Isolate => {
-                let others = (0..run.members.len()).filter(|other| *other != node);
-                let pairs: Vec<(usize, usize)> = others.map(|other| (node, other)).collect();
-                for (a, b) in &pairs {
-                    run.world.partition(&name(*a), &name(*b));
-                }
-                self.undo.push((until, Undo::Heal(pairs)));
+                let others = (0..run.nodes.members.len()).filter(|other| *other != node);
+                self.cut_off(run, hit, others.map(|other| (node, other)).collect());
             }
             Fault::Partition | Fault::OneWay | Fault::Reset if alone => return false,
-            Fault::Partition => {
-                run.world.partition(&name(node), &name(other));
-                self.undo.push((until, Undo::Heal(vec![(node, other)])));
-            }
+            Fault::Partition => self.cut_off(run, hit, vec![(node, other)]),
             Fault::OneWay => {
-                run.world.clog(&name(node), &name(other));
+                run.nodes.world.clog(&name(node), &name(other));
                 self.undo.push((until, Undo::Heal(vec![(node, other)])));
             }
-            Fault::Reset => run.world.reset_connections(&name(node), &name(other)),
+            Fault::Reset => run.nodes.world.reset_connections(&name(node), &name(other)),
             Fault::ClientReset => {
-                for client in 0..run.scenario.clients {
-                    run.world.reset_connections(&name(node), &format!("c{client}"));
+                for client in 0..run.nodes.scenario.clients {
+                    run.nodes.world.reset_connections(&name(node), &format!("c{client}"));
                 }
             }
             Fault::SlowLink | Fault::LossyLink | Fault::ThinLink => {
@@ -391,26 +369,19 @@ impl Nemesis {
                 self.undo.push((until, Undo::Links(node)));
             }
             Fault::ClockJump => {
-                let micros = (run.world.random_u64() % 40_000_000) as i64 - 20_000_000;
-                run.world.jump_clock(&name(node), micros);
+                let micros = (run.nodes.world.random_u64() % 40_000_000) as i64 - 20_000_000;
+                run.nodes.world.jump_clock(&name(node), micros);
             }
             Fault::ClockDrift => {
-                let millionths = (run.world.random_u64() % 400_000) as i64 - 200_000;
-                run.world.drift_clock(&name(node), millionths);
+                let millionths = (run.nodes.world.random_u64() % 400_000) as i64 - 200_000;
+                run.nodes.world.drift_clock(&name(node), millionths);
                 self.undo.push((until, Undo::Drift(node)));
             }
-            Fault::SlowDisk => {
-                run.world.disk(&name(node)).set_slow(Some(5_000..50_000));
-                self.trouble(run, node, until);
-                self.undo.push((until, Undo::Disk(node)));
-            }
+            Fault::SlowDisk => self.slow_disk(run, hit, 5_000..50_000),
             Fault::SlowNode => {
-                run.world.disk(&name(node)).set_slow(Some(1_000..20_000));
-                let link =
-                    LinkOptions { latency_micros: Some(20_000..200_000), ..LinkOptions::default() };
-                set_links(run, node, &link);
-                self.trouble(run, node, until);
-                self.undo.push((until, Undo::Disk(node)));
+                self.slow_disk(run, hit, 1_000..20_000);
+                let latency_micros = Some(20_000..200_000);
+                set_links(run, node, &LinkOptions { latency_micros, ..LinkOptions::default() });
                 self.undo.push((until, Undo::Links(node)));
             }
             Fault::Datacenters => {
@@ -418,129 +389,212 @@ impl Nemesis {
                 if pairs.is_empty() {
                     return false;
                 }
-                for (a, b) in &pairs {
-                    run.world.partition(&name(*a), &name(*b));
-                }
-                self.undo.push((until, Undo::Heal(pairs)));
+                self.cut_off(run, hit, pairs);
             }
-            // One node at a time may lose what is on its disk, or not take more.
-            Fault::DiskFull | Fault::BadDisk | Fault::BitRot => {
-                if !is_well || self.is_one_broken(run) {
+            Fault::DiskFull | Fault::BadDisk | Fault::BitRot => return self.break_disk(run, hit),
+            Fault::RollingRestart if self.is_one_broken(run) => return false,
+            Fault::RollingRestart => operator::rolling_restart(run),
+            Fault::SwapAddresses => return self.swap_addresses(run, hit),
+            Fault::Replace => return self.replace(run, hit),
+            Fault::Decommission | Fault::Remove => return self.take_out(run, hit),
+            Fault::Abort => return self.begin_and_abort(run, hit),
+            Fault::AlterKeyspace
+            | Fault::Unschedule
+            | Fault::Compact
+            | Fault::Rebuild
+            | Fault::Move
+            | Fault::Repair => return self.order(run, hit),
+        }
+        true
+    }
+
+    /// Whether a node is up and good, and nothing is about to end it.
+    fn is_well(&self, run: &Run, node: usize) -> bool {
+        let member = run.nodes.members.get(node);
+        member.is_some_and(|m| m.is_up && !m.may_end) && !self.is_in_repair(node)
+    }
+
+    /// Ends a node; it starts again after a while.
+    fn end(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { fault, node, length, .. } = *hit;
+        let Some(member) = run.nodes.members.get(node) else { return false };
+        if !member.is_up || self.is_in_repair(node) {
+            return false;
+        }
+        let life = member.life.clone();
+        end_process(run, fault, &name(node), &life);
+        if run.nodes.scenario.replication == 1 {
+            let now = run.nodes.world.now();
+            run.evidence.losses.push(match fault {
+                Fault::PowerCut => Loss::power_cut(now),
+                _ => Loss::kill(now),
+            });
+        }
+        run.nodes.ended(node);
+        let until = run.nodes.world.now() + length;
+        self.trouble(run, node, until);
+        self.undo.push((until, Undo::Restart(node)));
+        true
+    }
+
+    fn pause(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Some(member) = run.nodes.members.get(hit.node).filter(|m| m.is_up) else {
+            return false;
+        };
+        run.nodes.world.pause(&member.life, hit.length);
+        self.trouble(run, hit.node, hit.until);
+        true
+    }
+
+    /// Cuts both ways between nodes.
+    fn cut_off(&mut self, run: &Run, hit: &Hit, pairs: Vec<(usize, usize)>) {
+        for (a, b) in &pairs {
+            run.nodes.world.partition(&name(*a), &name(*b));
+        }
+        self.undo.push((hit.until, Undo::Heal(pairs)));
+    }
+
+    fn slow_disk(&mut self, run: &mut Run, hit: &Hit, micros: std::ops::Range<u64>) {
+        run.nodes.world.disk(&name(hit.node)).set_slow(Some(micros));
+        self.trouble(run, hit.node, hit.until);
+        self.undo.push((hit.until, Undo::Disk(hit.node)));
+    }
+
+    /// One node at a time may lose what is on its disk, or not take more.
+    fn break_disk(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { fault, node, until, .. } = *hit;
+        if !self.is_well(run, node) || self.is_one_broken(run) {
+            return false;
+        }
+        let disk = run.nodes.world.disk(&name(node));
+        let undo = match fault {
+            Fault::BitRot => {
+                let bits = rot(&run.nodes, node);
+                if bits.is_empty() {
                     return false;
                 }
-                let disk = run.world.disk(&name(node));
-                let undo = match fault {
-                    Fault::BitRot => {
-                        let bits = rot(run, node);
-                        if bits.is_empty() {
-                            return false;
-                        }
-                        Undo::Unrot(node, bits)
-                    }
-                    Fault::DiskFull => {
-                        disk.set_free_bytes(Some(run.world.random_u64() % 65_536));
-                        Undo::GoodDisk(node, run.world.now())
-                    }
-                    _ => {
-                        let one_in = 2 + run.world.random_u64() % 50;
-                        disk.set_failing_reads(Some((one_in, IoErrorKind::Device)));
-                        if run.world.random_u64().is_multiple_of(2) {
-                            disk.set_failing(Some(IoErrorKind::Device));
-                        }
-                        Undo::GoodDisk(node, run.world.now())
-                    }
-                };
-                if let Some(member) = run.members.get_mut(node) {
-                    member.may_end = true;
-                }
-                self.trouble(run, node, until);
-                self.undo.push((until, undo));
+                Undo::Unrot(node, bits)
             }
-            Fault::RollingRestart => {
-                if self.is_one_broken(run) {
-                    return false;
-                }
-                run.rolling_restart();
+            Fault::DiskFull => {
+                disk.set_free_bytes(Some(run.nodes.world.random_u64() % 65_536));
+                Undo::GoodDisk(node, run.nodes.world.now())
             }
-            Fault::SwapAddresses => {
-                let others = run.members.get(other).is_some_and(|m| m.is_up && !m.may_end);
-                if alone || !is_well || !others || self.is_in_repair(other) {
-                    return false;
+            _ => {
+                let one_in = 2 + run.nodes.world.random_u64() % 50;
+                disk.set_failing_reads(Some((one_in, IoErrorKind::Device)));
+                if run.nodes.world.random_u64().is_multiple_of(2) {
+                    disk.set_failing(Some(IoErrorKind::Device));
                 }
-                run.swap_addresses(node, other);
+                Undo::GoodDisk(node, run.nodes.world.now())
             }
-            Fault::Replace => {
-                // The seed finds the others.
-                if node == 0 || !is_well || self.is_one_broken(run) || !run.pending.is_empty() {
-                    return false;
-                }
-                run.world.power_cut(&life);
-                run.ended(node);
-                let until = until + REPLACE_AFTER;
-                self.trouble(run, node, until + REPLACE_AFTER);
-                self.undo.push((until, Undo::Replace(node)));
-            }
-            Fault::Decommission | Fault::Remove => {
-                let is_last = self.counts.contains_key(fault.name());
-                if node == 0 || !is_well || is_last || self.is_one_broken(run) {
-                    return false;
-                }
-                let needed = run.scenario.replication * run.scenario.datacenters;
-                let there = run.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
-                if there <= needed {
-                    return false;
-                }
-                self.trouble(run, node, self.end);
-                if fault == Fault::Remove {
-                    return self.remove(run, node);
-                }
-                run.begin_decommission(node);
-            }
-            Fault::Abort => {
-                if node == 0 || !is_well || self.is_one_broken(run) {
-                    return false;
-                }
-                let there = run.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
-                let may_leave = there > run.scenario.replication * run.scenario.datacenters;
-                if run.world.random_u64().is_multiple_of(2) && run.begin_move(node) {
-                    self.give_up_soon(run, node);
-                } else if may_leave {
-                    self.trouble(run, node, self.end);
-                    run.begin_decommission(node);
-                    self.give_up_soon(run, node);
-                } else {
-                    return false;
-                }
-            }
+        };
+        if let Some(member) = run.nodes.members.get_mut(node) {
+            member.may_end = true;
+        }
+        self.trouble(run, node, until);
+        self.undo.push((until, undo));
+        true
+    }
+
+    fn swap_addresses(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { node, other, .. } = *hit;
+        if node == other || !self.is_well(run, node) || !self.is_well(run, other) {
+            return false;
+        }
+        operator::swap_addresses(run, node, other);
+        true
+    }
+
+    /// A node dies for good; another one takes its place.
+    fn replace(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { node, until, .. } = *hit;
+        // The seed finds the others.
+        let can = node != 0 && self.is_well(run, node) && !self.is_one_broken(run);
+        let Some(member) = run.nodes.members.get(node) else { return false };
+        if !can || !run.operations.pending.is_empty() {
+            return false;
+        }
+        run.nodes.world.power_cut(&member.life);
+        run.nodes.ended(node);
+        let until = until + REPLACE_AFTER;
+        self.trouble(run, node, until + REPLACE_AFTER);
+        self.undo.push((until, Undo::Replace(node)));
+        true
+    }
+
+    /// Whether the keyspace has its replicas when one node less is there.
+    fn may_shrink(run: &Run) -> bool {
+        let needed = run.nodes.scenario.replication * run.nodes.scenario.datacenters;
+        let there = run.nodes.members.iter().filter(|m| !m.has_left && !m.may_end).count() as u64;
+        there > needed
+    }
+
+    /// A node leaves, or dies for good and is removed.
+    fn take_out(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { fault, node, .. } = *hit;
+        let is_last = self.counts.contains_key(fault.name());
+        if node == 0 || !self.is_well(run, node) || is_last || self.is_one_broken(run) {
+            return false;
+        }
+        if !Nemesis::may_shrink(run) {
+            return false;
+        }
+        self.trouble(run, node, self.end);
+        if fault == Fault::Remove {
+            return self.remove(run, node);
+        }
+        operator::begin_decommission(run, node);
+        true
+    }
+
+    /// A node begins to move or to leave; that is given up.
+    fn begin_and_abort(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let node = hit.node;
+        if node == 0 || !self.is_well(run, node) || self.is_one_broken(run) {
+            return false;
+        }
+        let may_leave = Nemesis::may_shrink(run);
+        if run.nodes.world.random_u64().is_multiple_of(2) && operator::begin_move(run, node) {
+            self.give_up_soon(run, node);
+        } else if may_leave {
+            self.trouble(run, node, self.end);
+            operator::begin_decommission(run, node);
+            self.give_up_soon(run, node);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// An order of an administrator to a node that is up and good.
+    fn order(&mut self, run: &mut Run, hit: &Hit) -> bool {
+        let Hit { fault, node, .. } = *hit;
+        let life = run.nodes.members.get(node).map(|m| m.life.clone());
+        let is_alive = life.is_some_and(|life| run.nodes.world.is_alive(&life));
+        if !self.is_well(run, node) || !is_alive {
+            return false;
+        }
+        match fault {
             Fault::AlterKeyspace => {
-                if !is_well || !run.world.is_alive(&life) {
-                    return false;
-                }
-                let least = run.scenario.replication;
-                let most = run.scenario.nodes;
-                let replicas = least + run.world.random_u64() % (most + 1 - least);
-                run.change_replicas(node, replicas);
+                let least = run.nodes.scenario.replication;
+                let most = run.nodes.scenario.nodes;
+                let replicas = least + run.nodes.world.random_u64() % (most + 1 - least);
+                operator::change_replicas(run, node, replicas);
             }
-            Fault::Unschedule => {
-                return is_well && run.world.is_alive(&life) && run.interrupt_schedule(node);
-            }
-            Fault::Compact | Fault::Rebuild | Fault::Move | Fault::Repair => {
-                if !is_well || !run.world.is_alive(&life) {
-                    return false;
-                }
-                match fault {
-                    Fault::Rebuild => {
-                        run.begin_rebuild(node);
-                        if run.scenario.has(Fault::Abort) {
-                            let after = micros(run, GIVE_UP_MICROS);
-                            self.undo.push((run.world.now() + after, Undo::GiveUpRebuild(node)));
-                        }
-                    }
-                    Fault::Repair => run.begin_repair(node),
-                    Fault::Move => return run.pending.is_empty() && run.begin_move(node),
-                    _ => run.begin_compaction(node),
+            Fault::Unschedule => return schedule::interrupt_schedule(run, node),
+            Fault::Rebuild => {
+                operator::begin_rebuild(run, node);
+                if run.nodes.scenario.has(Fault::Abort) {
+                    let after = micros(run, GIVE_UP_MICROS);
+                    let at = run.nodes.world.now() + after;
+                    self.undo.push((at, Undo::GiveUpRebuild(node)));
                 }
             }
+            Fault::Repair => schedule::begin_repair(run, node),
+            Fault::Move => {
+                return run.operations.pending.is_empty() && operator::begin_move(run, node);
+            }
+            _ => operator::begin_compaction(run, node),
         }
         true
     }
@@ -550,19 +604,19 @@ impl Nemesis {
         let is_bad =
             |undo: &Undo| matches!(undo, Undo::GoodDisk(..) | Undo::Unrot(..) | Undo::Replace(_));
         self.undo.iter().any(|(_, undo)| is_bad(undo))
-            || run.members.iter().any(|m| m.may_end)
-            || !run.pending.is_empty()
+            || run.nodes.members.iter().any(|m| m.may_end)
+            || !run.operations.pending.is_empty()
     }
 
     fn trouble(&self, run: &mut Run, node: usize, until: Instant) {
-        let from = run.world.now();
-        run.troubles.push(Trouble { node, from, until: until + AFTERMATH });
+        let from = run.nodes.world.now();
+        run.trouble(node, from, until + AFTERMATH);
     }
 }
 
 /// As drawn, below that many microseconds.
 fn micros(run: &Run, below: u64) -> Duration {
-    Duration::from_micros(run.world.random_u64() % below)
+    Duration::from_micros(run.nodes.world.random_u64() % below)
 }
 
 /// A node that has files of hints, and therefore soon writes more.
@@ -578,58 +632,30 @@ fn with_hints(run: &Run) -> Option<usize> {
         });
         bytes.sum()
     };
-    run.members.iter().position(|m| m.is_up && !m.has_left && on_disk(m) > 0)
+    run.nodes.members.iter().position(|m| m.is_up && !m.has_left && on_disk(m) > 0)
 }
 
 fn set_links(run: &Run, node: usize, link: &LinkOptions) {
-    for other in (0..run.members.len()).filter(|other| *other != node) {
-        run.world.set_link(&name(node), &name(other), link.clone());
-        run.world.set_link(&name(other), &name(node), link.clone());
-    }
-}
-
-/// Makes the links of a node what they are when nothing is broken: long between datacenters.
-pub fn usual_links(run: &Run, node: usize) {
-    let scenario = &run.scenario;
-    for other in (0..run.members.len().max(node)).filter(|other| *other != node) {
-        let is_near = scenario.datacenter(node as u64) == scenario.datacenter(other as u64);
-        let latency_micros = if is_near { None } else { Some(15_000..25_000) };
-        let link = LinkOptions { latency_micros, ..LinkOptions::default() };
-        run.world.set_link(&name(node), &name(other), link.clone());
-        run.world.set_link(&name(other), &name(node), link);
+    for other in (0..run.nodes.members.len()).filter(|other| *other != node) {
+        run.nodes.world.set_link(&name(node), &name(other), link.clone());
+        run.nodes.world.set_link(&name(other), &name(node), link.clone());
     }
 }
 
 /// All pairs of nodes of different datacenters.
 fn between_datacenters(run: &Run) -> Vec<(usize, usize)> {
-    let of = |node: usize| run.scenario.datacenter(node as u64);
-    let count = run.members.len();
+    let of = |node: usize| run.nodes.scenario.datacenter(node as u64);
+    let count = run.nodes.members.len();
     let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
     pairs.filter(|(a, b)| of(*a) != of(*b)).collect()
-}
-
-/// Flips bits of data files of the workload's tables; which.
-pub fn rot(run: &Run, node: usize) -> Vec<(String, u64)> {
-    let disk = run.world.disk(&name(node));
-    let of_data = |path: &String| path.contains("/ks/") && path.ends_with("-Data.db");
-    let files: Vec<String> = disk.list().into_iter().filter(of_data).collect();
-    let mut bits = Vec::new();
-    for path in files {
-        let bytes = disk.read(&path).map_or(0, |content| content.len() as u64);
-        let bit = run.world.random_u64() % (8 * bytes).max(1);
-        if run.world.random_u64().is_multiple_of(2) && disk.flip_bit(&path, bit) {
-            bits.push((path, bit));
-        }
-    }
-    bits
 }
 
 /// Ends a node: at once, or inside one of its next file calls, most of which are writes of a commit
 /// log, so that requests are cut between shards and between nodes.
 fn end_process(run: &Run, fault: Fault, name: &str, life: &SimNode) {
-    let world = &run.world;
+    let world = &run.nodes.world;
     let kind = if fault == Fault::Kill { CrashKind::Kill } else { CrashKind::PowerCut };
-    if fault == Fault::PowerCut && run.scenario.hint_cuts && with_hints(run).is_some() {
+    if fault == Fault::PowerCut && run.nodes.scenario.hint_cuts && with_hints(run).is_some() {
         let n = 1 + world.random_u64() % HINT_CHANGES;
         world.disk(name).crash_at_nth_change_below("/hints/", n, kind);
         let _ = world.run_until(|| !world.is_alive(life), HINT_WAIT);
@@ -645,7 +671,7 @@ fn end_process(run: &Run, fault: Fault, name: &str, life: &SimNode) {
 }
 
 fn bad_link(run: &Run, fault: Fault) -> LinkOptions {
-    let random = run.world.random_u64();
+    let random = run.nodes.world.random_u64();
     let usual = LinkOptions::default();
     match fault {
         Fault::SlowLink => {
@@ -661,7 +687,27 @@ fn bad_link(run: &Run, fault: Fault) -> LinkOptions {
     }
 }
 
-/// The name of a node by its number from 0.
-pub fn name(number: usize) -> String {
-    format!("n{}", number + 1)
+/// Everything is healed: who gave up joining is started again, and all must go well now.
+pub fn healed(run: &mut Run) {
+    // Refused because the old one was taken for alive, or given up before it could ask.
+    let is_refused = |run: &Run, member: &Member| {
+        let ended = member.is_up && !run.nodes.world.is_alive(&member.life);
+        ended && member.may_end && member.options.replace_address_first_boot.is_some()
+    };
+    if run.nodes.members.iter().any(|member| is_refused(run, member)) {
+        // As the refusal says: when all have noticed that the old one is dead.
+        run.nodes.world.run_for(KNOWN_AS_DOWN);
+    }
+    for number in 0..run.nodes.members.len() {
+        let Some(member) = run.nodes.members.get_mut(number) else { return };
+        if member.may_end && member.is_up && !run.nodes.world.is_alive(&member.life) {
+            run.nodes.probes.bump("node ended by itself and started again", 1);
+            run.nodes.ended(number);
+        }
+        run.nodes.restart(number);
+        let may_end = run.operations.pending.iter().any(|p| p.may_end(number));
+        if let Some(member) = run.nodes.members.get_mut(number) {
+            member.may_end = may_end;
+        }
+    }
 }

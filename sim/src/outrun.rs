@@ -20,9 +20,9 @@ use rt::sim::{LinkOptions, SimNode, World, WorldOptions};
 use stdx::Instant;
 
 use crate::client::Answer;
-use crate::cluster::create_one;
 use crate::report::Report;
 use crate::survey;
+use crate::survey::create_one;
 
 /// What is wrong with the third node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,17 @@ impl Facts {
     }
 }
 
-async fn write(rt: Rt, address: SocketAddr, facts: Rc<Facts>, (most, think): (i32, Duration)) {
+/// How much writers write.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Rows of all of them together.
+    most: i32,
+    /// Between two rows of one.
+    think: Duration,
+}
+
+async fn write(rt: Rt, address: SocketAddr, facts: Rc<Facts>, pace: Pace) {
+    let Pace { most, think } = pace;
     facts.writing.set(facts.writing.get() + 1);
     let mut client = survey::connect(&rt, address).await;
     client.set_consistency(Consistency::One);
@@ -175,7 +185,7 @@ fn unbounded() -> WindowSettings {
 }
 
 /// Three nodes with a table.
-pub struct Run {
+pub struct OutrunRun {
     pub world: World,
     pub nodes: Vec<SimNode>,
     outcomes: Vec<Arc<Outcome>>,
@@ -184,7 +194,7 @@ pub struct Run {
     callers: u32,
 }
 
-impl Run {
+impl OutrunRun {
     /// Runs something in a client to its end.
     ///
     /// # Errors
@@ -214,12 +224,12 @@ impl Run {
     ///
     /// # Errors
     /// They did not start.
-    pub fn start(plan: &Plan) -> Result<Run, String> {
+    pub fn start(plan: &Plan) -> Result<OutrunRun, String> {
         let world = World::new(plan.seed, WorldOptions::default());
         let port = Options::default().native_transport_port;
         let addresses = NODES.iter().map(|name| SocketAddr::new(world.ip(name), port)).collect();
         let (nodes, outcomes, facts) = (Vec::new(), Vec::new(), Rc::default());
-        let mut run = Run { world, nodes, outcomes, addresses, facts, callers: 0 };
+        let mut run = OutrunRun { world, nodes, outcomes, addresses, facts, callers: 0 };
         for (others, name) in NODES.iter().enumerate() {
             let (options, outcome) = (options(&run.world, plan, name), Arc::default());
             let replica_window = (!plan.is_bounded).then(unbounded);
@@ -249,13 +259,12 @@ impl Run {
         Ok(run)
     }
 
-    fn begin_clients(&self, plan: &Plan, (most, think): (i32, Duration)) {
+    fn begin_clients(&self, plan: &Plan, pace: Pace) {
         let address = self.addresses[0];
         for number in 0..plan.writers {
             let facts = self.facts.clone();
-            self.world.client(&format!("writer{number}"), move |rt| {
-                write(rt, address, facts, (most, think))
-            });
+            self.world
+                .client(&format!("writer{number}"), move |rt| write(rt, address, facts, pace));
         }
         let facts = self.facts.clone();
         self.world.client("reader", move |rt| read(rt, address, facts));
@@ -312,7 +321,7 @@ impl Run {
         let bytes_per_second = Some(bytes_per_second);
         let link = LinkOptions { bytes_per_second, ..LinkOptions::default() };
         self.world.set_link(NODES[0], NODES[2], link);
-        self.begin_clients(plan, (ROWS, Duration::ZERO));
+        self.begin_clients(plan, Pace { most: ROWS, think: Duration::ZERO });
         self.writers_end()?;
         self.facts.stop.set(true);
         self.world.run_for(Duration::from_secs(1));
@@ -325,7 +334,7 @@ impl Run {
     }
 
     fn stands_still(&mut self, plan: &Plan) -> Result<(), String> {
-        self.begin_clients(plan, (i32::MAX, Duration::from_millis(30)));
+        self.begin_clients(plan, Pace { most: i32::MAX, think: Duration::from_millis(30) });
         self.world.run_for(Duration::from_secs(3));
         let (facts, before) = (self.facts.clone(), self.facts.next.get());
         self.world.pause(&self.nodes[2], STILL);
@@ -355,7 +364,7 @@ impl Run {
 /// # Errors
 /// What the checker found, or that the world got stuck.
 pub fn run(plan: &Plan) -> Result<Report, String> {
-    let mut run = Run::start(plan)?;
+    let mut run = OutrunRun::start(plan)?;
     let fault = match plan.slowness {
         Slowness::ThinLink(bytes_per_second) => {
             run.thin_link(plan, bytes_per_second)?;

@@ -7,13 +7,10 @@ use admin::model::RepairOrder;
 use admin::{AdminReply, AdminRequest};
 
 use crate::checks::Verdict;
-use crate::cluster::Run;
-use crate::nemesis::name;
+use crate::nodes::{TURN, name};
+use crate::operator::{self, of_keyspace};
+use crate::run::Run;
 
-/// Within which every table is to be repaired.
-pub const WINDOW: Duration = Duration::from_secs(20);
-/// Length of a node's turn to begin.
-pub const TURN: Duration = Duration::from_secs(1);
 /// How long it may take until every table was repaired after all was healed: it may rest for ten
 /// turns after a failure, wait until its window is used up, and for the other tables of the node.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -41,125 +38,111 @@ fn all_since(tables: &[Scheduled], since: i64) -> Verdict {
     }
 }
 
-impl Run {
-    /// Waits until every table was repaired by itself.
-    ///
-    /// # Errors
-    /// Which one is not, long after its window.
-    pub fn await_schedule(&mut self) -> Result<(), String> {
-        let clock = |rt: rt::Rt| async move { rt.wall().seconds().0 };
-        let since = self.ask("the time", LOOK, clock)?;
-        let limit = self.world.now() + LIMIT;
-        loop {
-            let tables = self.scheduled()?;
-            let verdict = all_since(&tables, since);
-            if verdict.is_ok() && !tables.is_empty() {
-                self.bump("repaired by the schedule");
-                return Ok(());
-            }
-            if self.world.now() > limit {
-                return verdict.and(Err("no table has a schedule".to_owned()));
-            }
-            self.world.run_for(LOOK);
+/// Waits until every table was repaired by itself.
+///
+/// # Errors
+/// Which one is not, long after its window.
+pub fn await_schedule(run: &mut Run) -> Result<(), String> {
+    let clock = |rt: rt::Rt| async move { rt.wall().seconds().0 };
+    let since = run.nodes.ask("the time", LOOK, clock)?;
+    let limit = run.nodes.world.now() + LIMIT;
+    loop {
+        let tables = scheduled(run)?;
+        let verdict = all_since(&tables, since);
+        if verdict.is_ok() && !tables.is_empty() {
+            run.nodes.bump("repaired by the schedule");
+            return Ok(());
         }
-    }
-
-    fn scheduled(&mut self) -> Result<Vec<Scheduled>, String> {
-        let mut all = Vec::new();
-        for number in 0..self.members.len() {
-            if self.members.get(number).is_none_or(|m| m.has_left) {
-                continue;
-            }
-            match self.admin_now(number, AdminRequest::AutoRepair(None))? {
-                AdminReply::AutoRepair(report) => {
-                    let of_ks = report.tables.into_iter().filter(|t| t.keyspace == "ks");
-                    all.extend(of_ks.map(|t| (name(number), t.table, t.repaired_at)));
-                }
-                other => return Err(format!("schedule of {}: {other:?}", name(number))),
-            }
+        if run.nodes.world.now() > limit {
+            return verdict.and(Err("no table has a schedule".to_owned()));
         }
-        Ok(all)
-    }
-
-    /// An incremental repair of every node; what counts as repaired is equal after that.
-    ///
-    /// # Errors
-    /// Which one fails, or what differs.
-    pub fn repair_incrementally(&mut self) -> Result<(), String> {
-        for number in 0..self.members.len() {
-            if self.members.get(number).is_some_and(|m| !m.has_left) {
-                self.repair_marking(number)?;
-            }
-        }
-        for number in 0..self.members.len() {
-            if self.members.get(number).is_none_or(|m| m.has_left) {
-                continue;
-            }
-            let order = RepairOrder { preview: true, validate: true, ..of_keyspace() };
-            let report = self.repair_one(number, order)?;
-            if let Some(report) = report.filter(|r| r.differing > 0) {
-                return Err(format!(
-                    "what is repaired differs, seen by {}: {report:?}",
-                    name(number)
-                ));
-            }
-        }
-        self.bump("incremental repair");
-        Ok(())
-    }
-
-    fn repair_marking(&mut self, number: usize) -> Result<(), String> {
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            match self.repair_one(number, RepairOrder { incremental: true, ..of_keyspace() }) {
-                Ok(_) => return Ok(()),
-                Err(error) => last = error,
-            }
-            self.bump("incremental repair ordered again");
-            self.world.run_for(TRY_AGAIN);
-        }
-        Err(format!("incremental although everything is healed: {last}"))
-    }
-
-    /// Turns the schedule of a node off as soon as it repairs something, and on again after a while:
-    /// the repair fails. False: it repairs nothing for some time.
-    pub fn interrupt_schedule(&mut self, number: usize) -> bool {
-        for _ in 0..INTERRUPT_TRIES {
-            match self.admin_now(number, AdminRequest::AutoRepair(None)) {
-                Ok(AdminReply::AutoRepair(r)) if r.tables.iter().any(|t| t.state == "RUNNING") => {
-                    let off = self.admin_now(number, AdminRequest::AutoRepair(Some(false)));
-                    self.world.run_for(TURN);
-                    let on = self.admin_now(number, AdminRequest::AutoRepair(Some(true)));
-                    return off.is_ok() && on.is_ok();
-                }
-                Ok(AdminReply::AutoRepair(_)) => self.world.run_for(INTERRUPT_LOOK),
-                _ => return false,
-            }
-        }
-        false
-    }
-
-    /// Orders a repair without waiting, of a kind that the seed draws.
-    pub fn begin_repair(&mut self, number: usize) {
-        let random = self.world.random_u64();
-        let order = RepairOrder {
-            incremental: !random.is_multiple_of(3),
-            primary_range: (random / 3).is_multiple_of(2),
-            sequential: (random / 6).is_multiple_of(2),
-            ..of_keyspace()
-        };
-        self.order_repair(number, order);
+        run.nodes.world.run_for(LOOK);
     }
 }
 
-/// A repair of the keyspace of the workload.
-pub fn of_keyspace() -> RepairOrder {
-    RepairOrder {
-        keyspace: "ks".to_owned(),
-        ignore_unreplicated: true,
-        job_threads: 1,
-        ..RepairOrder::default()
+fn scheduled(run: &mut Run) -> Result<Vec<Scheduled>, String> {
+    let mut all = Vec::new();
+    for number in 0..run.nodes.members.len() {
+        if run.nodes.members.get(number).is_none_or(|m| m.has_left) {
+            continue;
+        }
+        match run.nodes.admin_now(number, AdminRequest::AutoRepair(None))? {
+            AdminReply::AutoRepair(report) => {
+                let of_ks = report.tables.into_iter().filter(|t| t.keyspace == "ks");
+                all.extend(of_ks.map(|t| (name(number), t.table, t.repaired_at)));
+            }
+            other => return Err(format!("schedule of {}: {other:?}", name(number))),
+        }
     }
+    Ok(all)
+}
+
+/// An incremental repair of every node; what counts as repaired is equal after that.
+///
+/// # Errors
+/// Which one fails, or what differs.
+pub fn repair_incrementally(run: &mut Run) -> Result<(), String> {
+    for number in 0..run.nodes.members.len() {
+        if run.nodes.members.get(number).is_some_and(|m| !m.has_left) {
+            repair_marking(run, number)?;
+        }
+    }
+    for number in 0..run.nodes.members.len() {
+        if run.nodes.members.get(number).is_none_or(|m| m.has_left) {
+            continue;
+        }
+        let order = RepairOrder { preview: true, validate: true, ..of_keyspace() };
+        let report = operator::repair_one(run, number, order)?;
+        if let Some(report) = report.filter(|r| r.differing > 0) {
+            return Err(format!("what is repaired differs, seen by {}: {report:?}", name(number)));
+        }
+    }
+    run.nodes.bump("incremental repair");
+    Ok(())
+}
+
+fn repair_marking(run: &mut Run, number: usize) -> Result<(), String> {
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        match operator::repair_one(run, number, RepairOrder { incremental: true, ..of_keyspace() })
+        {
+            Ok(_) => return Ok(()),
+            Err(error) => last = error,
+        }
+        run.nodes.bump("incremental repair ordered again");
+        run.nodes.world.run_for(TRY_AGAIN);
+    }
+    Err(format!("incremental although everything is healed: {last}"))
+}
+
+/// Turns the schedule of a node off as soon as it repairs something, and on again after a while:
+/// the repair fails. False: it repairs nothing for some time.
+pub fn interrupt_schedule(run: &mut Run, number: usize) -> bool {
+    for _ in 0..INTERRUPT_TRIES {
+        match run.nodes.admin_now(number, AdminRequest::AutoRepair(None)) {
+            Ok(AdminReply::AutoRepair(r)) if r.tables.iter().any(|t| t.state == "RUNNING") => {
+                let off = run.nodes.admin_now(number, AdminRequest::AutoRepair(Some(false)));
+                run.nodes.world.run_for(TURN);
+                let on = run.nodes.admin_now(number, AdminRequest::AutoRepair(Some(true)));
+                return off.is_ok() && on.is_ok();
+            }
+            Ok(AdminReply::AutoRepair(_)) => run.nodes.world.run_for(INTERRUPT_LOOK),
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Orders a repair without waiting, of a kind that the seed draws.
+pub fn begin_repair(run: &mut Run, number: usize) {
+    let random = run.nodes.world.random_u64();
+    let order = RepairOrder {
+        incremental: !random.is_multiple_of(3),
+        primary_range: (random / 3).is_multiple_of(2),
+        sequential: (random / 6).is_multiple_of(2),
+        ..of_keyspace()
+    };
+    operator::order_repair(run, number, order);
 }
 
 #[cfg(test)]

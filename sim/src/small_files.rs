@@ -115,7 +115,7 @@ fn name(n: u8) -> String {
     format!("n{n}")
 }
 
-struct Run {
+struct SmallFilesRun {
     world: World,
     plan: Plan,
     log: Log,
@@ -124,7 +124,7 @@ struct Run {
     _logging: Box<dyn std::any::Any>,
 }
 
-fn run_of(plan: &Plan) -> Run {
+fn run_of(plan: &Plan) -> SmallFilesRun {
     let log = Log::default();
     let of_writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -133,7 +133,7 @@ fn run_of(plan: &Plan) -> Run {
         .with_writer(move || of_writer.clone());
     let _logging = Box::new(subscriber.set_default());
     let world = World::new(plan.seed, WorldOptions::default());
-    Run { world, plan: *plan, log, damaged: BTreeSet::new(), _logging }
+    SmallFilesRun { world, plan: *plan, log, damaged: BTreeSet::new(), _logging }
 }
 
 /// Runs one plan.
@@ -169,7 +169,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     })
 }
 
-impl Run {
+impl SmallFilesRun {
     fn options(&self, n: u8) -> Options {
         let ip = |n: u8| self.world.ip(&name(n));
         let plan = &self.plan;

@@ -13,9 +13,9 @@ use rt::Rt;
 use crate::cells;
 use crate::checks::{Rows, SchemaView};
 use crate::client::{Answer, Client};
-use crate::counts::{self, Counts};
+use crate::counts::{self, Counts, When};
 use crate::history::{Action, Ending, Scope};
-use crate::lwt;
+use crate::lwt::{self, Conditions};
 use crate::scenario::Scenario;
 use crate::workload::{self, Shared};
 
@@ -323,7 +323,7 @@ pub async fn read_at_quorum(
         for key in counters {
             let of_counts =
                 |work: &mut dyn FnMut(&mut Counts)| work(&mut shared.borrow_mut().counts);
-            match counts::read(&rt, &mut client, (key, node), true, of_counts).await {
+            match counts::read(&rt, &mut client, key, node, When::Last, of_counts).await {
                 Ok(Ending::Done) => {}
                 other => return Err(format!("counter {key} at ALL after healing: {other:?}")),
             }
@@ -332,8 +332,8 @@ pub async fn read_at_quorum(
         for part in parts {
             let of_cells =
                 |work: &mut dyn FnMut(&mut cells::Cells)| work(&mut shared.borrow_mut().cells);
-            let request = (part, cells::Request::Read);
-            match cells::perform(&rt, &mut client, request, node, of_cells).await {
+            let request = cells::Request::Read;
+            match cells::perform(&rt, &mut client, part, request, node, of_cells).await {
                 Ok(Ending::Done) => {}
                 other => return Err(format!("cells {part} at QUORUM after healing: {other:?}")),
             }
@@ -362,7 +362,7 @@ pub async fn read_at_serial(
             let mut problem = None;
             for _ in 0..TRIES {
                 let begun = shared.borrow_mut().transactions.begin(*part, node, request, rt.now());
-                let asked = lwt::perform(&mut client, *part, request, serial, false);
+                let asked = lwt::perform(&mut client, *part, request, serial, Conditions::Sent);
                 let (seen, ending) = asked.await;
                 shared.borrow_mut().transactions.end(begun, rt.now(), seen);
                 problem = (ending != Ok(Ending::Done)).then_some(ending);
@@ -441,4 +441,15 @@ pub async fn look_at_each(
         looks.1.push(SchemaView { node, version, tables: tables.collect() });
     }
     Ok(looks)
+}
+
+/// Runs a statement that must succeed.
+///
+/// # Errors
+/// What it was answered by.
+pub async fn create_one(client: &mut Client, text: &str) -> Result<(), String> {
+    match client.query(text).await {
+        Ok(Answer::Done) => Ok(()),
+        other => Err(format!("{text}: {other:?}")),
+    }
 }

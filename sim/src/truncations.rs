@@ -91,9 +91,11 @@ impl Model {
     }
 
     fn check(&self, found: &BTreeSet<i32>, place: &str) -> Result<(), String> {
+        // INV-truncation-1 and INV-truncation-4: nothing written after the answer is removed.
         if let Some(key) = self.required.difference(found).next() {
             return Err(format!("{place}: row {key}, acknowledged after the TRUNCATE, is gone"));
         }
+        // INV-truncation-3: OK means that every node has carried it out for good.
         match self.removed.intersection(found).next() {
             Some(key) => Err(format!("{place}: row {key} is back after a TRUNCATE answered OK")),
             None => Ok(()),
@@ -121,7 +123,7 @@ fn options(world: &World, plan: &Plan, n: u8) -> Options {
     }
 }
 
-struct Run {
+struct TruncationsRun {
     world: World,
     plan: Plan,
     nodes: BTreeMap<u8, (SimNode, Arc<Outcome>)>,
@@ -136,7 +138,7 @@ struct Run {
 pub fn run(plan: &Plan) -> Result<Report, String> {
     let world = World::new(plan.seed, WorldOptions::default());
     let (nodes, model) = (BTreeMap::new(), Rc::default());
-    let mut run = Run { world, plan: *plan, nodes, model, faults: BTreeMap::new() };
+    let mut run = TruncationsRun { world, plan: *plan, nodes, model, faults: BTreeMap::new() };
     for n in 1..=plan.nodes {
         run.start(n)?;
     }
@@ -177,7 +179,7 @@ pub fn run(plan: &Plan) -> Result<Report, String> {
     })
 }
 
-impl Run {
+impl TruncationsRun {
     fn until(&self, what: &str, done: impl Fn() -> bool) -> Result<(), String> {
         let result = self.world.run_until(done, LIMIT);
         result.map_err(|stuck| {

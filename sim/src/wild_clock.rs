@@ -9,7 +9,7 @@ use std::time::Duration;
 use cql_wire::Consistency;
 
 use crate::client::Answer;
-use crate::outrun::{NODES, Run, Slowness};
+use crate::outrun::{NODES, OutrunRun, Slowness};
 use crate::report::Report;
 use crate::survey;
 
@@ -43,7 +43,7 @@ pub fn plan(seed: u64) -> Plan {
     }
 }
 
-fn is_wrong(run: &Run, node: usize) -> Option<bool> {
+fn is_wrong(run: &OutrunRun, node: usize) -> Option<bool> {
     let snapshot = run.nodes.get(node)?.telemetry();
     let gauges = snapshot.metrics.iter().filter(|metric| metric.name == "clock_is_wrong");
     let mut values = gauges.filter_map(|metric| match metric.value {
@@ -54,7 +54,7 @@ fn is_wrong(run: &Run, node: usize) -> Option<bool> {
 }
 
 /// Conditional writes of new partitions through all nodes; how many succeeded.
-fn write(run: &mut Run, first: i32) -> Result<usize, String> {
+fn write(run: &mut OutrunRun, first: i32) -> Result<usize, String> {
     let mut applied = 0;
     for (at, name) in NODES.iter().enumerate() {
         let address = run.addresses[at];
@@ -84,7 +84,7 @@ fn write(run: &mut Run, first: i32) -> Result<usize, String> {
 }
 
 /// Whether exactly the nodes that are named say that their clocks are wrong.
-fn check_said(run: &Run, wrong: Option<usize>) -> Result<(), String> {
+fn check_said(run: &OutrunRun, wrong: Option<usize>) -> Result<(), String> {
     for (at, name) in NODES.iter().enumerate() {
         let said = is_wrong(run, at);
         if said != Some(wrong == Some(at)) {
@@ -99,7 +99,7 @@ fn check_said(run: &Run, wrong: Option<usize>) -> Result<(), String> {
 /// # Errors
 /// What the checker found, or that the world got stuck.
 pub fn run(plan: &Plan) -> Result<Report, String> {
-    let mut run = Run::start(&crate::outrun::Plan {
+    let mut run = OutrunRun::start(&crate::outrun::Plan {
         seed: plan.seed,
         shards: plan.shards,
         slowness: Slowness::StandsStill,

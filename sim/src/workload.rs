@@ -12,12 +12,11 @@ use rt::Rt;
 use crate::cells::{self, Cells};
 use crate::checks::{created_name, scratch_name};
 use crate::client::{Answer, Client, Lost};
-use crate::cluster::Sabotage;
-use crate::counts::{self, Counts};
-use crate::folded::Folded;
+use crate::counts::{self, Counts, Doubt, When};
 use crate::history::{Action, Ending, History, KEYS_PER_PARTITION, Place, Scan, Scope, place};
-use crate::inverted::Inverted;
-use crate::lwt::{self, Transactions};
+use crate::lwt::{self, Conditions, Transactions};
+use crate::progress::Progress;
+use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 
 /// Tables that clients create by the same few names.
@@ -59,14 +58,6 @@ pub struct Shared {
     pub cells: Cells,
     /// What was added to and seen of counters.
     pub counts: Counts,
-    /// Operations whose answers are known.
-    pub inverted: Inverted,
-    /// Aggregations and filters whose answers are known.
-    pub folded: Folded,
-    /// Requests that still may be sent.
-    pub left: u64,
-    /// Clients that have not ended.
-    pub running: usize,
     stamps: BTreeMap<i32, i64>,
     last_batch: i32,
     last_alter: u64,
@@ -106,13 +97,15 @@ pub struct Plan {
     pub scenario: Rc<Scenario>,
     /// What it does wrong.
     pub sabotage: Sabotage,
+    /// What is left to be asked.
+    pub progress: Rc<Progress>,
 }
 
 /// Asks until nothing is left to ask.
 pub async fn run(rt: Rt, plan: Plan, shared: Rc<RefCell<Shared>>) {
     let nodes = plan.addresses.len().max(1) as u64;
     let mut node = (plan.number % nodes) as usize;
-    while shared.borrow().left > 0 {
+    while plan.progress.goes_on() {
         let Some(address) = plan.addresses.get(node) else { break };
         if let Ok(mut client) = Client::connect(&rt, *address).await {
             client.set_consistency(match plan.sabotage.weak_levels {
@@ -124,7 +117,7 @@ pub async fn run(rt: Rt, plan: Plan, shared: Rc<RefCell<Shared>>) {
         rt.sleep(Duration::from_millis(20 + rt.random_u64() % 80)).await;
         node = (rt.random_u64() % nodes) as usize;
     }
-    shared.borrow_mut().running -= 1;
+    plan.progress.ended();
 }
 
 /// Asks one node until the connection is lost, or the node cannot serve.
@@ -132,8 +125,9 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
     loop {
         let (number, action, level) = {
             let mut shared = shared.borrow_mut();
-            let Some(left) = shared.left.checked_sub(1) else { return };
-            shared.left = left;
+            if !plan.progress.take() {
+                return;
+            }
             let action = choose(rt, plan, &mut shared);
             let (level, scope) = level(rt, plan, action, node);
             (shared.history.begin(node, action, scope, rt.now()), action, level)
@@ -143,7 +137,7 @@ async fn ask(rt: &Rt, client: &mut Client, node: usize, plan: &Plan, shared: &Re
             Action::Cells { part } => work_on_cells(rt, client, node, part, plan, shared).await,
             Action::Count { key } => {
                 client.set_consistency(level);
-                count(rt, client, node, key, (plan, shared)).await
+                count(rt, client, node, key, plan, shared).await
             }
             _ => {
                 client.set_consistency(level);
@@ -226,11 +220,11 @@ async fn work_on_cells(
         false => Consistency::Quorum,
     });
     let request = match part as u64 % plan.scenario.clients == plan.number {
-        true => cells::Request::choose(rt, plan.scenario.do_clocks_jump()),
+        true => cells::Request::choose(rt, &plan.scenario),
         false => cells::Request::Read,
     };
     let of_cells = |work: &mut dyn FnMut(&mut Cells)| work(&mut shared.borrow_mut().cells);
-    match cells::perform(rt, client, (part, request), node, of_cells).await {
+    match cells::perform(rt, client, part, request, node, of_cells).await {
         Ok(ending) => (ending, false),
         Err(Lost(why)) => (Ending::Unknown(why), true),
     }
@@ -242,22 +236,27 @@ async fn count(
     client: &mut Client,
     node: usize,
     key: i32,
-    (plan, shared): (&Plan, &RefCell<Shared>),
+    plan: &Plan,
+    shared: &RefCell<Shared>,
 ) -> (Ending, bool) {
     client.set_answer_timeout(Action::Count { key }.limit() + ANSWER_GRACE);
     let of_counts = |work: &mut dyn FnMut(&mut Counts)| work(&mut shared.borrow_mut().counts);
+    let doubt = match plan.sabotage.repeated_increments {
+        true => Doubt::SentAgain,
+        false => Doubt::Left,
+    };
     let by = 1 + (rt.random_u64() % 4) as i64;
     let mut others = vec![(key, by)];
     let answer = match rt.random_u64() % 8 {
-        0 | 1 => counts::read(rt, client, (key, node), false, of_counts).await,
+        0 | 1 => counts::read(rt, client, key, node, When::Meanwhile, of_counts).await,
         n @ (2 | 3) => {
             // A counter batch: of several partitions, and of one partition twice.
             let more = (1..n as i32).map(|step| ((key + step) % COUNTERS as i32, by + 1));
             others.extend(more);
             others.push((key, 1));
-            counts::add(rt, client, &others, plan.sabotage.repeated_increments, of_counts).await
+            counts::add(rt, client, &others, doubt, of_counts).await
         }
-        _ => counts::add(rt, client, &others, plan.sabotage.repeated_increments, of_counts).await,
+        _ => counts::add(rt, client, &others, doubt, of_counts).await,
     };
     match answer {
         Ok(ending) => (ending, false),
@@ -303,8 +302,11 @@ async fn transact(
         let request = transactions.choose(rt, part);
         (request, transactions.begin(part, node, request, rt.now()))
     };
-    let is_plain = plan.sabotage.unconditional;
-    let (seen, ending) = lwt::perform(client, part, request, serial, is_plain).await;
+    let conditions = match plan.sabotage.unconditional {
+        true => Conditions::LeftOut,
+        false => Conditions::Sent,
+    };
+    let (seen, ending) = lwt::perform(client, part, request, serial, conditions).await;
     client.set_consistency(Consistency::Quorum);
     shared.borrow_mut().transactions.end(ticket, rt.now(), seen);
     match ending {

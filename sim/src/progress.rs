@@ -1,0 +1,45 @@
+//! [`Progress`]: how much the clients of a run still ask.
+
+use std::cell::Cell;
+
+/// Shared by all clients of a run.
+#[derive(Default)]
+pub struct Progress {
+    left: Cell<u64>,
+    running: Cell<usize>,
+}
+
+impl Progress {
+    /// So many clients begin, which may send so many requests together.
+    pub fn begin(&self, requests: u64, clients: usize) {
+        self.left.set(requests);
+        self.running.set(clients);
+    }
+
+    /// No more requests may be sent.
+    pub fn stop(&self) {
+        self.left.set(0);
+    }
+
+    /// Whether requests may still be sent.
+    pub fn goes_on(&self) -> bool {
+        self.left.get() > 0
+    }
+
+    /// Takes one request of those that are left; false: there is none.
+    pub fn take(&self) -> bool {
+        let left = self.left.get();
+        self.left.set(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// A client has ended.
+    pub fn ended(&self) {
+        self.running.set(self.running.get().saturating_sub(1));
+    }
+
+    /// Whether all clients have ended.
+    pub fn is_over(&self) -> bool {
+        self.running.get() == 0
+    }
+}

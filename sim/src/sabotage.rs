@@ -1,0 +1,34 @@
+//! What tests of checkers let a run do wrong.
+
+/// What a run does wrong on purpose, so that tests see the checkers notice it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sabotage {
+    /// Clients write and read at ONE instead of QUORUM.
+    pub weak_levels: bool,
+    /// Conditional writes are sent without their conditions, serial reads at QUORUM.
+    pub unconditional: bool,
+    /// Tombstones go after `gc_grace_seconds` without a repair.
+    pub early_purge: bool,
+    /// Batches are not logged.
+    pub unlogged_batches: bool,
+    /// Replicas are compared at once, without waiting and reading at ALL.
+    pub unrepaired: bool,
+    /// Nothing is healed.
+    pub unhealed: bool,
+    /// Increments in doubt are sent again.
+    pub repeated_increments: bool,
+    /// Nothing is repaired by itself.
+    pub unscheduled: bool,
+    /// One node of a new datacenter loses files of what it copied.
+    pub unbuilt: bool,
+    /// What an operator gives up goes on.
+    pub no_aborts: bool,
+    /// A node that starts with another number of shards does not take its commit log over.
+    pub unsharded_log: bool,
+    /// A row of those that are folded changes before anything breaks.
+    pub spoilt_rows: bool,
+    /// Something of the world is kept when the run is over.
+    pub kept_world: bool,
+    /// Files are gone before a start that should find them damaged.
+    pub unseen_damage: bool,
+}
