@@ -242,7 +242,7 @@ impl Reader {
             head = Box::pin(self.cached_head(table, shape, view, key, stats)).await?;
         }
         let (hash, reversed) = (codec::hash_key(key), command.reversed);
-        let below = ViewBelow { view: &**view, head: head.as_deref() };
+        let below = ViewBelow { view, head: head.as_deref() };
         let hashed = HashedKey { hash: &hash, key };
         let files = self.key_sources(shape, below, &slices, reversed, hashed, &mut sources, stats);
         if !files.is_empty() {

@@ -370,7 +370,7 @@ impl Reader {
             head = Box::pin(self.cached_head(job.table, shape, view, key, stats)).await?;
         }
         let hash = codec::hash_key(key);
-        let below = ViewBelow { view: &**view, head: head.as_deref() };
+        let below = ViewBelow { view, head: head.as_deref() };
         let hashed = HashedKey { hash: &hash, key };
         let files = self.key_sources(shape, below, &slices, reversed, hashed, &mut sources, stats);
         match job.kind {
