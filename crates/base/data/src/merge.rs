@@ -434,8 +434,7 @@ fn merge_complex(
     }
     builder.begin_complex(id, deletion);
     let mut count = 0_usize;
-    loop {
-        let Some(path) = first_path(shape, id, &lanes) else { break };
+    while let Some(path) = first_path(shape, id, &lanes) {
         let mut winner: Option<CellRef<'_>> = None;
         for lane in &mut lanes {
             let Some((lane_path, cell)) = lane.head else { continue };

@@ -6,6 +6,7 @@
 mod reports;
 mod samples;
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -59,8 +60,8 @@ impl std::ops::Deref for Served {
 
 fn serve(parts: &Rc<Served>, request: AdminRequest, reply: Reply<AdminReply>) {
     match parts.answer(request) {
-        Ok(answer) => reply.send(answer),
-        Err(command) => {
+        ControlFlow::Break(answer) => reply.send(answer),
+        ControlFlow::Continue(command) => {
             let of_task = parts.clone();
             let task = async move {
                 let answer = of_task.carry_out(command).await;
@@ -78,8 +79,8 @@ fn or_failed<T>(result: Result<T, ActionError>, reply: fn(T) -> AdminReply) -> A
 
 impl Served {
     /// Answers a question at once; gives a command back, which takes longer.
-    fn answer(&self, request: AdminRequest) -> Result<AdminReply, AdminRequest> {
-        Ok(match request {
+    fn answer(&self, request: AdminRequest) -> ControlFlow<AdminReply, AdminRequest> {
+        ControlFlow::Break(match request {
             AdminRequest::Node => AdminReply::Node(Box::new(self.node())),
             AdminRequest::Tables => AdminReply::Tables(self.tables()),
             AdminRequest::Compactions => AdminReply::Compactions(Box::new(self.compactions())),
@@ -117,7 +118,7 @@ impl Served {
             }
             AdminRequest::KeySamples => AdminReply::KeySamples(self.key_samples()),
             AdminRequest::Estimates(ranges) => AdminReply::Estimates(self.estimates(&ranges)),
-            command => return Err(command),
+            command => return ControlFlow::Continue(command),
         })
     }
 

@@ -29,7 +29,7 @@ const _: () = {
     impl<T: ?Sized> NotSend<()> for T {}
     impl<T: ?Sized + Send> NotSend<IsSend> for T {}
     // INV-native-3: the same of what a shard stands on.
-    <rt_native::Env as NotSend<_>>::HOLDS;
+    let () = <rt_native::Env as NotSend<_>>::HOLDS;
     <Rt as NotSend<_>>::HOLDS
 };
 
