@@ -70,14 +70,14 @@ impl Case {
 }
 
 /// Runs all cases of all `*.txt` files of a directory, each file with a runner of its own, so that commands of one
-/// file may build on each other.
+/// file may build on each other. Returns the number of cases.
 ///
 /// # Panics
 /// A case prints something else than its file says, or the directory has no case.
 pub fn check<R: FnMut(&Case) -> String>(
     directory: impl AsRef<Path>,
     mut runner: impl FnMut() -> R,
-) {
+) -> usize {
     let is_update = std::env::var_os("UPDATE_EXPECT").is_some();
     let (mut count, mut wrong) = (0, String::new());
     for path in files(directory.as_ref()) {
@@ -105,6 +105,7 @@ pub fn check<R: FnMut(&Case) -> String>(
     }
     assert!(count > 0, "{}: no case", directory.as_ref().display());
     assert!(is_update || wrong.is_empty(), "{wrong}UPDATE_EXPECT=1 rewrites the files");
+    count
 }
 
 fn read(path: &Path) -> String {

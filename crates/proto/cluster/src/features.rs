@@ -36,6 +36,15 @@ pub const SUPPORTED: u64 =
 impl Transformation {
     /// The features that every member must have who is to read this entry, one bit each.
     pub fn needs(&self) -> u64 {
+        let needed = self.needed();
+        stdx::invariant!(
+            needed & !SUPPORTED == 0,
+            "INV-cluster-4: an entry needs the features {needed:b}"
+        );
+        needed
+    }
+
+    fn needed(&self) -> u64 {
         match self {
             Transformation::Auth(
                 AuthChange::SetCidrGroups { .. } | AuthChange::PutCidrGroup { .. },

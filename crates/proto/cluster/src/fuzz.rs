@@ -48,7 +48,10 @@ pub fn fuzz_membership(data: &[u8]) {
         rest = after;
         let Ok(entry) = Transformation::decode(payload) else { continue };
         if let Ok(next) = snapshot.apply(&entry) {
-            assert!(next.epoch == Epoch(snapshot.epoch.0 + 1), "an epoch was left out");
+            assert!(
+                next.epoch == Epoch(snapshot.epoch.0 + 1),
+                "INV-cluster-1: an epoch was left out"
+            );
             assert!(violation(&next).is_none(), "{:?}", violation(&next));
             snapshot = next;
         }
@@ -65,10 +68,10 @@ pub(crate) fn violation(snapshot: &ClusterSnapshot) -> Option<&'static str> {
             return Some("a member stands under another id");
         }
         if !is_ascending(&member.tokens) || !is_ascending(&member.moving_to) {
-            return Some("tokens out of order");
+            return Some("INV-member-1: tokens out of order");
         }
         if (member.state.letter() == 'M') == member.moving_to.is_empty() {
-            return Some("tokens to move to in a wrong state");
+            return Some("INV-member-2: tokens to move to in a wrong state");
         }
         if member.state.letter() != 'J' && member.replaces.is_some() {
             return Some("replaces another one in a wrong state");
@@ -80,20 +83,20 @@ pub(crate) fn violation(snapshot: &ClusterSnapshot) -> Option<&'static str> {
         tokens.extend(member.moving_to.iter().filter(|t| !member.tokens.contains(t)).copied());
     }
     if has_twice(&mut tokens) {
-        return Some("a token is held twice");
+        return Some("INV-topology-1: a token is held twice");
     }
     for address in [|m: &Member| m.storage, |m: &Member| m.rpc] {
         let mut held: Vec<_> = snapshot.members.values().map(|m| address(m)).collect();
         held.retain(|a| *a != crate::ADDRESS_UNKNOWN);
         if has_twice(&mut held) {
-            return Some("an address is held twice");
+            return Some("INV-topology-1: an address is held twice");
         }
     }
     if snapshot.voters.is_empty() {
         return Some("nobody votes");
     }
     let is_in = |v: &HostId| snapshot.members.contains_key(v);
-    (!snapshot.voters.iter().all(is_in)).then_some("a voter is out")
+    (!snapshot.voters.iter().all(is_in)).then_some("INV-topology-2: a voter is out")
 }
 
 fn has_twice<T: Ord>(list: &mut [T]) -> bool {
@@ -313,21 +316,30 @@ mod tests {
         let two = Member::clone(&good.members[&host(2)]);
         let table: [(Member, &str); 7] = [
             (Member { host_id: host(9), ..two.clone() }, "a member stands under another id"),
-            (Member { tokens: vec![Token(5), Token(4)], ..two.clone() }, "tokens out of order"),
+            (
+                Member { tokens: vec![Token(5), Token(4)], ..two.clone() },
+                "INV-member-1: tokens out of order",
+            ),
             (
                 Member { state: MemberState::Moving, ..two.clone() },
-                "tokens to move to in a wrong state",
+                "INV-member-2: tokens to move to in a wrong state",
             ),
             (
                 Member { replaces: Some(host(1)), ..two.clone() },
                 "replaces another one in a wrong state",
             ),
-            (Member { tokens: vec![Token(3)], ..two.clone() }, "a token is held twice"),
+            (
+                Member { tokens: vec![Token(3)], ..two.clone() },
+                "INV-topology-1: a token is held twice",
+            ),
             (
                 Member { storage: good.members[&host(3)].storage, ..two.clone() },
-                "an address is held twice",
+                "INV-topology-1: an address is held twice",
             ),
-            (Member { rpc: good.members[&host(3)].rpc, ..two }, "an address is held twice"),
+            (
+                Member { rpc: good.members[&host(3)].rpc, ..two },
+                "INV-topology-1: an address is held twice",
+            ),
         ];
         for (bad, what) in table {
             snapshot.members = good.members.clone();
@@ -336,7 +348,7 @@ mod tests {
         }
         snapshot.members = good.members.clone();
         snapshot.voters = vec![host(9)];
-        assert_eq!(violation(&snapshot), Some("a voter is out"));
+        assert_eq!(violation(&snapshot), Some("INV-topology-2: a voter is out"));
         snapshot.voters = vec![];
         assert_eq!(violation(&snapshot), Some("nobody votes"));
     }

@@ -357,4 +357,6 @@ impl ClusterSnapshot {
 }
 
 #[cfg(test)]
+mod case_tests;
+#[cfg(test)]
 mod tests;

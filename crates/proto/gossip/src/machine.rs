@@ -538,4 +538,6 @@ impl Gossip {
 }
 
 #[cfg(test)]
+mod case_tests;
+#[cfg(test)]
 mod tests;

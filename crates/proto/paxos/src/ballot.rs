@@ -275,6 +275,7 @@ mod tests {
         assert_eq!(clock.next(WallMicros(601), seen, Scope::Global).unwrap().micros(), 1_601);
     }
 
+    /// INV-paxos-3: of two ballots with one write timestamp neither is accepted after the other.
     #[test]
     fn ballots_of_one_microsecond_are_equally_old() {
         let (a, b) = (Ballot::new(5, Scope::Global, 1), Ballot::new(5, Scope::Global, 2));

@@ -1,12 +1,10 @@
 //! What the tests of the planner and its neighbours share.
 //!
 //! Owns: schemas made by statements ([`schema_of`]), mutations as text ([`show`]), mutated inputs for fuzz functions
-//! ([`mutate`]), cases in text files ([`run_cases`]). Never: in a product.
+//! ([`mutate`]). Never: in a product.
 
-mod cases;
 mod tables;
 
-pub use cases::{Case, run_cases};
 pub use tables::{NOW, TABLES};
 
 use std::sync::Arc;

@@ -6,8 +6,7 @@
 //! the environment of a shard ([`Env`]) and its view of the cluster ([`ClusterView`]). Never: which replicas a
 //! request goes to, consistency levels, CQL.
 //!
-//! Invariants: INV-replica-1: nothing is applied whose bytes do not open as a mutation. INV-reading-1: the page of
-//! a node does not depend on its number of shards ([`NodeRead`]).
+//! Invariants: INV-replica-1 (`apply`), INV-reading-1 (`node_page`), INV-verbs-1 (`verbs`).
 //!
 //! Reading order: `apply`, `env`, `cluster_view`, `placements`, `tables`, `node_page`, `packed_read`,
 //! `serve_read`, `serve_scan`, `verbs`.

@@ -2,6 +2,8 @@
 //!
 //! A function is found by a walk over the entries, which stand in the order in which they are registered: those
 //! that are asked most come first.
+//!
+//! INV-verbs-1: a verb is served by one function.
 
 use internode::Verb;
 use messaging::{Request, Responder};
@@ -21,7 +23,7 @@ impl<S> Default for VerbRegistry<S> {
 }
 
 impl<S> VerbRegistry<S> {
-    /// Has these verbs served. INV-verbs-1: a verb is served by one function.
+    /// Has these verbs served, each by one function (INV-verbs-1).
     pub fn register(&mut self, handlers: &[(Verb, VerbHandler<S>)]) {
         for (verb, handler) in handlers {
             stdx::invariant!(

@@ -7,7 +7,7 @@
 //! ([`address_discovery`]). Never: decides who owns what or which step follows (`cluster::topology`), who is alive
 //! (`liveness`), copies bytes (`streaming`).
 //!
-//! INV-cleaning-1: see [`cleaning`]. INV-received-2: see [`resume_state`].
+//! Invariants: INV-cleaning-1 ([`cleaning`]), INV-received-2 ([`resume_state`]).
 //!
 //! Reading order: [`orders`], `env`, `steps` (one change of the metadata), [`copies`], [`leaving`], [`bootstrap`].
 

@@ -186,6 +186,7 @@ fn without_a_file_to_believe_everything_counts_as_carried_out() {
     });
 }
 
+/// INV-truncation-2.
 #[test]
 fn a_start_carries_out_the_last_entry_only() {
     let mut records = Records::all_of(&metadata(4, &[]));

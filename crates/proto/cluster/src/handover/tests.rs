@@ -29,6 +29,7 @@ fn changing(members: &Members, from: &Replication, to: &Replication, stage: Stag
     snapshot.voting_placements(&handover, to).0
 }
 
+/// INV-handover-1.
 #[test]
 fn quorums_of_stages_that_follow_each_other_meet() {
     let mut random = Random(7);

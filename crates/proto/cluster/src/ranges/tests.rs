@@ -109,6 +109,7 @@ fn random_change(random: &mut Random) -> (Members, Members) {
     }
 }
 
+/// INV-ranges-1.
 #[test]
 fn movements_are_exactly_what_the_new_ring_has_and_the_old_has_not() {
     let mut random = Random(31);

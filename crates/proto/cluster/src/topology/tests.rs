@@ -127,6 +127,7 @@ fn a_log_written_before_there_were_members_reads_as_a_cluster_of_one() {
     assert_eq!(s.local_member().unwrap().datacenter, "east");
 }
 
+/// INV-cluster-3.
 #[test]
 fn a_snapshot_is_the_same_on_every_node_but_for_local() {
     let shared = cluster(3, 2);
@@ -412,6 +413,7 @@ fn a_rack_changes_only_while_the_node_is_alone() {
     assert_eq!(s.members[&host(1)].rack, "s");
 }
 
+/// INV-topology-3.
 #[test]
 fn movements_of_the_same_ranges_wait_for_each_other_and_others_do_not() {
     // RF 1: a token's data is on one node; 8 nodes at 10 … 80.
@@ -480,6 +482,7 @@ fn a_log_of_a_whole_life_reads_back_to_the_same_cluster() {
     assert_eq!(loaded.epoch, direct.epoch);
 }
 
+/// INV-handover-2.
 #[test]
 fn a_keyspace_that_is_handed_over_keeps_its_replication_and_the_ring() {
     let table = crate::testing::table();

@@ -6,11 +6,11 @@
 
 mod describe;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use schema::Schema;
 use stdx::{TimestampMicros, WallMicros};
+use testkit::cases::{Case, check};
 use types::CqlType;
 
 use crate::error::PlanError;
@@ -22,41 +22,28 @@ const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
 const KEYSPACE: &str =
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// Runs a file of cases; it has so many at least.
-fn check(name: &str, at_least: usize) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/plans").join(name);
+/// Directory of the cases.
+const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/plans");
+
+/// Runs the cases of one file, whose tables are made by its `schema`.
+fn runner() -> impl FnMut(&Case) -> String {
     let mut schema = Arc::new(Schema::default());
-    let cases = cql_testing::run_cases(&path, |case| match case.directive {
+    move |case| match case.command.as_str() {
         "schema" => {
             let mut statements = vec![KEYSPACE];
-            statements.extend(cql_syntax::split_statements(case.input));
+            statements.extend(cql_syntax::split_statements(&case.input));
             schema = cql_testing::schema_of(&statements);
             String::new()
         }
-        "plan" => planned(&schema, case.input),
-        other => panic!("no directive: {other}"),
-    });
-    assert!(cases >= at_least, "{name}: {cases} cases");
+        "plan" => planned(&schema, &case.input),
+        other => panic!("{}: no directive: {other}", case.place),
+    }
 }
 
 #[test]
-fn restrictions_are_planned_as_recorded() {
-    check("restrictions.txt", 140);
-}
-
-#[test]
-fn selections_groups_and_orderings_are_planned_as_recorded() {
-    check("selects.txt", 60);
-}
-
-#[test]
-fn modifications_are_planned_as_recorded() {
-    check("modifications.txt", 65);
-}
-
-#[test]
-fn of_several_errors_the_one_is_reported_that_cassandra_reports() {
-    check("error_order.txt", 28);
+fn statements_are_planned_as_recorded() {
+    let cases = check(PLANS, runner);
+    assert!(cases >= 300, "{cases} cases");
 }
 
 /// What a statement is planned and bound to.

@@ -67,7 +67,7 @@ pub(super) fn orderly(world: &World, restarts: &[(usize, usize)]) -> Result<(), 
             | Event::Unbelievable { .. } => false,
         };
         if !is_right {
-            return Err(format!("{by} says {what:?} out of order"));
+            return Err(format!("INV-gossip-1, INV-gossip-2: {by} says {what:?} out of order"));
         }
     }
     Ok(())

@@ -50,6 +50,7 @@ fn permit(reply: &Reply<V>) -> Permit {
     }
 }
 
+/// INV-paxos-1.
 #[test]
 fn an_older_ballot_gets_neither_promise_nor_acceptance() {
     let mut s = AcceptorState::default();

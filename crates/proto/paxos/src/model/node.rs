@@ -231,7 +231,7 @@ fn check_step(before: &AcceptorState<Payload>, after: &AcceptorState<Payload>) {
     assert!(after.promised >= before.promised && after.promised_write >= before.promised_write);
     assert!(after.promised >= after.promised_write);
     let commit = |s: &AcceptorState<Payload>| s.committed.as_ref().map(|c| c.ballot);
-    assert!(commit(after) >= commit(before));
+    assert!(commit(after) >= commit(before), "INV-paxos-1: a commit was forgotten");
     if let Some(accepted) = &after.accepted {
         assert!(
             Some(accepted.ballot) > commit(after),

@@ -291,6 +291,7 @@ fn a_value_in_doubt_behind_a_newer_commit_stays_uncertain() {
     assert_eq!(failed.contentions, 1);
 }
 
+/// INV-paxos-5.
 #[test]
 fn a_value_in_doubt_is_buried_before_not_applied_is_answered() {
     let (mut c, first) = doubtful();
