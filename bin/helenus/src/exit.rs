@@ -22,6 +22,7 @@ pub fn of_start(error: &StartError) -> u8 {
         | StartError::Setting(_)
         | StartError::Snitch { .. }
         | StartError::Archiving { .. }
+        | StartError::Encryption(_)
         | StartError::Place { .. } => USAGE,
         StartError::Metadata(OpenError::Log { .. } | OpenError::Cut { .. })
         | StartError::Submit(SubmitError::Rejected(_))

@@ -31,6 +31,7 @@ use crate::cidr;
 use crate::cluster::member::ClusterShard;
 use crate::cluster::repairing::{self, RepairedParts};
 use crate::disk_usage;
+use crate::encryption::KeyFollower;
 use crate::parts;
 use crate::policy::{PolicyMesh, Serving};
 use crate::upkeep::unless_gone;
@@ -72,6 +73,8 @@ pub(crate) struct Actions {
     pub(crate) policy: Arc<PolicyMesh>,
     /// What the node writes about itself.
     pub(crate) own_rows: OwnRows,
+    /// Shard 0: keys of encrypted connections of clients; `None`: there are none.
+    pub(crate) client_keys: Option<Rc<KeyFollower>>,
 }
 
 /// A UUID with the form of Cassandra's: of the number that a compaction has on its shard, the shard, and
@@ -132,6 +135,21 @@ impl Actions {
         tracing::info!(seeds = ?self.seeds.borrow(), "the seeds were read again");
         Ok(())
     }
+
+    /// Has the node stop as SIGTERM does.
+    fn stop_daemon(&self) -> Result<(), ActionError> {
+        tracing::info!("stopped by an administrator");
+        self.rt.request_stop();
+        Ok(())
+    }
+
+    /// Loads keys and certificates again; nothing where none are used, as in Cassandra. Shard 0 only.
+    async fn reload_keys(&self) -> Result<(), ActionError> {
+        match &self.client_keys {
+            Some(keys) => keys.reload().await.map_err(|e| ActionError::Failed(e.to_string())),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Actions {
@@ -157,11 +175,8 @@ impl Actions {
                 changed.map_err(|error| ActionError::Failed(error.to_string()))
             }
             ClusterAction::ReloadSeeds => self.reload_seeds().await,
-            ClusterAction::StopDaemon => {
-                tracing::info!("stopped by an administrator");
-                self.rt.request_stop();
-                Ok(())
-            }
+            ClusterAction::ReloadSsl => self.reload_keys().await,
+            ClusterAction::StopDaemon => self.stop_daemon(),
             other => match self.tune_storage(other)? {
                 None => Ok(()),
                 Some(of_cluster) => self.command_cluster(of_cluster).await,
@@ -473,6 +488,8 @@ impl ShardActions for Actions {
                 driver_name: c.driver_name,
                 driver_version: c.driver_version,
                 options: c.options.into_iter().collect(),
+                ssl_protocol: c.tls.map(|(protocol, _)| protocol.to_owned()),
+                ssl_cipher_suite: c.tls.map(|(_, suite)| suite.to_owned()),
             })
             .collect()
     }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::ClusterSnapshot;
+use cql_server::PortEncryption;
 use rt::{Mesh, Reply, Rt};
 use stdx::{ShardId, TableId};
 
@@ -40,6 +41,8 @@ pub struct Beginning {
     pub archiving: conf::Archiving,
     /// The node speaks to others.
     pub has_peers: bool,
+    /// Whether connections of clients are encrypted.
+    pub encryption: PortEncryption,
 }
 
 /// Points where shards wait for each other.

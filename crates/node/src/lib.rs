@@ -23,6 +23,7 @@ mod counter_id;
 mod disk_usage;
 mod disks;
 mod dropped;
+mod encryption;
 mod expiry;
 mod first_role;
 mod live_settings;
@@ -95,6 +96,9 @@ pub enum StartError {
         /// Why.
         error: store::StoreError,
     },
+    /// Keys or settings of encrypted connections cannot be used.
+    #[error("cannot encrypt connections of clients: {0}")]
+    Encryption(#[from] tls::TlsError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address} for {purpose}: {detail}; is another server running there?")]
     Listen {

@@ -1,17 +1,28 @@
 //! Lines of the log that tools wait for, word for word.
 //!
-//! Cassandra logs the first two when clients can connect; test harnesses, init scripts and container
-//! probes look for either. The third ends a start of ScyllaDB, which its tools look for.
+//! ScyllaDB logs the first when connections of clients may be encrypted. Cassandra logs the next two when clients can
+//! connect; test harnesses, init scripts and container probes look for either. The last ends a start of ScyllaDB, which
+//! its tools look for.
 
 use std::net::SocketAddr;
+
+use cql_server::PortEncryption;
+
+/// Connections of clients may be encrypted.
+pub(crate) const ENCRYPTING: &str = "Enabling encrypted CQL connections between client and node";
 
 /// Clients can connect from now on.
 pub(crate) const COMPLETE: &str = "Startup complete";
 
 /// The CQL port is open.
-pub(crate) fn listening(at: SocketAddr) -> String {
+pub(crate) fn listening(at: SocketAddr, encryption: PortEncryption) -> String {
+    let encryption = match encryption {
+        PortEncryption::Plain => "unencrypted",
+        PortEncryption::Optional => "optionally encrypted",
+        PortEncryption::Required => "encrypted",
+    };
     // Java writes an address without a name behind a slash.
-    format!("Starting listening for CQL clients on /{at} (unencrypted)...")
+    format!("Starting listening for CQL clients on /{at} ({encryption})...")
 }
 
 /// The node serves.
@@ -27,7 +38,7 @@ mod tests {
     #[test]
     fn lines_are_those_that_tools_wait_for() {
         assert_eq!(
-            listening("127.0.8.50:19842".parse().unwrap()),
+            listening("127.0.8.50:19842".parse().unwrap(), PortEncryption::Plain),
             "Starting listening for CQL clients on /127.0.8.50:19842 (unencrypted)..."
         );
         assert!(initialized().ends_with(" initialization completed."));

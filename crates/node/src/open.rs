@@ -24,6 +24,7 @@ use topology::introduction::{self, Membership};
 use topology::joining::{self, Newcomer, Outcome};
 
 use crate::cluster::{network, place};
+use crate::encryption::{self, ClientKeys};
 use crate::small_files::{self, SmallFiles};
 use crate::{StartError, archiving, disk_usage, disks, dropped, first_role, parts};
 
@@ -41,6 +42,8 @@ pub(crate) struct Opened {
     pub(crate) lock: FileLock,
     /// Shard 0's way to other nodes; `None`: the node stands alone and opens no port for them.
     pub(crate) messaging: Option<Messaging>,
+    /// Keys of encrypted client connections; `None`: all are in the clear.
+    pub(crate) client_keys: Option<ClientKeys>,
 }
 
 /// Opens or makes the metadata log; founds or joins a cluster.
@@ -53,6 +56,7 @@ pub(crate) async fn open(
     mesh: &Arc<MessagingMesh>,
 ) -> Result<Opened, StartError> {
     let work_dir = options.workdir.trim_end_matches('/').to_owned();
+    let client_keys = encryption::load(rt, options).await?;
     let fs = rt.fs();
     fs.create_dir_all(&work_dir).await?;
     let lock = match fs.lock_exclusive(&format!("{work_dir}/.lock")).await {
@@ -108,7 +112,8 @@ pub(crate) async fn open(
     archiving::check_replay(options, &snapshot.schema)?;
     let archiving = archiving::prepare(rt, options).await?;
     let tables_ever = Arc::new(tables_ever);
-    Ok(Opened { snapshot: Arc::new(snapshot), run, tables_ever, archiving, log, lock, messaging })
+    let snapshot = Arc::new(snapshot);
+    Ok(Opened { snapshot, run, tables_ever, archiving, log, lock, messaging, client_keys })
 }
 
 /// What a start is made of.

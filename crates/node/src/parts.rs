@@ -15,7 +15,7 @@ use cql_plan::auth::{AccessRules, CidrRules};
 use cql_plan::functions::user::FunctionLimits;
 use cql_plan::guardrails::{Feature, Threshold, Values};
 use cql_plan::plan::PlanLimits;
-use cql_server::{Authentication, ServerSettings};
+use cql_server::{Authentication, PortEncryption, ServerSettings};
 use query::{Guardrails, TimestampGuardrails};
 use stdx::{DeletionSeconds, HostId, ShardMap};
 use store::{StoreOptions, SyncMode, Version};
@@ -175,15 +175,15 @@ pub fn socket(address: &Address, port: u16) -> Result<SocketAddr, StartError> {
 ///
 /// # Errors
 /// `Address`: the announced address is a name.
-pub fn server_settings(options: &Options) -> Result<ServerSettings, StartError> {
+pub fn server_settings(
+    options: &Options,
+    encryption: PortEncryption,
+) -> Result<ServerSettings, StartError> {
     let announced = socket(options.announced_rpc_address(), options.native_transport_port)?;
     let unlimited = |n: i64| usize::try_from(n).ok();
     let request_bytes_max = request_bytes(options, 1);
     let mut settings = ServerSettings::new(announced);
-    settings.shard_aware_port = match options.native_shard_aware_transport_port {
-        0 => None,
-        port => Some(port),
-    };
+    announce_shard_aware_ports(&mut settings, options, encryption);
     settings.frame_bytes_max =
         usize::try_from(options.native_transport_max_frame_size.0).unwrap_or(usize::MAX);
     settings.requests_per_connection_max =
@@ -251,6 +251,29 @@ fn access_rules(options: &Options) -> AccessRules {
             }),
         },
     }
+}
+
+/// The port of its own for TLS, when there is one.
+pub(crate) fn encrypted_port(options: &Options) -> Option<u16> {
+    options.native_transport_port_ssl.filter(|port| *port != options.native_transport_port)
+}
+
+/// Names the ports for shard-aware drivers: in the clear, and with TLS.
+fn announce_shard_aware_ports(
+    settings: &mut ServerSettings,
+    options: &Options,
+    encryption: PortEncryption,
+) {
+    let open = |port: u16| (port != 0).then_some(port);
+    let port = open(options.native_shard_aware_transport_port);
+    let (plain, encrypted) = match (encryption, encrypted_port(options)) {
+        (PortEncryption::Plain, _) => (port, None),
+        (_, Some(_)) => (port, open(options.native_shard_aware_transport_port_ssl)),
+        (PortEncryption::Optional, None) => (port, port),
+        (PortEncryption::Required, None) => (None, port),
+    };
+    settings.shard_aware_port = plain;
+    settings.shard_aware_port_ssl = encrypted;
 }
 
 /// `default_compaction` as the schema stores it.
@@ -503,7 +526,7 @@ mod tests {
         assert_eq!(store.commitlog_compression, Some(codec::Algorithm::Zstd));
         assert_eq!(store.flush_compression, store::FlushCompression::Table);
         assert!(store.snapshot_before_compaction && store.incremental_backups);
-        let server = server_settings(&options).unwrap();
+        let server = server_settings(&options, PortEncryption::Plain).unwrap();
         assert_eq!(server.query.storage_address.to_string(), "127.0.0.1:7007");
         assert_eq!(server.query.snitch, "org.apache.cassandra.locator.SimpleSnitch");
         assert_eq!(server.credentials_validity, Duration::from_secs(9));
@@ -623,7 +646,7 @@ mod tests {
         assert_eq!((store.mutation_bytes_max, store.column_index_bytes), (16 << 20, 8 << 10));
         assert_eq!(store.commitlog_bytes_max, 8 << 30);
         assert!(!store.snapshot_before_compaction && !store.incremental_backups);
-        let server = server_settings(&options).unwrap();
+        let server = server_settings(&options, PortEncryption::Plain).unwrap();
         assert_eq!(server.query.prepared_bytes_max, 10 << 20);
         assert!(
             server.query.guardrails.drop_truncate_table_enabled

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use admin::ActionError;
 use conf::Options;
-use cql_server::CqlServer;
+use cql_server::{CqlServer, Placement, Port, PortEncryption};
 use query::Timeout;
 use stdx::ShardId;
 
@@ -31,23 +31,56 @@ const TIMEOUTS: [(&str, Timeout); 7] = [
 ///
 /// # Errors
 /// `Listen`, `Address`.
-pub(crate) async fn listen(options: &Options, server: &CqlServer) -> Result<(), StartError> {
+pub(crate) async fn listen(
+    options: &Options,
+    server: &CqlServer,
+    encryption: PortEncryption,
+) -> Result<(), StartError> {
     let refused = |address: SocketAddr, purpose: &'static str, detail: String| StartError::Listen {
         address: address.to_string(),
         purpose,
         detail,
     };
-    let address = parts::socket(&options.rpc_address, options.native_transport_port)?;
-    let at = server.listen(address).await;
-    let at = at.map_err(|e| refused(address, "CQL", e.detail))?;
-    tracing::info!("{}", log_lines::listening(at));
-    if options.native_shard_aware_transport_port != 0 {
-        let port = options.native_shard_aware_transport_port;
-        let address = parts::socket(&options.rpc_address, port)?;
-        let at = server.listen_shard_aware(address).await;
-        at.map_err(|e| refused(address, "shard-aware CQL", e.detail))?;
+    if encryption != PortEncryption::Plain {
+        tracing::info!("{}", log_lines::ENCRYPTING);
+    }
+    for port in ports(options, encryption) {
+        let address = parts::socket(&options.rpc_address, port.number)?;
+        let is_balanced = port.kind.placement == Placement::Balanced;
+        let purpose = if is_balanced { "CQL" } else { "shard-aware CQL" };
+        let at = server.listen_on(address, port.kind).await;
+        let at = at.map_err(|e| refused(address, purpose, e.detail))?;
+        if is_balanced {
+            tracing::info!("{}", log_lines::listening(at, port.kind.encryption));
+        }
     }
     Ok(())
+}
+
+/// A port of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ClientPort {
+    number: u16,
+    kind: Port,
+}
+
+/// The ports of clients. TLS is spoken on the usual ones, unless it has ports of its own.
+fn ports(options: &Options, encryption: PortEncryption) -> Vec<ClientPort> {
+    let shard_aware = options.native_shard_aware_transport_port;
+    let pair = |number, shard_aware, encryption| {
+        let port = |number, placement| ClientPort { number, kind: Port { placement, encryption } };
+        let both = [port(number, Placement::Balanced), port(shard_aware, Placement::ShardAware)];
+        both.into_iter().filter(|port: &ClientPort| port.number != 0)
+    };
+    let number = options.native_transport_port;
+    match parts::encrypted_port(options) {
+        Some(encrypted) if encryption != PortEncryption::Plain => {
+            let plain = pair(number, shard_aware, PortEncryption::Plain);
+            let aware = options.native_shard_aware_transport_port_ssl;
+            plain.chain(pair(encrypted, aware, encryption)).collect()
+        }
+        _ => pair(number, shard_aware, encryption).collect(),
+    }
 }
 
 impl Actions {
@@ -118,7 +151,9 @@ impl Actions {
             liveness.set_ready(false);
         }
         self.tell_all(if enabled { Serving::Resume } else { Serving::Pause }).await;
-        if enabled && let Err(error) = listen(&self.options, &self.server).await {
+        let keys = self.client_keys.as_ref();
+        let encryption = keys.map_or(PortEncryption::Plain, |keys| keys.encryption);
+        if enabled && let Err(error) = listen(&self.options, &self.server, encryption).await {
             self.tell_all(Serving::Pause).await;
             return Err(ActionError::Failed(error.to_string()));
         }
@@ -175,5 +210,32 @@ impl Actions {
             self.coordinator.batches().set_write_timeout(timeout);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_is_spoken_on_the_usual_ports_or_on_its_own() {
+        let of = |ssl: Option<u16>, encryption| {
+            let options = Options { native_transport_port_ssl: ssl, ..Options::default() };
+            let ports = ports(&options, encryption).into_iter();
+            let shown = ports.map(|port| {
+                let aware = match port.kind.placement {
+                    Placement::Balanced => "",
+                    Placement::ShardAware => " aware",
+                };
+                format!("{}{aware} {:?}", port.number, port.kind.encryption)
+            });
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        use PortEncryption::{Optional, Plain, Required};
+        assert_eq!(of(None, Plain), "9042 Plain, 19042 aware Plain");
+        assert_eq!(of(None, Optional), "9042 Optional, 19042 aware Optional");
+        assert_eq!(of(Some(9042), Required), "9042 Required, 19042 aware Required");
+        let own = "9042 Plain, 19042 aware Plain, 9142 Required, 19142 aware Required";
+        assert_eq!(of(Some(9142), Required), own);
     }
 }

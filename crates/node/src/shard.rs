@@ -11,7 +11,7 @@ use admin::{AdminMesh, AdminParts, AdminServer, LogControl, ShardParts};
 use cluster::ClusterSnapshot;
 use conf::{Archiving, Options};
 use coordinator::{BatchReplay, Coordinator, IdOrigin, ShardMesh};
-use cql_server::{CqlServer, ServerMesh, ServerParts};
+use cql_server::{CqlServer, PortEncryption, ServerMesh, ServerParts};
 use liveness::LivenessMesh;
 use membership::log::{LogFile, LogReader};
 use membership::{Membership, MetaMesh};
@@ -35,6 +35,7 @@ use crate::cluster::member::{ClusterMeshes, ClusterShard};
 use crate::cluster::network;
 use crate::disk_usage::{self, DiskMesh, DiskMonitor, LiveLimits};
 use crate::dropped::CarriedOut;
+use crate::encryption::ClientKeys;
 use crate::policy::{Policy, PolicyMesh};
 use crate::{
     Outcome, Program, ReadyHook, StartError, archiving, bug_log, counter_id, dropped, expiry,
@@ -113,6 +114,23 @@ struct Begun {
     log: Option<LogFile>,
     /// Shard 0's: held as long as the shard runs.
     lock: Option<FileLock>,
+    /// Whether connections of clients are encrypted.
+    encryption: PortEncryption,
+    /// Shard 0's, where they are.
+    client_keys: Option<ClientKeys>,
+}
+
+/// What the other shards begin with.
+fn beginning(opened: &open::Opened) -> Beginning {
+    let keys = opened.client_keys.as_ref();
+    Beginning {
+        snapshot: opened.snapshot.clone(),
+        run: opened.run,
+        tables_ever: opened.tables_ever.clone(),
+        archiving: opened.archiving.clone(),
+        has_peers: opened.messaging.is_some(),
+        encryption: keys.map_or(PortEncryption::Plain, |keys| keys.encryption),
+    }
 }
 
 /// What a shard keeps until it stops, beside its parts.
@@ -155,14 +173,7 @@ impl Shard {
         let opened = if rt.shard() == ShardId(0) {
             let opened = open::open(rt, &self.options, &self.meshes.messaging).await;
             let opened = self.noted(opened);
-            let answer = opened.as_ref().map(|o| Beginning {
-                snapshot: o.snapshot.clone(),
-                run: o.run,
-                tables_ever: o.tables_ever.clone(),
-                archiving: o.archiving.clone(),
-                has_peers: o.messaging.is_some(),
-            });
-            boot::serve(rt, boot, answer);
+            boot::serve(rt, boot, opened.as_ref().map(beginning));
             opened
         } else {
             None
@@ -174,15 +185,25 @@ impl Shard {
             boot::arrive(rt, boot, Point::Opened, Err(())).await;
             return None;
         };
-        let Beginning { snapshot, run, tables_ever, archiving, has_peers } = beginning;
-        let (log, lock, messaging) = match opened {
-            Some(o) => (Some(o.log), Some(o.lock), o.messaging),
+        let Beginning { snapshot, run, tables_ever, archiving, has_peers, encryption } = beginning;
+        let (log, lock, messaging, client_keys) = match opened {
+            Some(o) => (Some(o.log), Some(o.lock), o.messaging, o.client_keys),
             None => {
                 let join = || join_messaging(rt, &self.options, &self.meshes, &snapshot, run);
-                (None, None, has_peers.then(join))
+                (None, None, has_peers.then(join), None)
             }
         };
-        Some(Begun { snapshot, run, tables_ever, archiving, messaging, log, lock })
+        Some(Begun {
+            snapshot,
+            run,
+            tables_ever,
+            archiving,
+            messaging,
+            log,
+            lock,
+            encryption,
+            client_keys,
+        })
     }
 
     /// Opens the store; `None` when that failed on some shard.
@@ -270,6 +291,8 @@ impl Shard {
             cluster_failure,
             outcome: self.outcome.clone(),
             own_rows: rt.gate("own-rows"),
+            encryption: begun.encryption,
+            client_keys: RefCell::new(begun.client_keys),
             options: options.clone(),
             meshes: meshes.clone(),
             store,
@@ -386,6 +409,10 @@ struct Parts {
     program: Program,
     /// Owner of what writes the node's own rows.
     own_rows: Gate,
+    /// Whether connections of clients are encrypted.
+    encryption: PortEncryption,
+    /// Shard 0, until the server is made: their keys.
+    client_keys: RefCell<Option<ClientKeys>>,
 }
 
 /// What serves clients and administrators.
@@ -549,7 +576,7 @@ impl Parts {
             rt: rt.clone(),
             coordinator: self.coordinator.clone(),
             membership: self.membership.clone(),
-            settings: Arc::new(parts::server_settings(options)?),
+            settings: Arc::new(parts::server_settings(options, self.encryption)?),
             plan_limits: parts::plan_limits(options),
             mesh: self.meshes.server.clone(),
             virtual_source: Rc::new(NodeTables::new(Sources {
@@ -635,6 +662,7 @@ impl Parts {
             cluster: self.cluster.clone(),
             policy: self.meshes.policy.clone(),
             own_rows: own_rows.clone(),
+            client_keys: self.client_keys.take().map(|k| k.install(rt, &self.own_rows, server)),
         })
     }
 
@@ -649,7 +677,7 @@ impl Parts {
         }
         first_role::ensure(&self.rt, &self.own_rows, &self.membership, options);
         if options.start_native_transport {
-            serving::listen(options, server).await?;
+            serving::listen(options, server, self.encryption).await?;
         }
         Ok(())
     }

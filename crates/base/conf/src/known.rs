@@ -252,9 +252,7 @@ pub const SCYLLA_ONLY: &[&str] = &[
 /// Settings that ask for protection, with what they ask for; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
-    ("client_encryption_options", "encryption of client connections"),
     ("internode_authenticator", "authentication between nodes"),
-    ("native_transport_port_ssl", "encryption of client connections"),
     ("partition_denylist_enabled", "a list of denied partitions"),
     ("role_manager", "a role manager"),
     ("server_encryption_options", "encryption between nodes"),
@@ -274,9 +272,7 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
             let legacy = node.get("enable_legacy_ssl_storage_port").is_none_or(off);
             !(matches!(node.kind, NodeKind::Map(_)) && none && legacy)
         }
-        "client_encryption_options"
-        | "transparent_data_encryption_options"
-        | "audit_logging_options" => {
+        "transparent_data_encryption_options" | "audit_logging_options" => {
             !(matches!(node.kind, NodeKind::Map(_)) && node.get("enabled").is_none_or(off))
         }
         "partition_denylist_enabled" => !off(node),
@@ -334,16 +330,15 @@ mod tests {
     #[test]
     fn protection_is_asked_for_by_the_value_not_by_the_name() {
         for (name, yaml, asks) in [
-            ("client_encryption_options", "{enabled: false, keystore: x}", false),
-            ("client_encryption_options", "{enabled: true}", true),
-            ("client_encryption_options", "{enabled: maybe}", true),
-            ("client_encryption_options", "yes", true),
+            ("audit_logging_options", "{enabled: false, logger: x}", false),
+            ("audit_logging_options", "{enabled: true}", true),
+            ("audit_logging_options", "{enabled: maybe}", true),
+            ("audit_logging_options", "yes", true),
             ("server_encryption_options", "{internode_encryption: none}", false),
             ("server_encryption_options", "{internode_encryption: all}", true),
             ("role_manager", "{class_name: CassandraRoleManager}", false),
             ("role_manager", "org.apache.cassandra.auth.CassandraRoleManager", false),
             ("role_manager", "LdapRoleManager", true),
-            ("native_transport_port_ssl", "9142", true),
             ("partition_denylist_enabled", "false", false),
             ("partition_denylist_enabled", "true", true),
         ] {

@@ -20,6 +20,7 @@
 )]
 
 pub mod commitlog;
+pub mod encryption;
 pub mod fuzz;
 pub mod guardrails;
 pub mod known;
@@ -33,6 +34,9 @@ pub mod value;
 pub mod yaml;
 
 pub use commitlog::{Archiving, CommitLogCompression, RestorePoint};
+pub use encryption::{
+    CertificatesOfClients, Encryption, EncryptionOptions, KeyPlace, Password, Secret, TrustPlace,
+};
 pub use load::{
     CommandLine, ConfError, ConfErrors, ENV_PREFIX, Loaded, Origin, Sources, Warning, load,
     summarize,

@@ -6,6 +6,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
+use crate::encryption::EncryptionOptions;
 use crate::guardrails;
 use crate::known;
 use crate::options::{NAMES, Options, Status};
@@ -463,6 +464,9 @@ impl Loader {
         if name == "cidr_authorizer" {
             self.cidr_parameters(node, &origin);
         }
+        if name == "client_encryption_options" && self.has_wrong_keys(name, node, &origin) {
+            return;
+        }
         let Some((new, unit)) = spelling::replaced(name) else {
             self.assign(name, name, node, origin, "");
             return;
@@ -508,6 +512,28 @@ impl Loader {
                 other => self.wrong(origin.clone(), other, form, &entry.value),
             }
         }
+    }
+
+    /// Reports each wrong key of a map by its own name and line.
+    fn has_wrong_keys(&mut self, name: &str, node: &Node, origin: &Origin) -> bool {
+        if node.is_null() {
+            return false;
+        }
+        let wrong = EncryptionOptions::parse(node).err().unwrap_or_default();
+        for key in &wrong {
+            let origin = match origin {
+                Origin::File { path, .. } if key.value.line > 0 => {
+                    Origin::File { path: path.clone(), line: key.value.line }
+                }
+                other => other.clone(),
+            };
+            let separator = if key.key.is_empty() { "" } else { "." };
+            let full = format!("{name}{separator}{}", key.key);
+            let masked = Node::scalar("***");
+            let value = if key.is_shown() { &key.value } else { &masked };
+            self.wrong(origin, &full, &key.expected, value);
+        }
+        !wrong.is_empty()
     }
 
     fn wrong(&mut self, origin: Origin, name: &str, expected: &str, node: &Node) {
@@ -728,6 +754,7 @@ fn check(options: &Options, errors: &mut Vec<ConfError>) {
         wrong.add("max_mutation_size", message);
     }
     check_ports(options, wrong);
+    check_port_for_tls(options, wrong);
     check_limits(options, wrong);
 }
 
@@ -825,11 +852,19 @@ fn check_tokens(options: &Options, wrong: &mut Inconsistent<'_>) {
 
 /// No port is taken twice on one address.
 fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
+    let own = options.native_transport_port;
+    let ssl_port = options.native_transport_port_ssl.filter(|port| *port != own);
     let ports = [
         ("native_transport_port", options.native_transport_port, &options.rpc_address),
         (
             "native_shard_aware_transport_port",
             options.native_shard_aware_transport_port,
+            &options.rpc_address,
+        ),
+        ("native_transport_port_ssl", ssl_port.unwrap_or(0), &options.rpc_address),
+        (
+            "native_shard_aware_transport_port_ssl",
+            ssl_port.map_or(0, |_| options.native_shard_aware_transport_port_ssl),
             &options.rpc_address,
         ),
         ("api_port", options.api_port, &options.api_address),
@@ -842,6 +877,17 @@ fn check_ports(options: &Options, wrong: &mut Inconsistent<'_>) {
         if let Some((other, ..)) = same {
             wrong.add(name, format!("is {port}, as is \"{other}\""));
         }
+    }
+}
+
+/// A port for TLS needs keys.
+fn check_port_for_tls(options: &Options, wrong: &mut Inconsistent<'_>) {
+    let encryption = &options.client_encryption_options;
+    if options.native_transport_port_ssl.is_some() && !encryption.asks_for_encryption() {
+        // Cassandra: "Encryption must be enabled in client_encryption_options for
+        // native_transport_port_ssl".
+        let message = "needs \"enabled\" in \"client_encryption_options\"";
+        wrong.add("native_transport_port_ssl", message);
     }
 }
 

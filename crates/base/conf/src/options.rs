@@ -12,6 +12,7 @@ use core::time::Duration;
 use stdx::Token;
 
 use crate::commitlog::{CommitLogCompression, RestorePoint};
+use crate::encryption::EncryptionOptions;
 use crate::parameterized::ParameterizedClass;
 use crate::value::{
     Address, Authenticator, Authorizer, CidrAuthorizer, CidrMode, CommitFailurePolicy,
@@ -273,6 +274,12 @@ settings! {
         supported cold native_transport_port: u16 = 9042, 1 to 65_535;
         /// Port for shard-aware drivers, where the source port picks the shard; 0 is off.
         supported cold native_shard_aware_transport_port: u16 = 19_042, 0 to 65_535;
+        /// Port for CQL clients with TLS, while `native_transport_port` stays in the clear; needs
+        /// `client_encryption_options`. Unset: TLS is spoken on `native_transport_port`.
+        supported cold native_transport_port_ssl: Option<u16> = None, 1 to 65_535;
+        /// Port for shard-aware drivers with TLS, open beside `native_transport_port_ssl`; 0 is off. Without that
+        /// port TLS is spoken on `native_shard_aware_transport_port`.
+        supported cold native_shard_aware_transport_port_ssl: u16 = 19_142, 0 to 65_535;
         /// Address for nodetool, the HTTP API and `/metrics`.
         supported cold api_address: Address = loopback();
         /// Port for nodetool, the HTTP API and `/metrics`.
@@ -305,6 +312,11 @@ settings! {
         /// Memory for prepared statements; every shard keeps all of them. Unset: 1/256 of `memory`,
         /// at least 10 MiB.
         supported cold prepared_statements_cache_size: Option<DataSize> = None, 1_048_576 to TIB;
+    }
+    "Encryption" {
+        /// Whether and how connections of CQL clients are encrypted: keys of Cassandra 5.0 and of Scylla, see
+        /// [TLS](tls.md).
+        supported cold client_encryption_options: EncryptionOptions = EncryptionOptions::default();
     }
     "Access" {
         /// Who may connect.

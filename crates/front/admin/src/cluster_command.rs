@@ -389,6 +389,9 @@ cluster_commands! {
     /// Reads the seeds from the configuration again.
     ReloadSeeds {} as given
         = CommandRow::new("reload_seeds", Scope::Shard, Class::Changes), "reloadseeds";
+    /// Loads keys and certificates of encrypted connections again, for new connections.
+    ReloadSsl {} as given
+        = CommandRow::new("reload_ssl", Scope::Shard, Class::Changes), "reloadssl";
     /// Drains the node and ends its process.
     StopDaemon {} as given
         = CommandRow::new("stop_daemon", Scope::Node, Class::Destroys), "stopdaemon";

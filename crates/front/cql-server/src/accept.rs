@@ -1,51 +1,50 @@
-//! Connections on their way in: ports, limits on how many, which shard gets one.
+//! Connections on their way in: ports, limits on how many, which shard gets one, TLS handshakes.
 //!
-//! Owns: the listeners and their pause, the counts by client address. Never: what a connection says
+//! Owns: the listeners and their pause, the counts by client address, which connections are encrypted. The shard
+//! that serves a connection shakes hands with it, in a scheduling group of few shares: a storm of handshakes does not
+//! stall requests. Never: what a connection says
 //! ([`crate::connection`]). Where connections are counted: a connection counts for its shard (the
 //! mesh) from when it was placed, and for its client's address on shard 0, which accepts it.
 
 use crate::connection::Connection;
 use crate::driver;
 use crate::mesh::ServerRequest;
+use crate::port::{CertificateLimits, Placement, Port, PortEncryption, TlsBeginning, WARN_PAUSE};
 use crate::server::{CqlServer, Server};
-use rt::{Group, ListenOptions, Stream};
+use rt::{Accepted, Group, ListenOptions, PlainText, Stream, TlsServer, is_tls_handshake};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 use stdx::{IoError, ShardId};
+use tls::PeerCertificate;
 
 /// Between two looks whether a shard that is paused has come to rest.
 const PAUSE_LOOK: Duration = Duration::from_millis(5);
 
-/// Which port a listener is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Port {
-    /// Any shard may get the connection.
-    Balanced,
-    /// The client's source port picks the shard.
-    ShardAware,
-}
+/// How long a client may take for its handshake, and, where all must speak TLS, until it begins.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl CqlServer {
-    /// Listens for connections of any driver; each goes to the shard with fewest. To be called on
-    /// one shard only. Returns the address, with the port chosen when 0 was asked for.
+    /// As [`CqlServer::listen_on`], for connections in the clear of any driver.
+    #[cfg(test)]
+    pub(crate) async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
+        let encryption = PortEncryption::Plain;
+        self.listen_on(address, Port { placement: Placement::Balanced, encryption }).await
+    }
+
+    /// Uses keys and settings for the handshakes of connections that are accepted from now on by this shard.
+    pub fn set_tls(&self, tls: TlsServer, limits: CertificateLimits) {
+        *self.inner.tls.borrow_mut() = Some((tls, limits));
+    }
+
+    /// Listens for the connections of a port. To be called on one shard only. Returns the address, with the port
+    /// chosen when 0 was asked for. Connections that may be encrypted are closed until [`CqlServer::set_tls`] was
+    /// called.
     ///
     /// # Errors
     /// The address cannot be listened on.
-    pub async fn listen(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
-        self.listen_on(address, Port::Balanced).await
-    }
-
-    /// Listens for shard-aware drivers: a connection goes to shard (source port % shards).
-    ///
-    /// # Errors
-    /// As [`CqlServer::listen`].
-    pub async fn listen_shard_aware(&self, address: SocketAddr) -> Result<SocketAddr, IoError> {
-        self.listen_on(address, Port::ShardAware).await
-    }
-
-    async fn listen_on(&self, address: SocketAddr, port: Port) -> Result<SocketAddr, IoError> {
+    pub async fn listen_on(&self, address: SocketAddr, port: Port) -> Result<SocketAddr, IoError> {
         let rt = &self.inner.rt;
         let listener = rt.listen(address, ListenOptions::default()).await?;
         let local = listener.local_addr();
@@ -105,17 +104,25 @@ impl CqlServer {
             *server.by_ip.borrow_mut().entry(peer.ip()).or_insert(0) += 1;
         }
         let shards = server.rt.shard_count().max(1);
-        let shard = match port {
-            Port::Balanced => server.mesh.least_loaded(),
-            Port::ShardAware => ShardId(peer.port() % shards),
+        let shard = match port.placement {
+            Placement::Balanced => server.mesh.least_loaded(),
+            Placement::ShardAware => ShardId(peer.port() % shards),
+        };
+        let beginning = match self.beginning(port.encryption) {
+            Ok(beginning) => beginning,
+            Err(NoKeys) => {
+                server.forget_ip(peer.ip());
+                conn.shutdown();
+                return;
+            }
         };
         server.mesh.opened(shard);
         if shard == server.rt.shard() {
-            self.serve_counted(conn);
+            self.serve_counted(conn, beginning);
             return;
         }
-        let call =
-            server.mesh.calls.call(&server.rt, shard, ServerRequest::Adopt(conn.into_moved()));
+        let adopt = ServerRequest::Adopt(conn.into_moved(), beginning);
+        let call = server.mesh.calls.call(&server.rt, shard, adopt);
         let this = self.clone();
         let task = async move {
             if call.await.is_err() {
@@ -126,18 +133,57 @@ impl CqlServer {
         let _ = server.gate.spawn(&server.rt, Group::Admin, "hand-over", task);
     }
 
-    /// Serves a connection on this shard until it ends.
-    pub fn serve(&self, conn: Stream) {
-        self.inner.mesh.opened(self.inner.rt.shard());
-        self.serve_counted(conn);
+    /// How connections of a port begin now.
+    fn beginning(&self, encryption: PortEncryption) -> Result<Option<TlsBeginning>, NoKeys> {
+        let plain = match encryption {
+            PortEncryption::Plain => return Ok(None),
+            PortEncryption::Optional => PlainText::Accepted,
+            PortEncryption::Required => PlainText::Refused,
+        };
+        let (tls, limits) = self.inner.tls.borrow().clone().ok_or(NoKeys)?;
+        Ok(Some(TlsBeginning { tls, limits, plain }))
     }
 
-    pub(crate) fn serve_counted(&self, conn: Stream) {
+    /// Serves a connection in the clear on this shard until it ends.
+    pub fn serve(&self, conn: Stream) {
+        self.inner.mesh.opened(self.inner.rt.shard());
+        self.serve_counted(conn, None);
+    }
+
+    /// Serves a connection that was counted, after its handshake where TLS is spoken.
+    pub(crate) fn serve_counted(&self, conn: Stream, beginning: Option<TlsBeginning>) {
+        let Some(beginning) = beginning else {
+            return self.serve_accepted(Accepted { stream: conn, received: Vec::new() });
+        };
+        let (this, peer) = (self.clone(), conn.peer_addr());
+        let task = async move {
+            // A server that stops waits for no handshake.
+            let stopping = this.inner.drained.notified();
+            let shaken = first_of(this.inner.shake_hands(conn, &beginning), stopping).await;
+            match shaken.unwrap_or_else(|| Err(refused(peer, "the server stops"))) {
+                Ok(accepted) => this.serve_accepted(accepted),
+                Err(error) => {
+                    this.inner.counters.failed_handshakes.inc();
+                    // As Cassandra's, at a level that a scan of ports does not fill the log with.
+                    tracing::debug!(%peer, %error, "TLS handshake of a client failed");
+                    this.inner.mesh.closed(this.inner.rt.shard());
+                    this.inner.connection_ended(peer.ip()).await;
+                }
+            }
+        };
+        let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "cql-handshake", task);
+        if spawned.is_err() {
+            self.inner.mesh.closed(self.inner.rt.shard());
+        }
+    }
+
+    fn serve_accepted(&self, accepted: Accepted) {
+        let Accepted { stream: conn, received } = accepted;
         let server = self.inner.clone();
-        let connection = Connection::new(self, conn.peer_addr());
+        let connection = Connection::encrypted(self, conn.peer_addr(), conn.tls());
         let peer = conn.peer_addr().ip();
         let task = async move {
-            driver::serve(server.clone(), connection, conn).await;
+            driver::serve(server.clone(), connection, conn, received).await;
             server.mesh.closed(server.rt.shard());
             server.connection_ended(peer).await;
         };
@@ -165,7 +211,66 @@ impl CqlServer {
     }
 }
 
+/// A port is encrypted, and no keys were set.
+struct NoKeys;
+
 impl Server {
+    /// Reads the first bytes of a connection and does what they begin.
+    async fn shake_hands(
+        &self,
+        conn: Stream,
+        beginning: &TlsBeginning,
+    ) -> Result<Accepted, IoError> {
+        let peer = conn.peer_addr();
+        if self.is_draining() {
+            return Err(refused(peer, "the server stops"));
+        }
+        let first = conn.first_bytes(&self.rt, beginning.plain, HANDSHAKE_PATIENCE).await?;
+        let deadline = self.rt.now() + HANDSHAKE_PATIENCE;
+        let slot = match is_tls_handshake(&first) {
+            true => Some(self.rt.timeout(deadline, self.handshakes.acquire(1)).await),
+            false => None,
+        };
+        if let Some(Err(_)) = slot {
+            return Err(refused(peer, "too many handshakes are under way"));
+        }
+        let accepted = conn.accept_tls(&self.rt, &beginning.tls, first, deadline).await?;
+        if let Some(agreed) = accepted.stream.tls() {
+            self.counters.handshakes.inc();
+            if let Some(certificate) = &agreed.peer {
+                self.check_certificate(&accepted.stream, &beginning.limits, certificate)?;
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Refuses a client's certificate that is valid for too long; names one that ends soon.
+    fn check_certificate(
+        &self,
+        conn: &Stream,
+        limits: &CertificateLimits,
+        certificate: &PeerCertificate,
+    ) -> Result<(), IoError> {
+        if let Some(detail) = limits.refuses(certificate) {
+            tracing::warn!(peer = %conn.peer_addr(), detail, "connection refused");
+            conn.shutdown();
+            let kind = stdx::IoErrorKind::PermissionDenied;
+            let path = conn.peer_addr().to_string();
+            return Err(IoError { kind, operation: "TLS handshake", path, detail });
+        }
+        if limits.ends_soon(certificate, self.rt.wall()) {
+            self.counters.expiring_certificates.inc();
+            let now = self.rt.now();
+            if self.warned_of_expiry.get().is_none_or(|last| now.since(last) >= WARN_PAUSE) {
+                self.warned_of_expiry.set(Some(now));
+                let days = (certificate.not_after - self.rt.wall().0 / 1_000_000) / 86_400;
+                let subject = &certificate.subject;
+                tracing::warn!(peer = %conn.peer_addr(), subject, days, "certificate of a client ends soon");
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn forget_ip(&self, ip: IpAddr) {
         let mut by_ip = self.by_ip.borrow_mut();
         if let Some(count) = by_ip.get_mut(&ip) {
@@ -190,6 +295,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Why a connection of a client gets no handshake.
+fn refused(peer: SocketAddr, detail: &str) -> IoError {
+    let (kind, path) = (stdx::IoErrorKind::Stopping, peer.to_string());
+    IoError { kind, operation: "TLS handshake", path, detail: detail.to_owned() }
 }
 
 /// A port of the shard that is listened on, counted until it is dropped.

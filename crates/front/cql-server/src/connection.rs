@@ -27,6 +27,7 @@ use query::{
     Charge, ConnectionLoad, Cx, Ended, Executor, Failure, HeldWrite, RequestKind, Result,
     ResultSink, Ticket, Timeout, Timing, Touched, Trace, TraceOrigin, term_bytes,
 };
+use rt::TlsInfo;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -109,10 +110,15 @@ struct Core {
 }
 
 impl Connection {
-    /// A new connection of this shard from `peer`.
+    /// A new connection of this shard from `peer`, in the clear.
     pub fn new(server: &CqlServer, peer: SocketAddr) -> Connection {
+        Connection::encrypted(server, peer, None)
+    }
+
+    /// A new connection of this shard from `peer`, with what was agreed on in its handshake.
+    pub fn encrypted(server: &CqlServer, peer: SocketAddr, tls: Option<TlsInfo>) -> Connection {
         let server = server.inner().clone();
-        let session = server.open_session(peer);
+        let session = server.open_session(peer, tls);
         let held_bytes = Charge::new(&server.query.account);
         let decoder = FrameDecoder::new(Side::Server, server.settings.frame_bytes_max);
         Connection {

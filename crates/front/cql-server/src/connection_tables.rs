@@ -115,7 +115,9 @@ fn client_row(table: &Table, client: &ClientInfo) -> VirtualRow {
         ("keyspace_name", client.keyspace.as_deref().and_then(text)),
         ("protocol_version", Some(i32::from(client.protocol_version).to_be_bytes().to_vec())),
         ("request_count", Some(requests.to_be_bytes().to_vec())),
-        ("ssl_enabled", Some(vec![0])),
+        ("ssl_cipher_suite", client.tls.and_then(|(_, suite)| text(suite))),
+        ("ssl_enabled", Some(vec![u8::from(client.tls.is_some())])),
+        ("ssl_protocol", client.tls.and_then(|(protocol, _)| text(protocol))),
         ("username", text(client.user.as_deref().unwrap_or("anonymous"))),
     ];
     let port = i32::from(client.port).to_be_bytes();

@@ -10,6 +10,10 @@ pub(crate) struct Counters {
     pub(crate) bytes_received: telemetry::Counter,
     pub(crate) bytes_sent: telemetry::Counter,
     pub(crate) refused_connections: telemetry::Counter,
+    /// TLS handshakes of clients.
+    pub(crate) handshakes: telemetry::Counter,
+    pub(crate) failed_handshakes: telemetry::Counter,
+    pub(crate) expiring_certificates: telemetry::Counter,
     /// Connections that were closed as their clients did not read.
     pub(crate) stalled: telemetry::Counter,
     pub(crate) acknowledged: telemetry::Counter,
@@ -32,6 +36,18 @@ impl Counters {
             refused_connections: counter(
                 "cql_connections_refused_total",
                 "connections closed at once because of a limit",
+            ),
+            handshakes: counter(
+                "cql_tls_handshakes_total",
+                "TLS handshakes of clients that succeeded",
+            ),
+            failed_handshakes: counter(
+                "cql_tls_handshakes_failed_total",
+                "connections closed because their TLS handshake failed",
+            ),
+            expiring_certificates: counter(
+                "cql_tls_expiring_certificates_total",
+                "handshakes of clients whose certificates end soon",
             ),
             acknowledged: counter(
                 "cql_early_acknowledgements_total",

@@ -29,8 +29,15 @@ enum Event {
     Finished,
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve(server: Rc<Server>, mut connection: Connection, conn: Stream) {
+/// Serves one connection until it ends; `received` was read of it already.
+pub(crate) async fn serve(
+    server: Rc<Server>,
+    mut connection: Connection,
+    conn: Stream,
+    mut received: Vec<u8>,
+) {
+    server.counters.bytes_received.add(received.len() as u64);
+    connection.feed_buffer(&mut received);
     if let Err(error) = run(&server, &mut connection, &conn).await {
         tracing::debug!(peer = %conn.peer_addr(), %error, "connection lost");
     }

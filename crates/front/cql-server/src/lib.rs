@@ -21,6 +21,7 @@ mod frame_sink;
 pub mod fuzz;
 mod mesh;
 mod pending;
+mod port;
 mod running;
 mod schema_events;
 mod server;
@@ -30,6 +31,7 @@ mod topology_events;
 
 pub use connection::Connection;
 pub use mesh::{ClientInfo, ServerMesh};
+pub use port::{CertificateLimits, Placement, Port, PortEncryption};
 pub use server::{CqlServer, ServerParts};
 pub use settings::{Authentication, ServerSettings};
 

@@ -1,5 +1,6 @@
 //! What the CQL servers of one node's shards ask each other.
 
+use crate::port::TlsBeginning;
 use query::{ShardCall, ShardCalls};
 use rt::{Mesh, MeshError, MovedStream, Rt};
 use std::net::IpAddr;
@@ -10,8 +11,8 @@ use stdx::ShardId;
 
 /// A request to the CQL server of another shard.
 pub(crate) enum ServerRequest {
-    /// Serve this connection from now on.
-    Adopt(MovedStream),
+    /// Serve this connection from now on, after its handshake where TLS is spoken.
+    Adopt(MovedStream, Option<TlsBeginning>),
     /// To shard 0: a connection of this address ended.
     Closed(IpAddr),
     /// Prepare a statement, so that any connection can execute it.
@@ -77,6 +78,8 @@ pub struct ClientInfo {
     pub requests: u64,
     /// Role it has logged in as.
     pub user: Option<String>,
+    /// Protocol and cipher suite, when it is encrypted.
+    pub tls: Option<(&'static str, &'static str)>,
 }
 
 /// The way between the CQL servers of one node, and their shared counts. Made before the shards

@@ -10,6 +10,7 @@ use crate::counters::Counters;
 use crate::forwarded;
 use crate::mesh::{ClientInfo, MeshCalls, QueryInfo, ServerMesh, ServerReply, ServerRequest};
 use crate::pending::Freed;
+use crate::port::{CertificateLimits, HANDSHAKES_MAX};
 use crate::schema_events;
 use crate::session::{Session, Stage};
 use crate::settings::ServerSettings;
@@ -24,14 +25,15 @@ use query::{
     ConnectionLoad, Executor, ExecutorParts, Guardrails, REQUEST_BYTES, TableLatencies,
     VirtualSource,
 };
-use rt::{Gate, Group, Reply, Rt, Stream};
+use rt::sync::Semaphore;
+use rt::{Gate, Group, Reply, Rt, Stream, TlsInfo, TlsServer};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stdx::{FixedMap, HostId, TableId, Uuid};
+use stdx::{FixedMap, HostId, Instant, TableId, Uuid};
 use store::StoreError;
 use truncation::Truncations;
 
@@ -84,6 +86,12 @@ pub(crate) struct Server {
     pub(crate) allow_older_protocols: Cell<bool>,
     /// Ports that are listened on.
     pub(crate) listening: Cell<usize>,
+    /// Keys and settings of handshakes that begin from now on; on the shard that listens.
+    pub(crate) tls: RefCell<Option<(TlsServer, CertificateLimits)>>,
+    /// When the end of a client's certificate was named last.
+    pub(crate) warned_of_expiry: Cell<Option<Instant>>,
+    /// Permits for handshakes.
+    pub(crate) handshakes: Semaphore,
 }
 
 impl CqlServer {
@@ -133,6 +141,9 @@ impl CqlServer {
             traced_by_chance: Cell::new(0),
             allow_older_protocols: Cell::new(settings.allow_older_protocols),
             listening: Cell::new(0),
+            tls: RefCell::new(None),
+            warned_of_expiry: Cell::new(None),
+            handshakes: Semaphore::new(HANDSHAKES_MAX),
             settings,
             rt: rt.clone(),
         });
@@ -291,10 +302,10 @@ impl CqlServer {
     fn serve_request(&self, request: ServerRequest, reply: Reply<ServerReply>) {
         let server = self.inner.clone();
         match request {
-            ServerRequest::Adopt(moved) => {
+            ServerRequest::Adopt(moved, beginning) => {
                 // Counted by the shard that accepted it.
                 match Stream::from_moved(&server.rt, moved) {
-                    Ok(conn) => self.serve_counted(conn),
+                    Ok(conn) => self.serve_counted(conn, beginning),
                     Err(error) => {
                         server.mesh.closed(server.rt.shard());
                         tracing::warn!(%error, "a connection could not be taken over");
@@ -352,10 +363,11 @@ impl Server {
         self.counters.waiting.set(i64::try_from(self.waiting.get()).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn open_session(&self, peer: SocketAddr) -> Rc<Session> {
+    pub(crate) fn open_session(&self, peer: SocketAddr, tls: Option<TlsInfo>) -> Rc<Session> {
         let id = self.next_session.get();
         self.next_session.set(id + 1);
-        let session = Rc::new(Session::new(id, peer, self.settings.query.storage_address));
+        let node = self.settings.query.storage_address;
+        let session = Rc::new(Session::new(id, peer, node, tls));
         self.sessions.borrow_mut().insert(id, session.clone());
         self.counters.connections.add(1);
         session
@@ -385,7 +397,7 @@ impl Server {
             shard_count: self.rt.shard_count(),
             ignore_msb: u8::try_from(stdx::shard_map::IGNORE_MSB).unwrap_or(0),
             shard_aware_port: self.settings.shard_aware_port,
-            shard_aware_port_ssl: None,
+            shard_aware_port_ssl: self.settings.shard_aware_port_ssl,
         };
         supported.extend(sharding.supported_options());
         let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -484,6 +496,7 @@ impl Server {
                     protocol_version: s.version().number(),
                     requests: s.requests.get(),
                     user: s.client.user().as_deref().map(str::to_owned),
+                    tls: s.tls.as_ref().map(|tls| (tls.protocol, tls.cipher_suite)),
                 }
             })
             .collect()

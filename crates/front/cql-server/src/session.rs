@@ -7,6 +7,7 @@ use cql_wire::{
     StartupOptions, WireError,
 };
 use query::{ClientState, Failure, Result, Ticket};
+use rt::TlsInfo;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::task::Waker;
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     pub(crate) waker: RefCell<Option<Waker>>,
     /// Working memory of frame compression.
     scratch: RefCell<Vec<u8>>,
+    /// What was agreed on in the handshake; `None` in the clear.
+    pub(crate) tls: Option<TlsInfo>,
 }
 
 /// Which request is answered, and what beside.
@@ -67,9 +70,14 @@ impl<'a> Answering<'a> {
 }
 
 impl Session {
-    pub(crate) fn new(id: u64, peer: SocketAddr, node: SocketAddr) -> Session {
+    pub(crate) fn new(
+        id: u64,
+        peer: SocketAddr,
+        node: SocketAddr,
+        tls: Option<TlsInfo>,
+    ) -> Session {
         let negotiated = Negotiated::plain(ProtocolVersion::CURRENT);
-        Session::of(id, ClientState::new(peer, negotiated), node)
+        Session { tls, ..Session::of(id, ClientState::new(peer, negotiated), node) }
     }
 
     /// A session of no connection, for a statement that another node forwarded for its client.
@@ -95,6 +103,7 @@ impl Session {
             overrun: Cell::new(false),
             waker: RefCell::new(None),
             scratch: RefCell::default(),
+            tls: None,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct ServerSettings {
     pub query: QuerySettings,
     /// Port on which the client's source port picks the shard; announced when set.
     pub shard_aware_port: Option<u16>,
+    /// The same with TLS.
+    pub shard_aware_port_ssl: Option<u16>,
     /// Largest frame with its header (`native_transport_max_frame_size`).
     pub frame_bytes_max: usize,
     /// Most requests of one connection that wait at the same time; more get OVERLOADED.
@@ -57,6 +59,7 @@ impl ServerSettings {
         ServerSettings {
             query: QuerySettings::new(broadcast_address),
             shard_aware_port: None,
+            shard_aware_port_ssl: None,
             frame_bytes_max: 16 << 20,
             requests_per_connection_max: 8192,
             requests_per_shard_max: 32_768,

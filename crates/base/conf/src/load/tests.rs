@@ -127,7 +127,6 @@ fn settings_of_caches_that_are_not_there_are_named_when_they_ask_for_something()
 #[test]
 fn a_setting_that_asks_for_protection_stops_the_start() {
     for text in [
-        "client_encryption_options:\n  enabled: true\n",
         "server_encryption_options:\n  internode_encryption: all\n",
         "authenticator: MutualTlsAuthenticator\n",
         "authenticator:\n  class_name: com.example.LdapAuthenticator\n",
@@ -154,6 +153,41 @@ fn a_setting_that_asks_for_protection_stops_the_start() {
     ] {
         assert!(yaml(text).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn wrong_keys_of_encryption_are_named_with_their_lines_and_without_secrets() {
+    let text = "client_encryption_options:\n  enabled: true\n  keystore_pasword: hidden\n  \
+                require_client_auth: some\n  keystore_password: [hidden]\n";
+    let errors = yaml(text).unwrap_err().to_string();
+    let expected = [
+        "cassandra.yaml:3: \"client_encryption_options.keystore_pasword\" expects",
+        "cassandra.yaml:4: \"client_encryption_options.require_client_auth\" expects one of true, false, optional",
+        "cassandra.yaml:5: \"client_encryption_options.keystore_password\" expects a text",
+    ];
+    for line in expected {
+        assert!(errors.contains(line), "{line}: {errors}");
+    }
+    assert!(!errors.contains("hidden"), "{errors}");
+}
+
+#[test]
+fn the_port_for_tls_needs_encryption_and_a_number_of_its_own() {
+    let with = |text: &str| yaml(&format!("native_transport_port_ssl: 9142\n{text}"));
+    let loaded = with("client_encryption_options: {enabled: true}\n").unwrap();
+    assert_eq!(loaded.options.native_transport_port_ssl, Some(9142));
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let optional = with("client_encryption_options: {optional: true}\n");
+    assert!(optional.is_ok());
+    for text in ["", "client_encryption_options: {enabled: false}\n"] {
+        let error = with(text).unwrap_err().to_string();
+        assert!(error.contains("\"native_transport_port_ssl\": needs \"enabled\""), "{error}");
+    }
+    let same = "client_encryption_options: {enabled: true}\nstorage_port: 9142\nlisten_address: 127.0.0.1\n";
+    assert!(with(same).is_err());
+    // The port of all connections may be named again.
+    let one = yaml("native_transport_port_ssl: 9042\nclient_encryption_options: {enabled: true}\n");
+    assert!(one.is_ok());
 }
 
 #[test]

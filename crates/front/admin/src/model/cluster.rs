@@ -134,6 +134,12 @@ pub struct ClientReport {
     pub driver_version: Option<String>,
     /// What it said in STARTUP.
     pub options: BTreeMap<String, String>,
+    /// As Java names it: `TLSv1.3`; `None` in the clear.
+    #[serde(default)]
+    pub ssl_protocol: Option<String>,
+    /// As Java names it; `None` in the clear.
+    #[serde(default)]
+    pub ssl_cipher_suite: Option<String>,
 }
 
 impl ClusterReport {

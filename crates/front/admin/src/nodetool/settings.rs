@@ -112,9 +112,9 @@ pub fn client_stats(clients: &[ClientReport], style: ClientStatsStyle) -> String
                 client.options.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let mut cells = vec![
                 format!("/{}:{}", client.address, client.port),
-                "false".to_owned(),
-                UNDEFINED.to_owned(),
-                UNDEFINED.to_owned(),
+                client.ssl_protocol.is_some().to_string(),
+                client.ssl_cipher_suite.clone().unwrap_or_else(|| UNDEFINED.to_owned()),
+                client.ssl_protocol.clone().unwrap_or_else(|| UNDEFINED.to_owned()),
                 client.protocol_version.to_string(),
                 client.user.clone(),
                 client.keyspace.clone(),

@@ -43,10 +43,6 @@ pub const REFUSED: &[(&str, &str)] = &[
          describecluster shows the schema version of every node; restart a node whose version stays behind",
     ),
     (
-        "reloadssl",
-        "there is no TLS yet. A proxy in front of the CQL port, or an encrypted network between nodes, has to give it",
-    ),
-    (
         "reloadtriggers",
         "there are no triggers yet, so no classes to load. Write what a trigger would write in the same batch",
     ),

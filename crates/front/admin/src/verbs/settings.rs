@@ -336,6 +336,11 @@ pub(super) fn reload_seeds(line: &Line) -> Outcome {
     }
 }
 
+/// `reloadssl`.
+pub(super) fn reload_ssl(line: &Line) -> Outcome {
+    tell(&line.api, &ClusterCommand::ReloadSsl {}).map(|_| String::new())
+}
+
 /// The seeds behind such words.
 fn seeds(api: &NodeApi, what: &str) -> Outcome {
     let (seeds, node) = (settings(api)?.seeds, node(api)?);

@@ -322,6 +322,7 @@ pub const VERBS: &[Verb] = &[
         .kinds(&[Keyspace, Table]),
     Verb::new("reloadcidrgroupscache", "Reload CIDR groups cache with latest entries in cidr_groups table (there is none: a change counts from the next statement on)", &[get("/api/v1/cidr_groups")], cidr::reload_groups),
     Verb::new("reloadseeds", "Reload the seed node list from the configuration", &[cluster("reload_seeds"), get(CLUSTER), get("/api/v1/node")], settings::reload_seeds),
+    Verb::new("reloadssl", "Signals Cassandra to reload SSL certificates", &[cluster("reload_ssl")], settings::reload_ssl),
     Verb::new("removenode", "Show status of current node removal, force completion of pending removal or remove provided ID", &[cluster("remove_node"), cluster("force_removal"), get("/api/v1/node"), get(CLUSTER)], cluster::remove_node)
         .needs("remove_operation", "<status>|<force>|<ID>", "Show status of current node removal, force completion of pending removal, or remove provided ID")
         .kinds(&[HostId])

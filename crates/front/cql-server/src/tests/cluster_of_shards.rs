@@ -1,10 +1,11 @@
 //! Several shards, sockets, restarts.
 
 use super::*;
+use crate::{Placement, Port, PortEncryption};
 use cql_wire::request::BatchList;
 use cql_wire::{Batch, BatchKind, BatchQuery};
 use rt::sim::SimNode;
-use rt::{Conn, NodeSpec};
+use rt::{NodeSpec, Stream};
 use std::net::SocketAddr;
 
 const PORT: u16 = 9042;
@@ -24,7 +25,9 @@ fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
                     rt.sleep(Duration::from_millis(500)).await;
                     server.load_prepared().await.unwrap();
                     server.listen(address).await.unwrap();
-                    server.listen_shard_aware(aware).await.unwrap();
+                    let placement = Placement::ShardAware;
+                    let port = Port { placement, encryption: PortEncryption::Plain };
+                    server.listen_on(aware, port).await.unwrap();
                 }
                 rt.stop_requested().await;
                 server.stop().await;
@@ -35,7 +38,7 @@ fn start(world: &World, shards: u16, settings: ServerSettings) -> SimNode {
 
 /// A client over a simulated socket.
 pub(super) struct Remote {
-    conn: Conn,
+    conn: Stream,
     client: Codec,
 }
 
@@ -63,6 +66,11 @@ impl Remote {
                 Err(_) => rt.sleep(Duration::from_millis(50)).await,
             }
         };
+        Remote::over(Stream::plain(conn), version).await.unwrap()
+    }
+
+    /// A client that has said STARTUP over a connection of any kind; `None` when it ended.
+    pub(super) async fn over(conn: Stream, version: ProtocolVersion) -> Option<Remote> {
         let mut remote = Remote {
             conn,
             client: Codec {
@@ -75,10 +83,10 @@ impl Remote {
         let mut map = Vec::new();
         StringMap::encode(&mut map, &[("CQL_VERSION", "3.0.0")]).unwrap();
         let map = StringMap::decode(&mut codec::Reader::new(&map, "test")).unwrap();
-        assert_eq!(remote.ask(&Request::Startup(map)).await.unwrap().body, Body::Ready);
+        assert_eq!(remote.ask(&Request::Startup(map)).await?.body, Body::Ready);
         remote.client.decoder.start(version, None).unwrap();
         remote.client.segmented = version == V5;
-        remote
+        Some(remote)
     }
 
     pub(super) async fn ask(&mut self, request: &Request<'_>) -> Option<Got> {

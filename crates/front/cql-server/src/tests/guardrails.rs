@@ -376,7 +376,7 @@ fn ordinary_users_are_held_to_limits_from_the_next_statement_on_and_superusers_a
 #[test]
 fn an_answer_of_another_node_comes_with_what_both_warn_of() {
     let node = SocketAddr::from(([127, 0, 0, 1], 9042));
-    let session = Session::new(1, node, node);
+    let session = Session::new(1, node, node, None);
     session.client.negotiated.set(Negotiated::plain(V4));
     let mut rails = Planned::default();
     rails.write_consistency_levels.warned.push("TWO".to_owned());

@@ -21,6 +21,7 @@ mod roles;
 mod scattered;
 mod several_nodes;
 mod statements;
+mod tls;
 mod tombstone_pages;
 mod traces;
 mod truncation;

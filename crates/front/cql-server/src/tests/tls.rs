@@ -1,0 +1,244 @@
+//! Encrypted connections: ports of all kinds, what is shown of them, handshakes that come to nothing.
+
+use super::cluster_of_shards::Remote;
+use super::*;
+use crate::{CertificateLimits, Placement, Port, PortEncryption};
+use ::tls::config::{HostNames, SessionTickets};
+use ::tls::rustls::pki_types::ServerName;
+use ::tls::{
+    ClientAuth, ClientParts, Identity, KeyMaterial, Offer, ServerParts as TlsParts, Source, Trust,
+};
+use rt::{NodeSpec, Stream, TlsClient, TlsClock, TlsServer};
+
+const PLAIN: u16 = 9042;
+const OPTIONAL: u16 = 9043;
+const REQUIRED: u16 = 9142;
+const AWARE: u16 = 19_142;
+
+/// Bytes of a fixture of the `tls` crate, valid for a hundred years.
+macro_rules! fixture {
+    ($name:literal) => {
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rt/tls/src/fixtures/", $name))
+            .as_slice()
+    };
+}
+
+fn source(bytes: Vec<u8>) -> Source {
+    Source { place: "test".to_owned(), bytes }
+}
+
+fn identity(parts: [&[u8]; 2]) -> Identity {
+    let store = source(parts.concat());
+    Identity::read(&KeyMaterial { store, key: None, password: None }).unwrap()
+}
+
+fn trust() -> Trust {
+    Trust::read(&source(fixture!("ca.pem").to_vec()), None).unwrap()
+}
+
+fn server_tls() -> TlsServer {
+    let clock = TlsClock::new();
+    let config = ::tls::server_config(TlsParts {
+        section: "client_encryption_options",
+        identity: identity([fixture!("node-key.pem"), fixture!("node.pem")]),
+        trust: Some(trust()),
+        client_auth: ClientAuth::Optional,
+        revoked: Vec::new(),
+        offer: Offer::default(),
+        tickets: SessionTickets::Issued,
+        clock: clock.clone(),
+    });
+    TlsServer { config: config.unwrap(), clock }
+}
+
+fn client_tls(identity: Option<Identity>) -> TlsClient {
+    let clock = TlsClock::new();
+    let config = ::tls::client_config(ClientParts {
+        section: "client",
+        identity,
+        trust: trust(),
+        host_names: HostNames::Compared,
+        revoked: Vec::new(),
+        offer: Offer::default(),
+        clock: clock.clone(),
+    });
+    TlsClient { config: config.unwrap(), clock }
+}
+
+/// A world in 2030, when the fixtures are valid.
+fn world(seed: u64) -> World {
+    let wall_start_micros = 1_900_000_000_000_000;
+    World::new(seed, WorldOptions { wall_start_micros, ..WorldOptions::default() })
+}
+
+/// A node of two shards with ports of all kinds.
+fn start(world: &World, limits: CertificateLimits) {
+    let meshes = Meshes::new(2);
+    let mut settings = ServerSettings::new("10.0.0.1:9042".parse().unwrap());
+    settings.shard_aware_port_ssl = Some(AWARE);
+    settings.connections_per_ip_max = Some(6);
+    let spec = NodeSpec { name: "n1".to_owned(), shards: 2, work_dir: "/n1".to_owned() };
+    let ip = world.ip("n1");
+    world.start_node(
+        spec,
+        Arc::new(move |rt| {
+            let (meshes, settings) = (meshes.clone(), settings.clone());
+            Box::pin(async move {
+                let server = node(&rt, settings, &meshes).await;
+                if rt.shard() == ShardId(0) {
+                    rt.sleep(Duration::from_millis(500)).await;
+                    for (number, placement, encryption) in [
+                        (PLAIN, Placement::Balanced, PortEncryption::Plain),
+                        (OPTIONAL, Placement::Balanced, PortEncryption::Optional),
+                        (REQUIRED, Placement::Balanced, PortEncryption::Required),
+                        (AWARE, Placement::ShardAware, PortEncryption::Required),
+                    ] {
+                        let address = SocketAddr::new(ip, number);
+                        server.listen_on(address, Port { placement, encryption }).await.unwrap();
+                    }
+                    server.set_tls(server_tls(), limits);
+                }
+                rt.stop_requested().await;
+                server.stop().await;
+            })
+        }),
+    );
+    world.run_for(Duration::from_secs(1));
+}
+
+/// A client in the clear; `None` when it is not served.
+async fn plain(rt: &Rt, address: SocketAddr) -> Option<Remote> {
+    Remote::over(Stream::plain(rt.connect(address).await.unwrap()), V4).await
+}
+
+async fn encrypted(rt: &Rt, address: SocketAddr, identity: Option<Identity>) -> Option<Remote> {
+    let conn = rt.connect(address).await.unwrap();
+    let name = ServerName::try_from("node.example").unwrap();
+    let deadline = rt.now() + Duration::from_secs(30);
+    let stream = Stream::connect_tls(rt, conn, &client_tls(identity), name, deadline).await.ok()?;
+    Remote::over(stream, V4).await
+}
+
+/// `ssl_enabled`, `ssl_protocol` and `ssl_cipher_suite` of all connections, sorted.
+async fn shown(remote: &mut Remote) -> Vec<String> {
+    let select = "SELECT ssl_enabled, ssl_protocol, ssl_cipher_suite FROM system_views.clients";
+    let rows = remote.query(select).await.unwrap().rows().rows;
+    let text = |cell: &Option<Vec<u8>>| match cell.as_deref() {
+        None => "null".to_owned(),
+        Some([flag]) => (*flag == 1).to_string(),
+        Some(text) => String::from_utf8(text.to_vec()).unwrap(),
+    };
+    let mut rows: Vec<String> =
+        rows.iter().map(|row| row.iter().map(text).collect::<Vec<_>>().join(" ")).collect();
+    rows.sort();
+    rows
+}
+
+#[test]
+fn ports_take_the_connections_of_their_kind_and_the_table_shows_them() {
+    let world = world(7);
+    start(&world, CertificateLimits::default());
+    let ip = world.ip("n1");
+    let at = move |port| SocketAddr::new(ip, port);
+    run_client(&world, "c1", move |rt| async move {
+        let mut clear = plain(&rt, at(PLAIN)).await.unwrap();
+        let mut optional = plain(&rt, at(OPTIONAL)).await.unwrap();
+        let mut over_tls = encrypted(&rt, at(OPTIONAL), None).await.unwrap();
+        let mut required = encrypted(&rt, at(REQUIRED), None).await.unwrap();
+        let client = identity([fixture!("client-key.pem"), fixture!("client.pem")]);
+        let mut aware = encrypted(&rt, at(AWARE), Some(client)).await.unwrap();
+        assert!(plain(&rt, at(REQUIRED)).await.is_none());
+        assert!(encrypted(&rt, at(PLAIN), None).await.is_none());
+        // What was refused is not counted for its address: the sixth and last connection.
+        assert!(plain(&rt, at(REQUIRED)).await.is_none());
+        let mut last = encrypted(&rt, at(REQUIRED), None).await.unwrap();
+        for remote in
+            [&mut clear, &mut optional, &mut over_tls, &mut required, &mut aware, &mut last]
+        {
+            let encrypted = "true TLSv1.3 TLS_AES_256_GCM_SHA384";
+            let expected =
+                ["false null null", "false null null", encrypted, encrypted, encrypted, encrypted];
+            assert_eq!(shown(remote).await, expected);
+        }
+    });
+}
+
+#[test]
+fn the_encrypted_port_for_shard_aware_drivers_is_announced() {
+    let world = world(8);
+    start(&world, CertificateLimits::default());
+    let address = SocketAddr::new(world.ip("n1"), REQUIRED);
+    run_client(&world, "c1", move |rt| async move {
+        let mut remote = encrypted(&rt, address, None).await.unwrap();
+        let Body::Supported(options) = remote.ask(&Request::Options).await.unwrap().body else {
+            panic!("not SUPPORTED")
+        };
+        let port = options.iter().find(|(name, _)| name == "SCYLLA_SHARD_AWARE_PORT_SSL").unwrap();
+        assert_eq!(port.1, ["19142"]);
+        assert!(options.iter().all(|(name, _)| name != "SCYLLA_SHARD_AWARE_PORT"));
+    });
+}
+
+#[test]
+fn handshakes_that_come_to_nothing_disturb_no_other_client() {
+    let world = world(9);
+    start(&world, CertificateLimits::default());
+    let address = SocketAddr::new(world.ip("n1"), REQUIRED);
+    let mut silent = Vec::new();
+    for n in 0..300 {
+        let name = format!("s{n}");
+        let open = Rc::new(Cell::new(true));
+        silent.push(open.clone());
+        world.client(&name, move |rt| async move {
+            let conn = rt.connect(address).await.unwrap();
+            // Some say nothing, some begin and stop.
+            if n % 2 == 0 {
+                conn.write_all(&[0x16, 3, 1, 2]).await.unwrap();
+            }
+            let mut got = Vec::new();
+            while conn.read(&mut got, 100).await.is_ok_and(|n| n > 0) {}
+            open.set(false);
+        });
+    }
+    world.run_for(Duration::from_secs(1));
+    run_client(&world, "c1", move |rt| async move {
+        let began = rt.now();
+        let mut remote = encrypted(&rt, address, None).await.unwrap();
+        assert_eq!(shown(&mut remote).await.len(), 1);
+        assert!(rt.now().since(began) < Duration::from_secs(1));
+    });
+    assert!(silent.iter().all(|open| open.get()));
+    // They end after their patience.
+    world.run_for(Duration::from_secs(21));
+    assert!(silent.iter().all(|open| !open.get()));
+}
+
+#[test]
+fn a_certificate_that_is_valid_for_too_long_is_refused() {
+    for (days, is_served) in [(36_500, true), (36_499, false)] {
+        let world = world(10);
+        let validity_max = Some(Duration::from_secs(days * 86_400));
+        start(&world, CertificateLimits { validity_max, warn_before: None });
+        let address = SocketAddr::new(world.ip("n1"), REQUIRED);
+        run_client(&world, "c1", move |rt| async move {
+            let client = identity([fixture!("client-key.pem"), fixture!("client.pem")]);
+            let remote = encrypted(&rt, address, Some(client)).await;
+            assert_eq!(remote.is_some(), is_served, "{days} days");
+        });
+    }
+}
+
+/// Runs a client to its end.
+fn run_client<F: Future<Output = ()> + 'static>(
+    world: &World,
+    name: &str,
+    main: impl FnOnce(Rt) -> F + 'static,
+) {
+    let done = Rc::new(Cell::new(false));
+    let seen = done.clone();
+    world.client(name, move |rt| async move {
+        main(rt).await;
+        seen.set(true);
+    });
+    world.run_until(|| done.get(), Duration::from_secs(60)).unwrap();
+}
