@@ -42,9 +42,9 @@ pub enum CompressionError {
     /// The block announces or produces more than the caller allows, or than its bytes can hold.
     #[error("{} block of {announced} bytes is larger than the limit of {max}", algorithm.name())]
     OutputTooLong {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
-        /// What it announces; `max + 1` when it only turned out to be longer.
+        /// The announced length; `max + 1` when the block only turned out to be longer.
         announced: u64,
         /// The cap.
         max: u64,
@@ -52,7 +52,7 @@ pub enum CompressionError {
     /// The block decompresses to another length than announced.
     #[error("{} block has {actual} bytes instead of {expected}", algorithm.name())]
     LengthMismatch {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
         /// Bytes announced.
         expected: usize,
@@ -62,7 +62,7 @@ pub enum CompressionError {
     /// The block is damaged or cut short.
     #[error("{} block of {length} compressed bytes is damaged", algorithm.name())]
     Damaged {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
         /// Compressed bytes.
         length: usize,
@@ -70,7 +70,7 @@ pub enum CompressionError {
     /// The input is longer than the format can say.
     #[error("{} cannot compress {length} bytes at once", algorithm.name())]
     InputTooLong {
-        /// Whose limit.
+        /// The algorithm that has the limit.
         algorithm: Algorithm,
         /// Bytes given.
         length: usize,
@@ -78,7 +78,7 @@ pub enum CompressionError {
     /// The compressor could not be set up with this level.
     #[error("{} does not take the level {level}", algorithm.name())]
     BadLevel {
-        /// Whose level.
+        /// The algorithm that rejects the level.
         algorithm: Algorithm,
         /// The level asked for.
         level: i32,

@@ -1,9 +1,9 @@
 //! An encoder of LZ4 blocks of up to 64 KiB, for the chunks of SSTables.
 //!
-//! It looks for matches as the reference implementation does (8,192 slots, steps that grow after 64
-//! places without a match, matches extended backwards), so that files are as large as Cassandra's. Its
-//! table is kept from block to block: each slot says which block it is of, and has eight bits of the
-//! hash, so that what cannot match is passed over without being looked at.
+//! It finds matches as the reference implementation does (8,192 slots, steps that grow after 64
+//! positions without a match, matches extended backwards), so that files are as large as Cassandra's.
+//! The table survives from block to block: each slot names its block and holds eight bits of the hash.
+//! A slot that cannot match is skipped without comparing bytes.
 //!
 //! Two things are otherwise. Where values are noise there is nothing to find in them, and once a block has shown
 //! that, steps grow sooner. And where they are not, places are found by five bytes instead of four, unless four turn out
@@ -43,7 +43,7 @@ const RHYTHM_TRIED: u32 = 7;
 const RHYTHM_BYTES: usize = 16;
 /// Blocks after which four bytes and five are compared again: it costs one of so many.
 const BLOCKS_COMPARED: u32 = 64;
-/// Blocks that are told apart before slots are cleared.
+/// Blocks that slots can name before the table is cleared.
 const BLOCKS_MAX: u32 = 0xff;
 
 /// By what places are found in a block: four bytes that may be among noise, five, four.
@@ -57,14 +57,15 @@ pub(crate) struct Encoder {
     block: u32,
     /// More than half of the block before was noise.
     had_noise: bool,
-    /// What blocks without noise are encoded by, and how many more of them before that is asked again.
+    /// Blocks without noise are hashed by four bytes if true; `compared` counts the blocks until
+    /// the next comparison.
     by_four: bool,
     compared: u32,
 }
 
-/// Where the matches behind long runs of literals lie: in rows of values of noise of fixed lengths one is as far
-/// from the next as that from the one behind it. It holds as long as there is nothing else between them but right
-/// behind the first.
+/// Where matches after long runs of literals lie: in rows of noise values of fixed lengths, each
+/// match is as far from the previous one as that one is from its predecessor. Holds while only a
+/// match directly after the first lies in between.
 #[derive(Default)]
 struct Rhythm {
     /// Where the last such match begins.
@@ -153,7 +154,7 @@ pub(crate) fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -
     count.wrapping_add(rest.iter().zip(behind).take_while(|(a, b)| a == b).count())
 }
 
-/// What of a length does not fit into its half of a token.
+/// Appends the part of a length that does not fit into its half of a token.
 #[inline]
 pub(crate) fn put_length(mut left: usize, out: &mut Vec<u8>) {
     while left >= 255 {
@@ -394,7 +395,7 @@ pub(crate) mod tests {
         bytes
     }
 
-    /// What a block holds, read as the format's description says, with its rules for the end of a block.
+    /// Decodes a block as the format's description says, with its rules for the end of a block.
     pub(crate) fn decode(mut block: &[u8]) -> Vec<u8> {
         fn take(block: &mut &[u8]) -> usize {
             let (first, rest) = block.split_first().unwrap();
@@ -481,7 +482,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_earlier_blocks_held_is_not_referred_to() {
-        // More blocks than are told apart, each as the one before, or a part of it.
+        // More blocks than slots can name; each equals the one before, or is a part of it.
         let mut draw = drawing(2);
         let mut encoder = Encoder::new();
         let mut sizes = Vec::new();
@@ -575,7 +576,7 @@ pub(crate) mod tests {
         assert!(!encoder.by_four && sizes[0] > sizes[BLOCKS_COMPARED as usize]);
     }
 
-    // What lz4-java 1.10.1, Cassandra 5.0.9's, makes of them.
+    // Sizes that lz4-java 1.10.1, Cassandra 5.0.9's, produces.
     const REFERENCE_SERIES: usize = 10_179;
     const REFERENCE_ROWS: usize = 14_217;
     const REFERENCE_TEXT: usize = 6_536;

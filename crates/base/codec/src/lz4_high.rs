@@ -4,11 +4,11 @@
 //! beginning, the cheapest way to write what follows each place. All matches cost the same however far back they
 //! reach, so the longest one of a place stands for all shorter ones there. A higher level compares more places.
 //!
-//! What makes it quick, and lower levels good, is which places are compared. A match that is longer than the best one so
-//! far has all of its bytes, and the one behind it; so it is in the chain of each four of these bytes, and the chain
-//! that leads the farthest back leaves out most places that have other bytes. Of a long match only the chains at its
-//! end are asked, and the one that was followed before: in runs of one value the others lead nowhere but to the place
-//! before, and the one that was good has the end of a run in it.
+//! What makes it quick, and lower levels good, is the choice of positions to compare. A match that is longer than the
+//! best one so far contains all bytes of that one, and the byte after them. So it is in the chain of each four of these
+//! bytes, and the chain that leads the farthest back skips most positions with other bytes. Of a long match only the
+//! chains at its end are followed, and the one followed before: in runs of one value the others lead only to the
+//! preceding position, and the one followed before contains the end of a run.
 //!
 //! The work of a block is bounded, whatever its bytes are: each byte pays for so many places, and what is saved is spent
 //! later in the block. Without credit a place takes the match that it has from the place before.
@@ -64,14 +64,14 @@ fn attempts(level: u8) -> u32 {
     }
 }
 
-/// What is written at a place: a match, or, with fewer than four bytes, a literal.
+/// The output at a position: a match, or, with fewer than four bytes, a literal.
 #[derive(Clone, Copy, Default)]
 struct Step {
     length: u16,
     distance: u16,
 }
 
-/// Of one place the longest match: its bytes and how far back it is.
+/// The longest match of a position: its bytes and how far back it is.
 #[derive(Clone, Copy)]
 struct Match {
     length: usize,
@@ -97,9 +97,9 @@ pub(crate) struct HighEncoder {
     heads: Box<[u32; SLOTS]>,
     /// By place, of which as many are known as there are distances, how far back the same hash was; 0: nowhere near.
     distances: Vec<u16>,
-    /// Of the stretch by place: what is written there.
+    /// Output at each position of the stretch.
     steps: Vec<Step>,
-    /// Of the stretch by place: bytes that it and what follows it take.
+    /// Bytes that each position of the stretch and everything after it take.
     costs: Vec<u32>,
     /// Places that were looked at, counted where it is done.
     #[cfg(test)]
@@ -236,7 +236,8 @@ impl HighEncoder {
         best
     }
 
-    /// How many bytes are equal, which is paid for with the chains that are asked behind it.
+    /// Counts equal bytes. The work is charged to the budget, together with the chains followed
+    /// afterwards.
     #[inline]
     fn compare(&mut self, bytes: &[u8], at: usize, place: usize, limit: usize) -> usize {
         let length = count_equal(bytes, at, place, limit);
@@ -247,8 +248,9 @@ impl HighEncoder {
         length
     }
 
-    /// Behind the match at `place`: the chain that leads the farthest to longer ones, from where and by
-    /// the bytes how far behind it. `None`: there is no longer one.
+    /// Returns the chain of the match at `place` that leads the farthest to longer matches: the
+    /// position it reaches, and by how far after `place` its bytes are. `None`: no longer match
+    /// exists.
     #[inline]
     fn chain(&self, at: usize, place: usize, best: Match) -> Option<(usize, usize)> {
         let last = last_four(best.length);
@@ -262,8 +264,9 @@ impl HighEncoder {
         }
     }
 
-    /// Of the chains by the bytes up to `last` behind a place, the last few and the one that was `followed`, the one
-    /// that leads the farthest: how far, and by which. `None`: one of them leads nowhere.
+    /// Compares the chains of the bytes up to `last` after a position: the last few and the
+    /// `followed` one. Returns the one that leads the farthest: how far, and by which. `None`: one
+    /// of them leads nowhere.
     #[inline]
     fn farthest(&self, place: usize, last: usize, followed: usize) -> Option<(usize, usize)> {
         let mut found = (0, 0);
@@ -293,7 +296,7 @@ impl HighEncoder {
     fn choose(&mut self, length: usize) {
         self.costs.clear();
         self.costs.resize(length.wrapping_add(1), 0);
-        // Literals in turn behind a place, and what the place behind it takes.
+        // Consecutive literals after a position, and the bytes that the next position takes.
         let (mut literals, mut next) = (0usize, 0u32);
         for at in (0..length).rev() {
             let Some(step) = self.steps.get_mut(at) else { continue };
@@ -315,7 +318,8 @@ impl HighEncoder {
             for length in MATCH_BYTES_MIN..=longest.min(SHORT_MATCH) {
                 consider(length, 0);
             }
-            // Of lengths that take the same number of bytes the longest is hardly ever the worse one.
+            // Among lengths that take the same number of bytes the longest is hardly ever the worse
+            // one.
             if longest > SHORT_MATCH {
                 consider(longest.min(MEDIUM_MATCH), 1);
             }
@@ -413,7 +417,8 @@ mod tests {
     #[test]
     fn blocks_are_no_larger_than_those_of_the_reference_implementation() {
         let (rows, text) = rows_and_text();
-        // What liblz4 1.10.0 of lz4-java 1.10.1, Cassandra 5.0.9's, makes of them at levels 3, 6, 9, 10, 11 and 17.
+        // Sizes that liblz4 1.10.0 of lz4-java 1.10.1, Cassandra 5.0.9's, produces at levels 3, 6,
+        // 9, 10, 11 and 17.
         let levels = [3, 6, 9, 10, 11, 17];
         for (bytes, sizes) in [
             (rows, [14_207, 14_205, 14_197, 14_197, 14_197, 14_197]),

@@ -10,7 +10,7 @@ use stdx::invariant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has the length {length}, the limit is {max}")]
 pub struct LengthError {
-    /// What was being written.
+    /// The item that was being written.
     pub what: &'static str,
     /// Its length.
     pub length: usize,

@@ -145,7 +145,7 @@ impl Value for RestorePoint {
 pub struct Archiving {
     /// Where finished segments are linked, else copied.
     pub archive_directory: Option<String>,
-    /// Whose segments are copied into the commit log at start.
+    /// Directories whose segments are copied into the commit log at start.
     pub restore_directories: Vec<String>,
     /// Mutations with a later timestamp are not replayed, microseconds since 1970.
     pub restore_point: Option<i64>,

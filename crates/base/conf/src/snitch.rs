@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// What one line sets: name and value.
+/// Parses one line into name and value.
 pub(crate) fn property(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with(['#', '!']) {

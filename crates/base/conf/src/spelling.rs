@@ -6,7 +6,7 @@
 
 use crate::yaml::{Node, NodeKind};
 
-/// What the number of an old spelling counts.
+/// Unit of the number in an old spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The value is of today's grammar; only the name changed.
@@ -237,7 +237,7 @@ pub fn spellings(new: &str) -> impl Iterator<Item = (&'static str, Unit)> {
 }
 
 impl Unit {
-    /// What is expected, to follow "expects"; `None` when today's grammar is.
+    /// Describes the expected form, to follow "expects"; `None` when today's grammar applies.
     pub fn form(self) -> Option<&'static str> {
         match self {
             Unit::Same | Unit::SecondsBare => None,

@@ -86,7 +86,8 @@ impl<'a> Iterator for Components<'a> {
     }
 }
 
-/// Whether bytes from outside are a serialised clustering of at most `max` components; the count.
+/// Checks that bytes from outside are a serialised clustering of at most `max` components. Returns
+/// their count.
 pub fn check(bytes: &[u8], max: usize) -> Option<usize> {
     let mut components = Components { raw: Raw::new(bytes) };
     let mut count = 0;
@@ -266,7 +267,7 @@ impl Slice {
         BoundRef { prefix: &self.end, after: self.end_after }
     }
 
-    /// Whether nothing can lie in it.
+    /// Returns true if no clustering can lie in it.
     pub fn is_empty(&self, comparator: &ClusteringComparator) -> bool {
         comparator.compare_bounds(self.start(), self.end()) != Ordering::Less
     }

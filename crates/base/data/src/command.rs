@@ -67,8 +67,8 @@ pub struct ResumePosition {
 }
 
 impl ResumePosition {
-    /// Whether the partition may still be shown for its static row alone: nothing of it has been returned. (Pages
-    /// end between tombstones too.)
+    /// Returns true if the partition may still be shown for its static row alone: nothing of it has
+    /// been returned. (Pages end between tombstones too.)
     pub fn shows_static(&self) -> bool {
         self.rows_in_partition == 0 && self.clustering.is_some()
     }

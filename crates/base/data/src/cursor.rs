@@ -95,7 +95,7 @@ pub enum CursorError {
         file: String,
         /// Where in the (uncompressed) file.
         offset: u64,
-        /// What was wrong.
+        /// Description of the error.
         what: String,
     },
 }

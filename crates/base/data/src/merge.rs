@@ -15,12 +15,12 @@ use crate::deletion::{DeletionTime, Liveness};
 use crate::row::{CellRef, ColumnRef, Columns, ComplexCells, ComplexRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
 
-/// What of the merged data is kept.
+/// Policy of a merge for tombstones and expired data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Everything, tombstones and expired cells included.
     All,
-    /// What a reader at `now` sees: live liveness and live cells.
+    /// Data visible to a reader at `now`: live liveness and live cells.
     Live {
         /// The reader's clock.
         now: DeletionSeconds,
@@ -42,12 +42,12 @@ pub struct Purge {
 }
 
 impl Purge {
-    /// Whether a tombstone may be forgotten.
+    /// Returns true if a tombstone may be purged.
     pub fn drops(&self, timestamp: TimestampMicros, local: DeletionSeconds) -> bool {
         local < self.gc_before && timestamp < self.timestamp_below
     }
 
-    /// Whether a deletion may be forgotten; false for "not deleted".
+    /// Returns true if a deletion may be purged; false for "not deleted".
     pub fn drops_deletion(&self, deletion: &DeletionTime) -> bool {
         !deletion.is_live() && self.drops(deletion.timestamp, deletion.local)
     }
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub tombstones: u32,
 }
 
-/// What one cell becomes under `keep`; `None` = dropped.
+/// Applies `keep` to one cell; `None`: the cell is dropped.
 fn keep_cell<'a>(cell: CellRef<'a>, keep: &Keep, tombstones: &mut u32) -> Option<CellRef<'a>> {
     match keep {
         Keep::All => Some(cell),
@@ -210,8 +210,9 @@ pub fn merge_rows(
     merge_versions(shape, sources, active, keep, out)
 }
 
-/// Of versions that are live without a TTL, have the same columns, and in each one live cell of the version's
-/// own timestamp: the newest one, which hides the others whole. `None`: they are not such versions.
+/// Finds the newest of several versions if it hides the others whole. For that each version must be
+/// live without a TTL and have the same columns, each with one live cell of the version's own
+/// timestamp. `None`: they do not.
 fn newest_of_usual(shape: &TableShape, sources: &[RowRef<'_>]) -> Option<usize> {
     if shape.has_filters() || shape.has_counters() {
         return None;
@@ -283,7 +284,8 @@ fn merge_versions(
     Outcome { row: Merged::Built, tombstones }
 }
 
-/// What the liveness and the deletion of a row become under `keep`; true when a reader finds the liveness dead.
+/// Applies `keep` to the liveness and the deletion of a row. Returns true if a reader finds the
+/// liveness dead.
 #[inline]
 fn keep_times(keep: &Keep, liveness: &mut Liveness, deletion: &mut DeletionTime) -> bool {
     match keep {

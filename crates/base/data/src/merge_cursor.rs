@@ -23,7 +23,7 @@ use crate::row::RowRef;
 use crate::shape::TableShape;
 use passing::{LeftOut, PassedAt, Passing};
 
-/// Rows and markers that a reader's merge leaves out in one go.
+/// Number of rows and markers that a reader's merge skips in one batch.
 pub const PASSED_MAX: u32 = 128;
 /// Gives the timestamp below which tombstones of a partition (token, key) may go.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
@@ -36,14 +36,14 @@ pub enum GcBefore {
     Of(Box<dyn Fn(Token) -> DeletionSeconds>),
 }
 
-/// What a merge does with tombstones.
+/// Treatment of tombstones by a merge.
 pub enum MergeMode {
     /// Keeps everything.
     All,
-    /// What a reader at `now` sees: live rows only, partition deletions shown as live, no markers but one that
-    /// neither closes nor opens anything whenever [`PASSED_MAX`] rows and markers were left out: whoever reads has
-    /// a turn, and may end its page there ([`MergeCursor::passed_at`]).
-    /// A partition without live rows still shows its start and end.
+    /// Shows what a reader at `now` sees: live rows only; deletions of partitions appear as live;
+    /// no range markers. After every [`PASSED_MAX`] skipped rows and markers it shows one marker
+    /// that neither closes nor opens anything. There the reader can yield, and may end its page
+    /// ([`MergeCursor::passed_at`]). A partition without live rows still shows its start and end.
     Live {
         /// The reader's clock.
         now: DeletionSeconds,
@@ -78,7 +78,7 @@ struct Lane<C> {
     member: bool,
     /// The range deletion that is open in it.
     open: DeletionTime,
-    /// Of the partition that it is at the start of.
+    /// Token of the partition at whose start the lane is.
     token: Token,
 }
 
@@ -196,10 +196,10 @@ pub struct MergeCursor<'s, C> {
     /// The only lane that has the current partition; `None` when several have it.
     sole: Option<usize>,
     keep: Keep,
-    /// Of [`MergeMode::Purge`]: what may go of the current partition was not asked yet. Most partitions have
-    /// nothing that could.
+    /// For [`MergeMode::Purge`]: the purge limit of the current partition was not requested yet.
+    /// Most partitions hold nothing to purge.
     asks_purge: bool,
-    /// Of the current partition while that is so.
+    /// Token of the current partition, valid while `asks_purge` is true.
     token: Token,
     key: Vec<u8>,
     /// Deletion of the current partition, unpurged.
@@ -472,7 +472,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     }
 }
 
-/// What a source asks for, as the merge asks for it.
+/// Turns a source's request for a block into the merge's request.
 fn needed(index: usize, request: BlockRequest) -> Advance {
     let source = u32::try_from(index).unwrap_or(u32::MAX);
     Advance::NeedBlock(BlockRequest { source, ..request })

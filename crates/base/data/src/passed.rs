@@ -1,8 +1,8 @@
-//! Places behind range deletions: where a page can end though no row is there.
+//! Positions after range deletions, where a page can end although no row exists.
 //!
-//! A page ends behind a row. Between two neighbours of a partition (a marker, and the item that comes next) a
-//! clustering is looked for that no row has and that lies between them: whoever goes on behind it passes over
-//! nothing and sees nothing twice. Clusterings of fewer components are made full with nulls.
+//! A page ends after a row. Between two neighbours of a partition (a marker, and the next item) this module
+//! finds a clustering that no row has and that lies between them. A reader that resumes after it skips
+//! nothing and sees nothing twice. Clusterings of fewer components are filled up with nulls.
 
 use std::cmp::Ordering;
 

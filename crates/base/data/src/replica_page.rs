@@ -7,7 +7,7 @@
 //! INV-page-1: one content has one encoding: rows are packed relative to a base that follows from
 //! their content, markers of one position are one, a marker changes the open deletion, a partition
 //! holds something. So a hash of the bytes is a digest of the content.
-//! INV-page-2: everything of the read up to the page's end is in the page, nothing behind it; only
+//! INV-page-2: everything of the read up to the page's end is in the page, nothing after it; only
 //! partitions marked as cut are incomplete.
 
 mod filtered;
@@ -58,8 +58,8 @@ pub enum PageEnd<'a> {
         /// Serialised key.
         key: &'a [u8],
     },
-    /// To this row of this partition, itself included (in read order). It may be one that nobody has: a place
-    /// between two range deletions.
+    /// To this row of this partition, itself included (in read order). The row need not exist: it
+    /// may be a position between two range deletions.
     Inside {
         /// The partition's token.
         token: Token,
@@ -127,7 +127,7 @@ pub struct PageLimits {
     pub tombstones: u32,
 }
 
-/// So many times as many tombstones as a page may have are passed over for it.
+/// The limit of skipped items, as a multiple of the tombstones that a page may have.
 pub const PASSED_TIMES: u32 = 4;
 
 impl Default for PageLimits {
@@ -137,7 +137,7 @@ impl Default for PageLimits {
     }
 }
 
-/// What a [`PageWriter`] wants next.
+/// Next request of a [`PageWriter`] to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFlow {
     /// The next item.
@@ -333,7 +333,7 @@ impl<'a> ReplicaPage<'a> {
         self.end
     }
 
-    /// Whether the replica has nothing behind this page.
+    /// Returns true if the replica has nothing after this page.
     pub fn is_exhausted(&self) -> bool {
         self.end == PageEnd::Exhausted
     }
@@ -343,7 +343,7 @@ impl<'a> ReplicaPage<'a> {
         self.live_rows
     }
 
-    /// Whether a partition was cut by the limit per partition.
+    /// Returns true if a partition was cut by the limit per partition.
     pub fn has_cut_partitions(&self) -> bool {
         self.has_cut_partitions
     }

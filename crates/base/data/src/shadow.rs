@@ -1,4 +1,4 @@
-//! What other sources hide of a source: a cursor that leaves it out.
+//! A cursor over a source that leaves out the data hidden by other sources.
 //!
 //! Owns the state of one walk over data, with the shadow of it beside. Never shows anything of the
 //! shadow; never waits: a missing block is passed on as [`Advance::NeedBlock`], those of the shadow with
@@ -21,7 +21,7 @@ use crate::deletion::{DeletionTime, Liveness};
 use crate::row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
 
-/// What hides data.
+/// Kinds of data that hide other data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowBy {
     /// Deletions of partitions, ranges and rows.
@@ -54,7 +54,7 @@ enum Shown {
     },
 }
 
-/// What hides data, and how it asks for blocks.
+/// The data that hides, and the numbering of its requests for blocks.
 pub struct Shadow<S> {
     /// The deletions and newer cells.
     pub cursor: S,
@@ -107,7 +107,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         }
     }
 
-    /// What is shown.
+    /// Returns the cursor of the data shown.
     pub fn data(&self) -> &D {
         &self.data
     }
@@ -117,7 +117,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         &mut self.data
     }
 
-    /// What hides, to feed it a block.
+    /// Returns the cursor of the hiding data, to feed it a block.
     pub fn shadow_mut(&mut self) -> &mut S {
         &mut self.shadow
     }
@@ -388,7 +388,7 @@ impl<D: Cursor, S: Cursor> Cursor for ShadowCursor<'_, D, S> {
     }
 }
 
-/// What is left of a row.
+/// Result of removing hidden parts from a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     Nothing,
@@ -398,7 +398,7 @@ pub(crate) enum Left {
     Some,
 }
 
-/// What may hide cells of a row.
+/// The data that may hide cells of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Beside<'a> {
     /// Another version of the row.
@@ -473,8 +473,8 @@ struct CellFilter<'a> {
 }
 
 impl CellFilter<'_> {
-    /// Whether a cell stays. A cell of a dropped column hides nothing: it is as old as what it would
-    /// hide at least, so that is not shown either.
+    /// Returns true if a cell stays. A cell of a dropped column hides nothing: all data that it
+    /// would hide is at least as old, so that data is not shown either.
     fn keeps(&mut self, id: ColumnId, cell: &CellRef<'_>, theirs: Option<&CellRef<'_>>) -> bool {
         let shape = self.shape;
         let is_seen = |t: &&CellRef<'_>| !shape.has_filters() || shape.is_visible(id, t.timestamp);

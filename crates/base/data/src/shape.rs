@@ -1,4 +1,4 @@
-//! What merging needs to know of a table, compiled once per table version.
+//! Properties of a table that merging needs, compiled once per table version.
 
 use std::cmp::Ordering;
 
@@ -99,13 +99,13 @@ impl TableShape {
         self.stored.as_deref().unwrap_or(self)
     }
 
-    /// Whether a column is hidden: it was dropped and not added again.
+    /// Returns true if a column is hidden: it was dropped and not added again.
     #[inline]
     pub fn hides(&self) -> bool {
         self.stored.is_some()
     }
 
-    /// Whether a cell of this column is hidden: it is kept, but not seen.
+    /// Returns true if a cell of this column is stored, but not visible.
     pub fn is_hidden(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
         let stored = self.stored.as_deref();
         self.visible_after(id).is_none() && stored.is_some_and(|s| s.is_visible(id, timestamp))
@@ -127,7 +127,8 @@ impl TableShape {
         &self.clustering
     }
 
-    /// Whether its cells are counters: they are merged, and no cell of another kind is beside them.
+    /// Returns true if its cells are counters: they are merged, and no cells of other kinds stand
+    /// beside them.
     #[inline]
     pub fn has_counters(&self) -> bool {
         self.counters
@@ -147,7 +148,7 @@ impl TableShape {
         }
     }
 
-    /// Whether a cell of this column written at `timestamp` is visible.
+    /// Returns true if a cell of this column written at `timestamp` is visible.
     pub fn is_visible(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
         match self.visible_after(id) {
             Some(after) => after == TimestampMicros::NONE || timestamp > after,

@@ -32,7 +32,7 @@ pub struct RangeTombstone {
     pub start: BoundBuf,
     /// Where it ends.
     pub end: BoundBuf,
-    /// What it deletes.
+    /// The deletion of the range.
     pub deletion: DeletionTime,
 }
 
@@ -270,7 +270,7 @@ impl Chunks {
         let gone = chunk.splice(inside..inside + here, pieces);
         let mut bytes: usize = gone.map(|range| range.heap_bytes()).sum();
         count -= here;
-        // What is left to be replaced is at the start of the next chunks.
+        // The remaining tombstones to replace stand at the start of the next chunks.
         let is_whole = |chunk: &&Vec<RangeTombstone>| {
             let fits = chunk.len() <= count;
             count -= if fits { chunk.len() } else { 0 };

@@ -17,9 +17,9 @@ pub const PROPAGATION_DELAY_SECONDS: u32 = 3600;
 /// Behind what tombstones may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneGcMode {
-    /// What was deleted before the last repair of its range.
+    /// Deletions older than the last repair of their range.
     Repair,
-    /// What is older than `gc_grace_seconds`, repaired or not: Cassandra's rule.
+    /// Deletions older than `gc_grace_seconds`, repaired or not: Cassandra's rule.
     Timeout,
     /// At once.
     Immediate,
@@ -147,8 +147,8 @@ impl TombstoneGc {
 }
 
 impl TableOptions {
-    /// The option as it was set; `None`: it was not, or the extension of that name is somebody
-    /// else's. What holds then depends on how the table is replicated.
+    /// Returns the option as it was set. `None`: it was not set, or the extension of that name has
+    /// another meaning. The default then depends on how the table is replicated.
     pub fn tombstone_gc(&self) -> Option<TombstoneGc> {
         self.extensions.get(TOMBSTONE_GC).and_then(|bytes| TombstoneGc::decode(bytes))
     }

@@ -470,7 +470,8 @@ fn log10(magnitude: &BigUint) -> f64 {
     top.log10() + shift * std::f64::consts::LOG10_2
 }
 
-/// Length from which two numbers are told apart by their first digits before they are brought to one scale.
+/// Bits from which two numbers are compared by their first digits before they are brought to one
+/// scale.
 const ESTIMATED_BITS_MIN: u64 = 4096;
 
 /// Order of two positive numbers `a × 10^-a_scale` and `b × 10^-b_scale`.

@@ -383,7 +383,7 @@ mod tests {
         );
         check(CqlType::tuple([list()]), &inner[4..], "");
         check(CqlType::vector(list(), 1), &[4, 0xff, 0xff, 0xff, 0xff], "");
-        // What is wrong with an element is told before its count is.
+        // The error of an element is reported before the error of the count.
         let two = CqlType::list(list(), true);
         let behind = TypeError::marshal("Unexpected extraneous bytes after list value");
         assert_eq!(

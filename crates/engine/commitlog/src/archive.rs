@@ -22,7 +22,7 @@ use crate::scan::PIECE_BYTES;
 pub(crate) struct Archive {
     fs: Fs,
     directory: String,
-    /// Of a copy that is not whole yet, so that shards do not meet.
+    /// Temporary path of an incomplete copy, so that shards do not collide.
     unfinished: String,
     /// This run's segments that are in it.
     done: RefCell<BTreeSet<SegmentId>>,
@@ -30,7 +30,7 @@ pub(crate) struct Archive {
     /// One segment at a time: a sync and a release may come to the same one, and both would copy to
     /// the one unfinished file.
     slot: Semaphore,
-    /// Why the last segment is not in it, and whether that was told.
+    /// Why the last segment was not archived, and true once that was reported.
     error: RefCell<Option<(IoError, bool)>>,
     archived_total: telemetry::Counter,
     failures_total: telemetry::Counter,
@@ -175,7 +175,7 @@ impl CommitLog {
         Ok(true)
     }
 
-    /// The same for a segment of an earlier run, which nobody may have synced.
+    /// The same for a segment of an earlier run, which may never have been synced.
     pub(crate) async fn is_old_archived(&self, id: SegmentId) -> Result<bool, LogError> {
         let Some(archive) = self.archive() else { return Ok(true) };
         let path = self.path_of(id);
@@ -197,7 +197,7 @@ impl CommitLog {
         Ok(archive.put(&path, id).await)
     }
 
-    /// Why segments are not archived, told once for each reason.
+    /// Returns why segments are not archived, once for each reason.
     pub fn take_archive_failure(&self) -> Option<String> {
         let mut kept = self.archive()?.error.borrow_mut();
         let (error, told) = kept.as_mut()?;
@@ -205,7 +205,7 @@ impl CommitLog {
     }
 }
 
-/// What a restore did.
+/// Result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Segments that were copied into the commit log.
@@ -219,9 +219,10 @@ pub struct Restored {
     pub missing: Vec<String>,
 }
 
-/// Copies archived segments back into the commit log, where the next replay finds them. One that is
-/// there already is left as it is. To be called before any shard opens its log. What is missing between
-/// segments is told; not what an archive had before its first one, nor behind the last one of a run.
+/// Copies archived segments back into the commit log, where the next replay finds them. Segments
+/// that exist there already are left unchanged. To be called before any shard opens its log. Gaps
+/// between segments are reported, but not what an archive lacks before its first segment or after
+/// the last one of a run.
 ///
 /// # Errors
 /// `Corrupt`: a segment whose header is damaged or names another one; `Foreign`: a segment of
@@ -273,7 +274,7 @@ async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> 
     let mut out = Vec::new();
     for id in &there {
         let path = format!("{log_directory}/{}", id.file_name());
-        // What has no header was never finished; the replay judges it.
+        // A file without a header was never finished; the replay judges it.
         let Ok(Ok(header)) = read_header(fs, &path).await.map(|bytes| decode(&bytes, *id)) else {
             continue;
         };
@@ -309,7 +310,7 @@ async fn check_header(fs: &Fs, path: &str, id: SegmentId) -> Result<(), LogError
     decoded.map_err(|what| LogError::Corrupt { file: path.to_owned(), offset: 0, what })
 }
 
-/// Whether a file has the name of a segment of Cassandra's.
+/// Returns true if a file has the name of a segment of Cassandra's.
 pub fn is_foreign(name: &str) -> bool {
     name.starts_with("CommitLog-") && name.ends_with(".log")
 }

@@ -56,11 +56,11 @@ pub(crate) fn compression_of(code: u32) -> Option<Option<Algorithm>> {
     })
 }
 
-/// A block as it lies in the file, its checksum compared.
+/// A block verbatim from the file, its checksum verified.
 pub(crate) struct Block<'a> {
     /// How it is compressed.
     compression: Option<Algorithm>,
-    /// What the tag covers beside the content, when it is encrypted.
+    /// Associated data of the tag beside the content, when the block is encrypted.
     sealed: Option<[u8; ASSOCIATED_BYTES]>,
     stored: &'a [u8],
     unpacked: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Block<'a> {
     pub(crate) bytes: usize,
 }
 
-/// What unpacks blocks.
+/// Decrypts and decompresses blocks.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     codec: Option<Compressor>,
@@ -90,7 +90,7 @@ impl Unpacker {
 pub(crate) enum NotUnpacked {
     /// It is damaged.
     Damaged(&'static str),
-    /// It is whole, but encrypted with another key, or by somebody else: never the tail of a crash.
+    /// It is intact, but encrypted with another key, or by another node: never the tail of a crash.
     Sealed(&'static str),
 }
 

@@ -86,7 +86,7 @@ pub struct LogPosition {
     pub offset: u64,
 }
 
-/// What a segment says of itself.
+/// Header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Its number, as in the file name.
@@ -116,7 +116,7 @@ struct Wrapping {
 }
 
 impl SegmentHeader {
-    /// Whether blocks follow, not records.
+    /// Returns true if blocks follow, not records.
     pub fn has_blocks(&self) -> bool {
         self.compression.is_some() || self.sealed
     }
@@ -351,7 +351,7 @@ fn put_record(out: &mut impl Sink, at: LogPosition, kind: u8, parts: &[&[u8]]) {
     }
 }
 
-/// What bytes that may end too early turned out to be.
+/// Result of parsing bytes that may be truncated.
 pub(crate) enum Parsed<T> {
     /// It is whole and its checksum is right.
     Found(T),

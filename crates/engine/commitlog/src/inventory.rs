@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// Between two updates that only have other lengths.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What one shard knows of its own list.
+/// One shard's knowledge of its own list.
 pub(crate) struct Inventory {
     /// One update at a time.
     writing: Semaphore,

@@ -52,9 +52,9 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Reads a key file: a key of 64 hexadecimal digits on each line, the first one is written with;
-    /// behind `none` on the first line keys are for reading only. Empty lines and lines that begin with
-    /// `#` are passed over.
+    /// Reads a key file with a key of 64 hexadecimal digits on each line; the first key is for
+    /// writing. After `none` on the first line all keys are for reading only. Empty lines and lines
+    /// that begin with `#` are ignored.
     ///
     /// # Errors
     /// Which line is no key, none, or too many.
@@ -86,7 +86,7 @@ impl Keys {
         Ok(Keys { keys: Arc::new(keys), is_written_with })
     }
 
-    /// Whether new blocks are encrypted.
+    /// Returns true if new blocks are encrypted.
     pub fn is_written_with(&self) -> bool {
         self.is_written_with
     }

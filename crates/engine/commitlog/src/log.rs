@@ -46,7 +46,7 @@ pub enum SyncMode {
     },
 }
 
-/// What a log is made of.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The directory of all shards' segments.
@@ -65,7 +65,7 @@ pub struct LogOptions {
     pub total_bytes_max: u64,
     /// How segments are compressed; `None`: not, in the format of the first builds.
     pub compression: Option<Algorithm>,
-    /// What segments are encrypted with, and what opens old ones; `None`: they are not.
+    /// Keys that encrypt segments and open old ones; `None`: segments are not encrypted.
     pub keys: Option<Keys>,
     /// Where every segment is linked, else copied, before it is deleted.
     pub archive_directory: Option<String>,
@@ -137,7 +137,7 @@ struct State {
     synced: u64,
     writing: bool,
     syncing: bool,
-    /// Who waits for a sync.
+    /// Number of tasks that wait for a sync.
     waiting: usize,
     /// The next sync does not begin before.
     gathers_until: Instant,
@@ -156,7 +156,7 @@ struct Inner {
     options: LogOptions,
     old: RefCell<VecDeque<SegmentId>>,
     state: RefCell<State>,
-    /// Of segments with blocks; used by the one write at a time.
+    /// Packs blocks; used by the one write at a time.
     packer: RefCell<Option<Packer>>,
     archive: Option<Archive>,
     inventory: Inventory,
@@ -494,7 +494,7 @@ impl CommitLog {
         self.inner.state.borrow().failed.clone()
     }
 
-    /// Syncs what is there and refuses everything after. Does not delete segments.
+    /// Syncs everything appended and refuses later appends. Does not delete segments.
     ///
     /// # Errors
     /// As [`CommitLog::commit`].

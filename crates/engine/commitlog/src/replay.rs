@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::log::CommitLog;
 use crate::scan::{Found, Next, PIECE_BYTES, Scan, Scanner, scan_bytes};
 
-/// What a replay found.
+/// Statistics of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Segments read.
@@ -29,9 +29,10 @@ pub struct ReplaySummary {
     pub damaged_inventories: Vec<String>,
 }
 
-/// What takes the records of a replay. A closure over header and record takes them without a pause.
+/// Receives the records of a replay. A closure over header and record receives them without a
+/// pause.
 pub trait Visitor {
-    /// What a pause may fail with.
+    /// Error of a pause.
     type Error: From<LogError>;
 
     /// Takes a record that lies there.
@@ -69,7 +70,7 @@ where
     }
 }
 
-/// What one replay gathers beside the visitor.
+/// State of one replay beside the visitor.
 struct Walk<'v, V> {
     visitor: &'v mut V,
     /// Segments, and up to where markers say that they had been synced.
@@ -311,7 +312,7 @@ impl CommitLog {
     }
 }
 
-/// Whether a file is a shard's note about that segment.
+/// Returns true if a file is a shard's note about that segment.
 pub(crate) fn is_note_of(name: &str, id: SegmentId) -> bool {
     name.strip_prefix(&id.file_name()).is_some_and(|rest| rest.starts_with(".flushed-"))
 }

@@ -1,7 +1,7 @@
 //! One segment's bytes to its records, in pieces: nothing is held but a piece and one record.
 //!
-//! Owns: what is a valid record, where the valid part of a file ends, which markers lie behind it.
-//! Never: reads a file; whoever does asks [`Scanner::wants`] and gives to [`Scanner::feed`].
+//! Owns: the validity of a record, the end of the valid part of a file, the markers after it.
+//! Never: reads a file; the caller asks [`Scanner::wants`] and supplies [`Scanner::feed`].
 
 use crate::blocks::{BLOCK_MAGIC, NotUnpacked, Unpacker, parse_block};
 use crate::format::{
@@ -31,7 +31,7 @@ pub struct Found<'a> {
     pub record: Record<'a>,
 }
 
-/// What was found out about a segment.
+/// Result of scanning a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Its header, when it is valid.
@@ -48,12 +48,12 @@ pub struct Scan {
     pub sealed: Option<&'static str>,
 }
 
-/// What is to come behind a record.
+/// The visitor's decision after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The next one.
     GoOn,
-    /// A pause of whoever feeds: the next one comes with the next call.
+    /// The feeder pauses: the next record follows with the next call.
     Pause,
 }
 
@@ -66,7 +66,7 @@ enum Stage {
     Done,
 }
 
-/// What a step made of the bytes it was given.
+/// Result of one step over the given bytes.
 enum Step {
     /// Go on behind so many of them.
     Took(usize),
@@ -151,7 +151,7 @@ impl Scanner {
         (self.stage != Stage::Done).then_some((self.at, self.want))
     }
 
-    /// What was found, when nothing is wanted any more.
+    /// Returns the result, after the scanner wants no more bytes.
     pub fn finish(self) -> Scan {
         Scan {
             header: self.header,
@@ -360,7 +360,8 @@ impl Scanner {
         Step::Stop
     }
 
-    /// What lies at `bytes[index]`, which begins like a magic number: the bytes it takes.
+    /// Examines `bytes[index]`, which begins like a magic number. Returns the bytes that the record
+    /// takes.
     fn candidate<E>(
         &mut self,
         base: u64,

@@ -275,7 +275,7 @@ fn after_a_failed_fsync_nothing_is_confirmed_any_more() {
         }),
     );
     world.run_until(|| *stage.lock().unwrap() == 1, Duration::from_secs(60)).unwrap();
-    // The write is the next call, the sync the one behind it.
+    // The write is the next call, the sync the one after.
     world.disk("n1").fail_nth(2, IoErrorKind::Device);
     *stage.lock().unwrap() = 2;
     world.run_until(|| *stage.lock().unwrap() == 3, Duration::from_secs(60)).unwrap();

@@ -101,7 +101,7 @@ impl Window {
         }
     }
 
-    /// What is there from the position on; empty when a block is needed.
+    /// Returns the bytes in memory from the position on; empty when a block is needed.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let (start, run) = self.run();
@@ -119,7 +119,8 @@ impl Window {
         (position < self.file_length).then(|| (position / self.block_length) | self.mark)
     }
 
-    /// What [`Window::bytes`] is once the position is this one, which lies behind the one at hand.
+    /// Returns the bytes that [`Window::bytes`] will return at this position, which lies after the
+    /// current one.
     #[inline]
     pub(crate) fn bytes_from(&self, position: u64) -> &[u8] {
         let (start, run) = match &self.chunk {
@@ -136,7 +137,7 @@ impl Window {
         (self.chunk.as_ref(), self.chunk_start)
     }
 
-    /// Whether the bytes before the position, from that one on, are still there.
+    /// Returns true if the bytes from `position` up to the current position are still in memory.
     pub(crate) fn holds(&self, position: u64) -> bool {
         let (start, run) = self.run();
         position >= start && position - start < run.len() as u64
@@ -166,7 +167,7 @@ impl Window {
         if !self.spilled
             && let Some(chunk) = &self.chunk
         {
-            // What is left of the block begins at the position: no block is left by this.
+            // The rest of the block begins at the position: the cursor stays within the block.
             let position = self.position.saturating_add(bytes as u64);
             if position.wrapping_sub(self.chunk_start) < chunk.bytes().len() as u64 {
                 self.position = position;
@@ -230,7 +231,7 @@ impl TriePages {
         self.pages.push((block, chunk));
     }
 
-    /// What a walk came to. `Need` becomes the block that is lacking: `Ok(Err(block))`.
+    /// Converts the result of a trie walk. `Need` becomes the missing block: `Ok(Err(block))`.
     pub(crate) fn walked<T>(
         &self,
         mark: u64,

@@ -35,7 +35,7 @@ impl Covered {
         }
     }
 
-    /// Whether a read of these slices needs the file. Both ends count as inside.
+    /// Returns true if a read of these slices needs the file. Both ends count as inside.
     #[inline]
     pub(crate) fn meets(&self, order: &ClusteringComparator, slices: &Slices) -> bool {
         if self.always || slices.is_all() {

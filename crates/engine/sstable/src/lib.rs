@@ -54,7 +54,7 @@ use data::CursorError;
 use sst_format::FormatError;
 use stdx::{IoError, IoErrorKind};
 
-/// What went wrong with an SSTable.
+/// Errors of an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SstableError {
     /// Bytes on disk are not what was written there: restore the file from a replica or snapshot.
@@ -66,7 +66,7 @@ pub enum SstableError {
         file: String,
         /// Byte offset in it (for Data: uncompressed where the damage was seen after decompression).
         offset: u64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// A component that must be there is not.
@@ -83,7 +83,7 @@ pub enum SstableError {
         /// Why.
         what: String,
     },
-    /// What was given to a writer cannot be written.
+    /// The writer cannot write its input.
     #[error("a row cannot be written to {file}: {error}")]
     Unwritable {
         /// The Data file.
@@ -97,8 +97,9 @@ pub enum SstableError {
 }
 
 impl SstableError {
-    /// Whether it says that a file is not what was written, or that the device does not give it back, so that
-    /// other files must have its place. Not of what this build cannot read, or is not allowed to.
+    /// Returns true if a file differs from what was written, or the device cannot read it back, so
+    /// that other files must replace it. False for data that this build cannot read, or is not
+    /// allowed to.
     pub fn is_damage(&self) -> bool {
         match self {
             SstableError::Corrupt { .. } | SstableError::Missing { .. } => true,
@@ -122,7 +123,7 @@ impl SstableError {
     }
 }
 
-/// Whether the device does not give back what is there.
+/// Returns true if the device cannot read back existing data.
 pub(crate) fn is_unreadable(error: &IoError) -> bool {
     matches!(error.kind, IoErrorKind::Device | IoErrorKind::UnexpectedEof)
 }

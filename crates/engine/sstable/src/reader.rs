@@ -40,8 +40,8 @@ impl SstableReader {
     /// Opens the files and verifies every small component. `table`: see [`SstableMeta::open`].
     ///
     /// # Errors
-    /// `Missing` when TOC.txt is not there or a component that it lists;
-    /// `Corrupt`, `Unsupported`, `Io`.
+    /// `Missing` when TOC.txt or a component that it lists is missing; `Corrupt`, `Unsupported`,
+    /// `Io`.
     pub async fn open(
         fs: &Fs,
         directory: &str,
@@ -80,7 +80,7 @@ impl SstableReader {
         Ok(SstableReader { meta: Rc::new(meta), data, index, rows, attached: attached.into() })
     }
 
-    /// A reader of what an offline tool has opened by itself.
+    /// Builds a reader from files that an offline tool opened separately.
     pub(crate) fn of_parts(
         meta: SstableMeta,
         data: File,
@@ -95,7 +95,7 @@ impl SstableReader {
         &self.meta
     }
 
-    /// Whether the partition may be here. See [`SstableMeta::may_contain`].
+    /// Returns true if the partition may be in this file. See [`SstableMeta::may_contain`].
     #[inline]
     pub fn may_contain(&self, hash: &KeyHash) -> bool {
         self.meta.may_contain(hash)

@@ -15,12 +15,12 @@ use crate::reader::SstableReader;
 /// Bytes per request of a sequential read.
 pub const SEQUENTIAL_BYTES: usize = 256 * 1024;
 
-/// What a [`SequentialReader`] has in memory of its file: whoever reads on behind the place where it
-/// ended need not read that again.
+/// Blocks that a [`SequentialReader`] has in memory: a reader that continues after its end need not
+/// read them again.
 #[derive(Default)]
 pub struct ReadAhead {
-    /// What the last requests read of Data, each behind the one before, and where the first begins. All but the
-    /// last are of [`SEQUENTIAL_BYTES`].
+    /// Data read by the last requests, each directly after the one before; `start` is the first
+    /// one's position. All but the last are of [`SEQUENTIAL_BYTES`].
     runs: Vec<Buf>,
     start: u64,
     /// The last block of the index: that of one range is most often that of the next one too.
@@ -135,7 +135,7 @@ impl SequentialReader {
         Ok(())
     }
 
-    /// What is in memory of the file.
+    /// Returns the blocks of the file that are in memory.
     pub fn into_ahead(self) -> ReadAhead {
         self.ahead
     }

@@ -21,11 +21,11 @@ use crate::meta::{SstableMeta, StandIn, check_identity};
 use crate::reader::SMALL_COMPONENT_BYTES_MAX;
 use crate::{Result, SstableError, SstableReader, is_unreadable};
 
-/// What stands for a file set of which `error` was said when it was opened. Everything that is asked of it
-/// ends with `Corrupt`, in the words of the error.
+/// Opens a substitute for a file set whose opening failed with `error`. Every request to it fails
+/// with `Corrupt`, in the words of the error.
 ///
 /// # Errors
-/// `Io`; `Missing`: nothing of it is there, not even TOC.txt.
+/// `Io`; `Missing`: no component of it exists, not even TOC.txt.
 pub async fn open_unreadable(
     fs: &Fs,
     directory: &str,
@@ -44,7 +44,7 @@ pub async fn open_unreadable(
         let file = match fs.open(&path(component), options).await {
             Ok(file) => file,
             Err(e) if e.kind == IoErrorKind::NotFound => continue,
-            // It is there, and nothing of it is known.
+            // It exists, but its content is unknown.
             Err(e) if is_unreadable(&e) => {
                 components.push(component);
                 continue;

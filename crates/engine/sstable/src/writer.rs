@@ -77,7 +77,7 @@ pub struct Written {
     pub first: Token,
     /// Token of the last partition.
     pub last: Token,
-    /// What is above [`WriterOptions::large`].
+    /// Data above the limits of [`WriterOptions::large`].
     pub large: LargeData,
     /// The last of what [`SstableWriter::take_warm`] gives.
     pub warm: Vec<(u64, Rc<Chunk>)>,
@@ -128,7 +128,7 @@ pub struct SstableWriter {
     promoted: PromotedBuilder,
     scratch: EncodeScratch,
     empty_row: Vec<u8>,
-    /// Of the row at hand, where it is compared; reused.
+    /// Clustering of the current row, where it is compared; reused.
     clustering: Vec<u8>,
     data: Output,
     index: Output,
@@ -290,7 +290,7 @@ impl SstableWriter {
         self.summary.key_count()
     }
 
-    /// Whether [`SstableWriter::write_full`] has something to do.
+    /// Returns true if [`SstableWriter::write_full`] has a full request to write.
     pub fn is_full(&self) -> bool {
         let rows = self.tries.as_ref().is_some_and(|tries| tries.rows.is_full());
         self.data.is_full() || self.index.is_full() || rows

@@ -24,7 +24,7 @@ pub enum StoreError {
     /// The disk is full: writes are refused until space returns, reads go on.
     #[error("disk full: {detail}")]
     DiskFull {
-        /// What could not be written, or how little is free.
+        /// The data that could not be written, or the remaining free space.
         detail: String,
     },
     /// Bytes on disk are not what was written.
@@ -32,7 +32,7 @@ pub enum StoreError {
     Corrupt {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// Description and position of the damage.
         what: String,
     },
     /// A mutation is larger than the settings or the commit log allow. In Cassandra's words
@@ -77,7 +77,7 @@ pub enum StoreError {
         table: String,
         /// Memory of these partitions.
         bytes: usize,
-        /// What they may hold.
+        /// Bytes that they may hold.
         share: usize,
     },
     /// The commit log failed: the node must be restarted.

@@ -75,7 +75,7 @@ words! {
 }
 
 words! {
-    /// What happens after an error of a data file.
+    /// Reaction to an error of a data file.
     DiskFailurePolicy {
         /// The process ends on a file-system error or corruption.
         Die = "die",
@@ -83,7 +83,7 @@ words! {
         StopParanoid = "stop_paranoid",
         /// Client traffic stops on file-system errors.
         Stop = "stop",
-        /// The file is left out and reads go on with what is there.
+        /// The file is left out and reads continue with the rest.
         BestEffort = "best_effort",
         /// The request fails.
         Ignore = "ignore",
@@ -91,7 +91,7 @@ words! {
 }
 
 words! {
-    /// What happens after an error of the commit log.
+    /// Reaction to an error of the commit log.
     CommitFailurePolicy {
         /// The process ends.
         Die = "die",
@@ -113,7 +113,7 @@ words! {
 }
 
 words! {
-    /// Who may connect.
+    /// Authentication of clients.
     Authenticator {
         /// Everybody.
         AllowAll = "AllowAllAuthenticator",
@@ -123,11 +123,11 @@ words! {
 }
 
 words! {
-    /// What a connected role may do.
+    /// Permissions of a connected role.
     Authorizer {
         /// Everything.
         AllowAll = "AllowAllAuthorizer",
-        /// What it was granted.
+        /// The permissions it was granted.
         Cassandra = "CassandraAuthorizer",
     }
 }
@@ -153,9 +153,9 @@ words! {
 }
 
 words! {
-    /// What happens when a role connects from elsewhere.
+    /// Reaction to a role that connects from elsewhere.
     CidrMode {
-        /// The log tells of it.
+        /// The connection is logged.
         Monitor = "MONITOR",
         /// It may do nothing.
         Enforce = "ENFORCE",
@@ -167,9 +167,9 @@ words! {
     Snitch {
         /// One data centre `datacenter1`, one rack `rack1`.
         Simple = "SimpleSnitch",
-        /// What the node's own `cassandra-rackdc.properties` says.
+        /// The node's own `cassandra-rackdc.properties`.
         GossipingPropertyFile = "GossipingPropertyFileSnitch",
-        /// What `cassandra-topology.properties` says of the node's address.
+        /// The entry of the node's address in `cassandra-topology.properties`.
         PropertyFile = "PropertyFileSnitch",
         /// The second and third byte of the node's address.
         RackInferring = "RackInferringSnitch",

@@ -11,7 +11,7 @@ use crate::deletion::DeletionTime;
 use crate::merge::{Keep, Merged, merge_rows};
 use crate::row::RowRef;
 
-/// What comes next.
+/// The next item of the merge.
 pub(super) enum Position {
     Static,
     /// The first lane with the row; `alone`: the only one.

@@ -20,7 +20,7 @@ pub(super) enum PassedAt {
     Nowhere,
 }
 
-/// What was left out.
+/// The item that was skipped.
 #[derive(Clone, Copy)]
 pub(super) enum LeftOut {
     Static,
@@ -32,27 +32,28 @@ pub(super) enum LeftOut {
 
 /// Leaving rows and markers out, and telling of it.
 pub(super) struct Passing {
-    /// It is told of so many; `u32::MAX`: never.
+    /// Skipped items between two reports; `u32::MAX`: never reports.
     pub(super) every: u32,
-    /// Those left out since that was told.
+    /// Items skipped since the last report.
     pub(super) count: u32,
-    /// Those that were told of last.
+    /// Items in the last report.
     pub(super) told: u32,
-    /// What counts as no tombstone: rows and markers that others delete, deletions of partitions.
+    /// Skipped items that are no tombstones for the limit: rows and markers that others delete,
+    /// deletions of partitions.
     pub(super) hidden: u32,
     /// The tombstones when the last one was left out.
     pub(super) tombstones: u32,
-    /// What was left out last.
+    /// The item that was skipped last.
     pub(super) last: LeftOut,
-    /// It is to be told of at the next place: behind this marker.
+    /// A report is due at the next position: after this marker.
     pub(super) due: Option<bool>,
     pub(super) due_prefix: Vec<u8>,
     pub(super) place: Vec<u8>,
 }
 
 impl<C: Cursor> MergeCursor<'_, C> {
-    /// Also a merge that purges tells of what it leaves out, and every merge as often as that: as if it were
-    /// [`PASSED_MAX`]. At least 1.
+    /// Makes every mode of merge report skipped items, purging ones too, after `every` of them
+    /// instead of [`PASSED_MAX`]. At least 1.
     pub fn tell_of_passed(&mut self, every: u32) {
         self.passing.every = every.max(1);
     }
@@ -76,7 +77,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.passing.told
     }
 
-    /// Whether the item says that rows and markers were left out.
+    /// Returns true if the current item reports skipped rows and markers.
     #[inline]
     pub fn is_at_passed(&self) -> bool {
         matches!(self.current, Current::Passed(_))

@@ -1,4 +1,4 @@
-//! Rows that need no merge: whoever reads may take them from the source that has them alone.
+//! Rows that need no merge: the reader may take them from the one source that has them.
 
 use std::cmp::Ordering;
 
@@ -66,8 +66,9 @@ impl<C: Cursor> MergeCursor<'_, C> {
         (is_run && is_member).then_some((self.winner, next))
     }
 
-    /// The source, when there is only one and the merge stands between two partitions: those of which nothing but
-    /// rows as in [`MergeCursor::untouched`] is there come out as they are. Whoever takes some need not tell.
+    /// Returns the source, when there is only one and the merge stands between two partitions.
+    /// Partitions that hold only rows as in [`MergeCursor::untouched`] come out unmodified. A
+    /// reader that takes some need not report it.
     #[inline]
     pub fn only_source(&mut self) -> Option<&mut C> {
         let is_untouched = !self.in_partition
@@ -93,10 +94,11 @@ impl<C: Cursor> MergeCursor<'_, C> {
         is_untouched.then_some(index)
     }
 
-    /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
-    /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
-    /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
-    /// partition and tells [`MergeCursor::took_partition`].
+    /// Returns true if the current partition has several sources and nothing deletes it from
+    /// outside, in a table whose partitions have one row. Of versions as in
+    /// [`MergeCursor::untouched`] that all have the same columns the newest one comes out. A reader
+    /// that takes it moves all of [`MergeCursor::members`] past the partition and calls
+    /// [`MergeCursor::took_partition`].
     #[inline]
     pub fn has_one_row(&self) -> bool {
         self.in_partition
@@ -109,7 +111,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
             && self.lanes.iter().all(|l| !l.member || l.state == LaneState::Stale)
     }
 
-    /// The sources with the partition at hand stand behind it.
+    /// Notes that all sources with the current partition were moved past it.
     #[inline]
     pub fn took_partition(&mut self) {
         self.passing.due = None;
@@ -118,10 +120,11 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.current = Current::PartitionEnd;
     }
 
-    /// Whether the merge stands between two partitions of a table of which rows as in [`MergeCursor::untouched`] come
-    /// out as they are: those of a partition that one source has alone and does not delete, and, of partitions of one
-    /// row, the newest version, as in [`MergeCursor::has_one_row`]. Who knows more of the sources may take the
-    /// partitions that follow from them himself: see [`MergeCursor::move_source`].
+    /// Returns true if the merge stands between two partitions of a table whose rows as in
+    /// [`MergeCursor::untouched`] come out unmodified. These are the rows of a partition that one
+    /// source has alone and does not delete. In partitions of one row it is the newest version, as
+    /// in [`MergeCursor::has_one_row`]. A caller that knows more about the sources may take the
+    /// following partitions from them directly: see [`MergeCursor::move_source`].
     #[inline]
     pub fn is_between(&self) -> bool {
         !self.in_partition

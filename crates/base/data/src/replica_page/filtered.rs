@@ -11,18 +11,18 @@ use crate::raw::{Raw, put_v};
 use crate::row::RowRef;
 use crate::row_filter::RowFilter;
 
-/// What a filter has left of a page.
+/// A page after filtering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilteredPage {
     /// The partitions and rows that pass, as an encoded page.
     pub page: Vec<u8>,
-    /// What the whole page is.
+    /// Counts of the whole page.
     pub whole: WholePage,
     /// Key of the last partition that was looked at.
     pub last_key: Option<Vec<u8>>,
 }
 
-/// What of a whole page counts where only a part of it is shown.
+/// Counts of a whole page of which only a part is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholePage {
     /// Its live rows, as its header counts them.
@@ -60,12 +60,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What passes while a page is written.
+/// Filter state and output while a page is written.
 pub(super) struct Kept<'s> {
     filter: &'s dyn RowFilter,
     out: Vec<u8>,
     rows: u32,
-    /// Whether the partition at hand passes, when it was looked at.
+    /// True if the current partition passes the filter; `None`: not checked yet.
     passes: Option<bool>,
     /// It stands in `out`.
     is_put: bool,

@@ -45,7 +45,7 @@ pub struct PageWriter<'s> {
     static_is_live: bool,
     /// Where the partition's static row stands in `out`, with its length.
     static_at: Range<usize>,
-    /// What passes a filter.
+    /// The filter and its output.
     kept: Option<Kept<'s>>,
     /// Clustering of the last row met; empty and unset at the start of a partition.
     last: Vec<u8>,
@@ -62,11 +62,11 @@ pub struct PageWriter<'s> {
     live_in_partition: u32,
     live_rows: u32,
     tombstones: u32,
-    /// What counts for the limit of tombstones: what is written.
+    /// Tombstones that count towards the limit: those written.
     scanned: u32,
     /// Partitions with a deletion among them.
     deletions: u32,
-    /// What was left out.
+    /// Number of skipped rows and markers.
     left_out: u32,
     /// Behind this clustering the read goes on; a place before it is no progress.
     floor: Option<Vec<u8>>,
@@ -293,7 +293,7 @@ impl<'s> PageWriter<'s> {
         if self.shape.clustering().compare_bounds(pending, end) != Ordering::Equal {
             self.flush_marker();
         }
-        // What opens at the end itself is the next page's.
+        // A deletion that opens at the end itself belongs to the next page.
         (self.last, self.has_last) = (place, true);
         self.cut_inside();
     }
@@ -494,7 +494,7 @@ impl<'s> PageWriter<'s> {
             || self.has_tombstones(0)
     }
 
-    /// Whether it has as many tombstones as it may with so many more.
+    /// Returns true if the page reaches its limit of tombstones with `more` of them.
     fn has_tombstones(&self, more: u32) -> bool {
         let most = self.limits.tombstones;
         let scanned = self.scanned.saturating_add(more);

@@ -298,7 +298,7 @@ fn sources_of(case: &Case, shape: &TableShape) -> Vec<Vec<Event>> {
     }
     part.finish(shape, reversed, &mut events);
     sources.push(events);
-    // What is before the first `source` is nothing.
+    // The part before the first `source` is empty.
     assert!(sources.remove(0).is_empty(), "{}: it begins with `source`", case.place);
     sources
 }

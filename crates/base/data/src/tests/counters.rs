@@ -158,7 +158,7 @@ fn counter_cells_are_merged_not_chosen() {
     let b = row(CellRef::live(TimestampMicros(9), &context(&[(2, 3, 5)])));
     let both = merge(&shape, &[&a, &b], DeletionTime::LIVE, Keep::All);
     assert_eq!(seen(&both), Some((10, 15)));
-    // Each version is deleted by itself.
+    // Each version is deleted separately.
     assert_eq!(seen(&merge(&shape, &[&a, &b], deletion(9), Keep::All)), Some((10, 10)));
     assert_eq!(seen(&merge(&shape, &[&a, &b], deletion(10), Keep::All)), None);
 }

@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// Of versions that are wholly live the newest one is taken as it is.
+    /// The newest one of several wholly live versions is taken unmodified.
     #[test]
     fn usual_versions_merge_as_those_of_any_form(
         times in vec(1..6_i64, 2..4),
@@ -195,7 +195,7 @@ proptest! {
         prop_assert_eq!(describe(&together), describe(&apart));
     }
 
-    /// What a reader sees is the same whether it reads the sources or their merge.
+    /// A reader sees the same whether it reads the sources or their merge.
     #[test]
     fn the_live_view_of_a_merge_is_the_live_merge(x in row(), y in row(), d in active(), now in 0..30_i64) {
         let shape = shape();

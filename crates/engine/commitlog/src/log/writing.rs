@@ -24,7 +24,7 @@ const GATHERS_MAX: Duration = Duration::from_millis(1);
 /// A segment that is synced: its file, and its bytes as positions count them and as they are stored.
 type Syncing = (SegmentId, File, u64, u64);
 
-/// Counts who waits for a sync, for as long as it is there.
+/// Counts one task that waits for a sync, until it is dropped.
 struct Waiter<'a>(&'a RefCell<State>);
 
 impl<'a> Waiter<'a> {
@@ -318,8 +318,8 @@ impl CommitLog {
         self.sync_until(target).await
     }
 
-    /// What was appended is written by the sync that makes it durable: all that came while the one before
-    /// ran goes in one request.
+    /// Waits until records up to `target` are durable. The sync that makes them durable also writes
+    /// them: all records appended during the previous sync are written in one request.
     pub(super) async fn sync_until(&self, target: u64) -> Result<(), LogError> {
         let mut has_waited = false;
         loop {
@@ -338,7 +338,7 @@ impl CommitLog {
                 (is_synced, begins)
             };
             if is_synced {
-                // A marker, which nobody syncs, may have found no room.
+                // A marker, which no task syncs, may have found no room.
                 return self.write_until(target).await;
             }
             if begins {
@@ -393,7 +393,7 @@ impl CommitLog {
             state.gather(ended, ended.since(began));
             match result {
                 Err(error) => {
-                    // After a failed fsync nobody knows what is on the disk: no later one can be
+                    // After a failed fsync the state of the disk is unknown: no later one can be
                     // believed either.
                     state.failed.get_or_insert(LogError::Failed(error));
                 }

@@ -12,13 +12,13 @@ use stdx::Token;
 use super::{Current, SstableCursor, State, Target, is_behind};
 use crate::block::Chunk;
 
-/// Most partitions that are looked at in one go: what is noted of them stays small.
+/// Limit of partitions scanned in one pass, so that the notes about them stay small.
 const AHEAD_MAX: usize = 256;
 /// A partition of which so many bytes are there, and which is not of the usual form, is not taken for one that the end
 /// of a block cuts off.
 const CUT_OFF_BYTES: usize = 4096;
 
-/// What comes behind the partitions that were found.
+/// The data that follows the partitions that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follows {
     /// It is not known: the cursor has to be asked.
@@ -89,7 +89,7 @@ impl Lookahead {
         self.places.is_empty()
     }
 
-    /// What comes behind the last one.
+    /// Returns the kind of data that follows the last one.
     pub fn follows(&self) -> Follows {
         self.follows
     }
@@ -160,7 +160,7 @@ impl Lookahead {
     }
 }
 
-/// What lies at some place.
+/// The data at a position.
 enum Found {
     Place(Place),
     Other(Token),
@@ -170,9 +170,9 @@ enum Found {
 }
 
 impl SstableCursor {
-    /// Looks through the partitions that follow, as far as they are in memory, down to one that is not of one row that
-    /// `copier` copies. The cursor, one over a range that stands between two partitions, does not move. Without a
-    /// copier there are none, but what follows is told.
+    /// Scans the following partitions, as far as they are in memory, up to one that is not of one
+    /// row that `copier` copies. The cursor, one over a range that stands between two partitions,
+    /// does not move. Without a copier it finds no partitions, but reports what follows.
     pub fn look_ahead(&mut self, copier: Option<&RowCopier>, ahead: &mut Lookahead) {
         ahead.clear();
         match self.state {
@@ -298,7 +298,7 @@ impl SstableCursor {
         true
     }
 
-    /// Whether it stands where that one of the partitions begins, or behind its header.
+    /// Returns true if the cursor is at the start of that partition, or directly after its header.
     pub fn is_at(&self, ahead: &Lookahead, index: usize) -> bool {
         let at = match self.is_at_partition() {
             true => self.partition_start,

@@ -45,12 +45,12 @@ pub struct TokenFilter {
     pub map: ShardMap,
     /// The table of the file.
     pub table: TableId,
-    /// Whose partitions are shown.
+    /// The shard whose partitions are shown.
     pub shard: ShardId,
 }
 
 impl TokenFilter {
-    /// Whether the partitions of a token are shown.
+    /// Returns true if the partitions of a token are shown.
     #[inline]
     pub fn shows(&self, token: Token) -> bool {
         self.map.shard_of(self.table, token) == self.shard
@@ -80,8 +80,8 @@ enum Target {
 enum State {
     /// Nothing was looked for yet.
     Start,
-    /// Looking for the key's entry in the index, up to a position. `fresh`: where the stretch begins,
-    /// when nobody has marked it yet.
+    /// Searches the key's entry in the index, up to a position. `fresh`: start of the stretch, if
+    /// it has no marks yet.
     FindEntry { end: u64, fresh: Option<u64> },
     /// Looking for the first entry of the range.
     FindStart,
@@ -117,7 +117,7 @@ enum State {
     Done,
 }
 
-/// What [`Cursor::item`] shows.
+/// The item that [`Cursor::item`] shows.
 #[derive(Clone, Debug)]
 enum Current {
     None,
@@ -195,7 +195,7 @@ pub struct SstableCursor {
     scratch: RowScratch,
     key: Vec<u8>,
     token: Token,
-    /// Of the key at hand, in a range of a file in the order of Murmur3.
+    /// Hash of the current key, in a range of a file in the order of Murmur3.
     hash: Option<KeyHash>,
     deletion: DeletionTime,
     partition_start: u64,
@@ -272,7 +272,7 @@ impl SstableCursor {
         let data = Window::new(0, meta.data_block_bytes(), meta.data_length(), buffers.data);
         let (mark, index_length) = match meta.footer() {
             None => (INDEX_BLOCK, meta.index_length()),
-            // The trie is read by nodes; what is read as it lies are the entries of Rows.
+            // The trie is read by nodes; the entries of Rows are read as plain bytes.
             Some(_) => (ROWS_BLOCK, meta.rows_length()),
         };
         let index = Window::new(mark, INDEX_PAGE_BYTES, index_length, buffers.index);
@@ -474,7 +474,7 @@ impl SstableCursor {
         Ok(Step::Again)
     }
 
-    /// Reads the next head unless it is there already. `body`: its body is wanted too.
+    /// Reads the next head unless it was read already. `body`: its body is wanted too.
     #[inline]
     fn ensure_head(&mut self, body: bool) -> Result<Found<Head>> {
         let head = match self.head {
@@ -573,7 +573,7 @@ impl SstableCursor {
         }
     }
 
-    /// Whether blocks of the partition's rows can be looked up.
+    /// Returns true if blocks of the partition's rows can be looked up.
     fn has_row_index(&self) -> bool {
         self.promoted.is_some() || self.row_trie.is_some()
     }
@@ -659,7 +659,7 @@ fn compare_prefix(
     }
 }
 
-/// Whether a key lies behind a position of the ring.
+/// Returns true if a key lies after a position of the ring.
 fn is_behind(token: Token, key: &[u8], bound: &RingBound) -> bool {
     match bound {
         RingBound::Token { token: at, after } => {
@@ -683,7 +683,7 @@ impl Cursor for SstableCursor {
     fn advance(&mut self) -> Result<Advance> {
         loop {
             let step = match self.state {
-                // What a scan does nearly always.
+                // The usual state of a scan.
                 State::Rows => self.rows(),
                 _ => self.step(),
             };

@@ -1,7 +1,7 @@
 //! The part of a cursor that looks things up in the tries of format BTI: a partition in Partitions,
 //! and in Rows the block of rows where a slice begins or ends.
 //!
-//! A walk that lacks a page asks for it and begins anew once it is there.
+//! A walk that lacks a page requests it and restarts once the page is in memory.
 
 use data::BoundRef;
 use data::command::RingBound;
@@ -143,7 +143,7 @@ impl SstableCursor {
         data::CursorError::Corrupt { file, offset, what }
     }
 
-    /// What a walk in Rows came to: `Err(step)` when it lacks a page.
+    /// Converts the result of a walk in Rows: `Err(step)` when it lacks a page.
     fn walked<T>(
         &self,
         result: std::result::Result<T, Stop>,

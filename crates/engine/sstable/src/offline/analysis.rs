@@ -1,8 +1,7 @@
-//! What the partitions of a table look like over all its files: sizes, rows, tombstones, and who
-//! leads in each. The reports are those of Instaclustr's tools for Cassandra (`ic-cfstats`,
-//! `ic-pstats`).
+//! Statistics of a table's partitions over all its files: sizes, rows, tombstones, and the leaders
+//! in each. The reports are those of Instaclustr's tools for Cassandra (`ic-cfstats`, `ic-pstats`).
 //!
-//! Rows and tombstones are counted as they lie in files: a row that two files have counts twice.
+//! Rows and tombstones are counted per file: a row that two files have counts twice.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -125,7 +124,7 @@ pub struct FileTotals {
     pub cells: u64,
     /// Tombstones.
     pub tombstones: u64,
-    /// Of these droppable.
+    /// Droppable tombstones among them.
     pub droppable: u64,
 }
 
@@ -148,7 +147,7 @@ pub struct TableAnalysis {
     pub cells: u64,
     /// Tombstones.
     pub tombstones: u64,
-    /// Of these droppable.
+    /// Droppable tombstones among them.
     pub droppable: u64,
     /// Partitions with most bytes.
     pub largest: Vec<PartitionTotals>,

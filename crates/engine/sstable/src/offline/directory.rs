@@ -1,4 +1,4 @@
-//! What tools that change a table's directory ask of it and leave in it.
+//! Checks and record files of tools that change a table's directory.
 
 use rt::{FileLock, Fs};
 use sst_format::component::other_names_in_toc;

@@ -5,7 +5,7 @@ use stdx::DeletionSeconds;
 
 use crate::SstableMeta;
 
-/// What decides whether a file can be dropped whole.
+/// Statistics that decide if a file can be dropped whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     /// Smallest write timestamp, microseconds.
@@ -17,7 +17,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// What a file says.
+    /// Reads the statistics of a file.
     pub fn of(meta: &SstableMeta) -> Expiry {
         let stats = &meta.statistics().stats;
         Expiry {

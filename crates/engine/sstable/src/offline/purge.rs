@@ -1,5 +1,5 @@
-//! What a compaction of some files together would free: a compaction whose output is only measured.
-//! The report is that of Instaclustr's `ic-purge`.
+//! Estimates the space that a compaction of some files together would free: the compaction's output
+//! is only measured. The report is that of Instaclustr's `ic-purge`.
 
 use std::sync::Arc;
 
@@ -43,12 +43,12 @@ impl Reclaimable {
     }
 }
 
-/// What would be freed in all.
+/// Totals of the freed space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeReport {
     /// Partitions.
     pub partitions: u64,
-    /// Of these, those of which nothing would be left.
+    /// Partitions among these that would disappear.
     pub gone: u64,
     /// Uncompressed bytes of all partitions in all files.
     pub size: u64,
@@ -177,9 +177,9 @@ struct Measure {
     scratch: EncodeScratch,
     stats: StatsCollector,
     out: Vec<u8>,
-    /// Of the partition, 0 as long as there is nothing in it.
+    /// Bytes left of the partition, 0 while it is empty.
     left: u64,
-    /// Of its header.
+    /// Bytes of its header.
     head: u64,
     previous: u64,
     deleted: bool,

@@ -1,5 +1,5 @@
-//! A damaged file set opened as far as it goes: what is needed to read rows are Data, Statistics
-//! and, when compressed, CompressionInfo. Everything else can be made anew.
+//! Opens a damaged file set as far as possible. Reading rows needs Data, Statistics and, when
+//! compressed, CompressionInfo. Everything else can be rebuilt.
 
 use rt::{File, Fs, OpenOptions};
 use schema::Table;
@@ -16,7 +16,7 @@ use crate::meta::{Components, Purpose, SstableMeta, check_identity, index_compon
 use crate::reader::{SMALL_COMPONENT_BYTES_MAX, read_tail};
 use crate::{Result, SstableError, SstableReader};
 
-/// What could be opened of a file set.
+/// The opened parts of a file set.
 pub(super) struct Salvaged {
     pub(super) reader: SstableReader,
     /// The index can be asked for places of partitions.
@@ -111,7 +111,7 @@ pub(super) async fn open(
         components.small.push((Component::Summary, bytes));
     }
     let meta = match SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components) {
-        // Not a compressor, say, that nobody knows, but a damaged name of one.
+        // The cause is a damaged name of a compressor, say, and not an unknown compressor.
         Err(SstableError::Unsupported { .. }) if is_needed_bad => {
             return Err(whole
                 .err()

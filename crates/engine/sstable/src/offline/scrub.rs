@@ -1,10 +1,10 @@
-//! A damaged file set written anew with all that can be read of it.
+//! Rewrites a damaged file set with all data that can be read from it.
 //!
-//! Data is read from front to back. Where it cannot be read on, the partition at hand ends with
-//! what was read of it, and the reading goes on where the index says that the next partition
-//! begins. Rows and partitions that are not in order come into further file sets. Everything that is
-//! left out is told. Source of the idea: `io.sstable.format.SortedTableScrubber`, which gives a
-//! partition up as a whole.
+//! Data is read from front to back. After an unreadable offset, the current partition ends with the
+//! items read so far, and reading resumes at the next partition's start according to the index. Rows
+//! and partitions that are out of order are written to further file sets. Every loss is reported.
+//! Source of the idea: `io.sstable.format.SortedTableScrubber`, which drops such a partition as a
+//! whole.
 
 mod values;
 mod work;
@@ -27,11 +27,11 @@ pub struct Loss {
     pub key: Option<String>,
     /// Where in (uncompressed) Data.
     pub position: u64,
-    /// What is lost and why.
+    /// The lost data and the cause.
     pub what: String,
 }
 
-/// What a scrub did.
+/// Result of a scrub.
 #[derive(Clone, Debug, Default)]
 pub struct ScrubReport {
     /// The new file sets, in the directory of the old one.
@@ -40,9 +40,9 @@ pub struct ScrubReport {
     pub partitions: u64,
     /// Rows written, static ones included.
     pub rows: u64,
-    /// Of these partitions, those that were not in order.
+    /// Those of these partitions that were out of order.
     pub out_of_order: u64,
-    /// Of these rows, those that were not in order in their partition.
+    /// Those of these rows that were out of order in their partition.
     pub rows_out_of_order: u64,
     /// How often something was lost.
     pub losses: u64,
@@ -52,7 +52,7 @@ pub struct ScrubReport {
     pub fixed_rows: u64,
     /// The host gave it up: what was written is not all.
     pub given_up: bool,
-    /// Components that are damaged and were made anew, with what is wrong.
+    /// Components that were damaged and have been rebuilt, with the error.
     pub bad_components: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub trait ScrubHost {
     /// The number of the next file set; `None` gives the scrub up.
     fn next_generation(&mut self) -> Option<Generation>;
 
-    /// Whether partitions of a token are written.
+    /// Returns true if partitions of a token are written.
     fn is_wanted(&self, token: Token) -> bool;
 
     /// Something is lost.
@@ -97,11 +97,11 @@ struct Alone<'t> {
     told: Told<'t>,
 }
 
-/// Who is told of a scrub.
+/// Callbacks of a scrub.
 pub struct Told<'t> {
     /// Gets every loss as it is met.
     pub loss: &'t mut dyn FnMut(&Loss),
-    /// Told again and again how many (uncompressed) bytes of Data are done, and of how many.
+    /// Called repeatedly with the (uncompressed) bytes of Data done and their total.
     pub at: &'t mut dyn FnMut(u64, u64),
 }
 
@@ -189,7 +189,7 @@ pub async fn scrub_open<H: ScrubHost>(
                 let what = format!("everything: {error}");
                 host.tell(&Loss { key: None, position: 0, what });
                 let bad_components = vec![error.to_string()];
-                // Of how many partitions nobody knows.
+                // The number of partitions is unknown.
                 return Ok(ScrubReport {
                     losses: 1,
                     bad_partitions: 1,

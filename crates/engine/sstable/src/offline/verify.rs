@@ -23,7 +23,7 @@ use crate::reader::{SMALL_COMPONENT_BYTES_MAX, TOC_BYTES_MAX};
 use crate::sequential::SEQUENTIAL_BYTES;
 use crate::{Result, SstableError, SstableReader};
 
-/// What a full check saw.
+/// Counts of a full check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Partitions in Data, each with its entry in Index.
@@ -45,7 +45,7 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
     verify_with(reader, &mut |_, _| {}).await
 }
 
-/// The same; `at` is told again and again how far it is: bytes that are done, and of how many.
+/// The same; `at` is called repeatedly with the bytes done and their total.
 ///
 /// # Errors
 /// As [`verify`].
@@ -178,7 +178,7 @@ pub async fn verify_with(
 pub(super) struct Place {
     pub(super) prefix: Vec<u8>,
     pub(super) is_row: bool,
-    /// Of a marker: behind what begins with the prefix.
+    /// True for a marker after all clusterings that begin with the prefix.
     pub(super) after: bool,
 }
 
@@ -207,8 +207,8 @@ pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
     verify_checksums_with(reader, &mut async |_| true).await.map(|_| ())
 }
 
-/// The same; after each request `step` is told how many bytes were read, and says whether it goes on. False
-/// when it did not.
+/// The same; after each request `step` receives the number of bytes read, and returns false to
+/// stop. Returns false if `step` did.
 ///
 /// # Errors
 /// As [`verify_checksums`].
@@ -275,7 +275,7 @@ impl Entries<'_> {
 /// Index entries in order.
 pub(super) struct IndexWalk {
     reader: SstableReader,
-    /// What is read is held against its checksums.
+    /// Data read is verified against its checksums.
     is_verified: bool,
     bytes: Vec<u8>,
     position: u64,
@@ -300,7 +300,7 @@ impl IndexWalk {
         IndexWalk { is_verified: true, ..IndexWalk::new(reader) }
     }
 
-    /// Whether the next entry is that partition's.
+    /// Returns true if the next entry is that partition's.
     async fn points_to(&mut self, key: &[u8], start: u64) -> Result<bool> {
         Ok(self.next().await?.is_some_and(|(k, position)| k == key && position == start))
     }
@@ -442,8 +442,8 @@ impl<'r> TrieWalk<'r> {
         Ok(Some((entry.position, Some(entry.key.to_vec()))))
     }
 
-    /// Whether the next place leads to that partition; the offsets of its blocks of rows, with the
-    /// end of the rows, are appended.
+    /// Returns true if the next position leads to that partition. Appends the offsets of its blocks
+    /// of rows, with the end of the rows.
     async fn points_to(&mut self, key: &[u8], start: u64, blocks: &mut Vec<u64>) -> Result<bool> {
         let Some((hash, target)) = self.next().await? else { return Ok(false) };
         let own = codec::hash_key(key).bloom.base.to_be_bytes()[7];
@@ -501,14 +501,14 @@ impl<'r> TrieWalk<'r> {
         Ok(blocks.len() as u64 == count.saturating_add(1))
     }
 
-    /// Whether there is something behind the last partition.
+    /// Returns true if entries follow the last partition.
     async fn is_more(&mut self, partitions: u64) -> Result<bool> {
         Ok(self.count != partitions || self.next().await?.is_some())
     }
 }
 
-/// Gives a file that came without Checksums.db (from Cassandra) one, after [`verify`] passed: the
-/// component first, then the new TOC.txt in one step. Nothing is done when it is there.
+/// Adds Checksums.db to a file set without one (from Cassandra), after [`verify`] passed: the
+/// component first, then the new TOC.txt in one step. Does nothing when the component exists.
 ///
 /// # Errors
 /// Those of [`verify`]; `Io`.
@@ -520,7 +520,8 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
     verify(reader).await?;
     let mut components = Vec::new();
     for component in meta.components() {
-        // What stays the same of Statistics is in the binding; another program may change what it attached.
+        // The binding covers the constant parts of Statistics; another program may change its
+        // attached components.
         let is_other =
             matches!(component, Component::Toc | Component::Checksums | Component::Statistics)
                 || component.is_attached();

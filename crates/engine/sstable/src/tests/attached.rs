@@ -26,7 +26,7 @@ fn name(text: &str) -> AttachedName {
     AttachedName::parse(text).unwrap()
 }
 
-/// What the component of that name holds: three blocks.
+/// Content of the component of that name: three blocks.
 fn content(text: &str) -> Vec<u8> {
     (0..150_000u32).map(|i| (i.wrapping_mul(31) >> 3) as u8 ^ text.len() as u8).collect()
 }

@@ -175,7 +175,7 @@ fn times_that_overflowed_are_made_newer_when_that_is_asked_for() {
     });
 }
 
-/// Wants every second token, and gives up after so many questions.
+/// Wants every second token, and stops after so many questions.
 struct Half {
     generation: u64,
     questions: u32,

@@ -192,7 +192,7 @@ fn pieces_hold_every_partition_once_in_order() {
     });
 }
 
-/// What was told of a run is never less than before and never more than all, which is known.
+/// Progress reports of a run never fall and never exceed the total, which is known.
 fn assert_ascends(told: &[(u64, u64)], total: u64) {
     assert!(told.iter().all(|(done, of)| *of == total && done <= of), "{told:?}");
     assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
@@ -220,7 +220,7 @@ async fn scrub(
     let first = offline::next_generation(fs, directory).await.unwrap();
     let mut told = Vec::new();
     let mut tell = |loss: &offline::Loss| told.push(loss.to_string());
-    // What Cassandra refuses of counters is seen elsewhere.
+    // Counter values that Cassandra refuses are tested elsewhere.
     let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
     let mut progress = Vec::new();
     let mut at = |done, total| progress.push((done, total));
@@ -354,7 +354,7 @@ fn partitions_that_are_not_in_order_come_into_a_second_file() {
             let at = usize::try_from(sizes[i].offset).unwrap();
             bytes[at..at + usize::try_from(sizes[i].size).unwrap()].to_vec()
         };
-        // The third stands first, and the second is there twice.
+        // The third stands first, and the second occurs twice.
         let order: Vec<usize> = [2, 0, 1, 1].into_iter().chain(3..sizes.len()).collect();
         let data: Vec<u8> = order.iter().flat_map(|i| part(*i)).collect();
         fs.write_atomic(&file(Component::Data), data).await.unwrap();

@@ -159,7 +159,7 @@ async fn look_everything_up(reader: &SstableReader) {
                 }
             }
         }
-        // Nothing is found under keys that are not there.
+        // No partition is found under a missing key.
         let mut other = key.clone();
         other.push(1);
         let buffers = CursorBuffers::default();

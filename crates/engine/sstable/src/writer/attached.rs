@@ -40,7 +40,7 @@ impl AttachedWriter {
         Ok(AttachedWriter { kind, output })
     }
 
-    /// What it is.
+    /// Returns the kind of the component.
     pub fn kind(&self) -> AttachedKind {
         self.kind
     }
@@ -55,7 +55,7 @@ impl AttachedWriter {
         self.output.pending.extend_from_slice(bytes);
     }
 
-    /// Whether [`AttachedWriter::write_full`] has something to do.
+    /// Returns true if [`AttachedWriter::write_full`] has a full request to write.
     pub fn is_full(&self) -> bool {
         self.output.is_full()
     }

@@ -57,7 +57,7 @@ impl SstableWriter {
             let index_at = self.index.length();
             let done = tries.finish(&summary.first, &summary.last, &mut self.index);
             if self.warm.has_been() {
-                // What all walks begin with.
+                // All walks begin with these pages.
                 self.index.keep_from(index_at);
             }
             done.map_err(|e| self.unwritable(e))?;

@@ -14,7 +14,7 @@ use crate::block::Chunk;
 /// A file written from front to back.
 pub(super) struct Output {
     pub(super) file: File,
-    /// What is not written yet, behind `front` bytes that are no part of the file.
+    /// Bytes not written yet, after `front` bytes that are no part of the file.
     pub(super) pending: Vec<u8>,
     /// So many that what follows lies where direct IO wants it, so that a request need not be copied.
     front: usize,
@@ -26,7 +26,7 @@ pub(super) struct Output {
     pub(super) checksums: BlockChecksummer,
     /// So much of `pending` is in the checksums.
     summed: usize,
-    /// Of an index: pages that are handed out as they are written.
+    /// For an index: pages that are handed out as they are written.
     pub(super) warm: WarmPages,
 }
 

@@ -12,14 +12,14 @@ use types::CqlType;
 
 use super::output::Output;
 
-/// What is known of the tries while partitions are written.
+/// State of the tries while partitions are written.
 pub(super) struct TrieIndex {
     pub(super) rows: Output,
     version: Version,
     types: Vec<(CqlType, bool)>,
     row_trie: TrieWriter,
     blocks: u64,
-    /// Of the first block, which goes into the trie when there is a second one.
+    /// Payload of the first block, which is added to the trie when there is a second one.
     first_block: Option<Payload>,
     /// Open where the block at hand begins.
     open: Option<DeletionTime>,
@@ -27,8 +27,8 @@ pub(super) struct TrieIndex {
     last: Vec<u8>,
     separator: Vec<u8>,
     partitions: TrieWriter,
-    /// Of the last key, which waits for the next one to know how much of it is needed: its payload, itself,
-    /// and its form, at least the token's part.
+    /// The last key, which waits for the next one to know how much of it is needed: its payload,
+    /// the key, and its form, at least the token's part.
     waiting: Option<Payload>,
     waiting_key: Vec<u8>,
     waiting_token: Token,
@@ -87,7 +87,7 @@ impl TrieIndex {
         })
     }
 
-    /// Whether the partition at hand has a block already.
+    /// Returns true if the current partition has a block already.
     #[inline]
     pub(super) fn has_block(&self) -> bool {
         self.blocks > 0
@@ -130,7 +130,7 @@ impl TrieIndex {
     ) -> Result<(), FormatError> {
         let mut target = Target::Data(facts.start);
         if self.blocks > 1 {
-            // What lies behind all rows is found to be there quickly.
+            // Positions after all rows are found to be there quickly.
             let mut end = self.last.clone();
             let mut at = shared(&self.last, &self.separator);
             while self.last.get(at) == Some(&0xff) {

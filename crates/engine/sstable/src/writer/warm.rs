@@ -8,7 +8,7 @@ use crate::block::{Chunk, INDEX_PAGE_BYTES};
 /// Which chunks of Data are kept, and those that were not taken yet.
 #[derive(Default)]
 pub(super) struct WarmChunks {
-    /// What comes now is wanted.
+    /// True if the data written now is wanted.
     is_on: bool,
     /// Something in the chunk at hand is.
     is_chunk: bool,
@@ -27,12 +27,12 @@ impl WarmChunks {
         self.has_been |= is_on;
     }
 
-    /// Whether something of the partition that comes is wanted.
+    /// Returns true if data of the next partition is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_on || self.is_partition
     }
 
-    /// Whether the index of the partition that ends is wanted.
+    /// Ends a partition. Returns true if its index is wanted.
     pub(super) fn partition_end(&mut self) -> bool {
         std::mem::replace(&mut self.is_partition, self.is_on)
     }

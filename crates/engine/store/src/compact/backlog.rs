@@ -40,7 +40,7 @@ pub struct Backlog {
     pub share: u32,
 }
 
-/// Of what a table's debt was reckoned.
+/// State of a table from which its debt was computed.
 struct Seen {
     version: Rc<TableVersion>,
     flushes: u64,
@@ -60,7 +60,7 @@ impl Seen {
 #[derive(Default)]
 pub(crate) struct Control {
     backlog: Cell<Backlog>,
-    /// A share that somebody set; `None`: it follows the debt.
+    /// A share set by the operator; `None`: it follows the debt.
     fixed: Cell<Option<u32>>,
     due: RefCell<BTreeMap<TableId, (Seen, u64)>>,
     last: Cell<Look>,
@@ -101,7 +101,7 @@ impl Compactor {
         let tables = self.tables.all_tables();
         let due: u64 = tables.iter().map(|table| self.due_bytes(table)).sum();
         let mut running = self.files.slots.compactions();
-        // What only reads is nobody's debt.
+        // Operations that only read cause no debt.
         running.retain(|c| c.kind != VERIFY);
         let left = running.iter().map(|c| c.total_bytes.saturating_sub(c.done_bytes)).sum();
         let read_by_running: u64 = running.iter().map(|c| c.done_bytes).sum();
@@ -143,8 +143,9 @@ impl Compactor {
         self.env.rt.set_share(Group::Compaction, backlog.share);
     }
 
-    /// Bytes on disk of the inputs of what is due and not under way. Planned anew only when files have
-    /// come or gone, or the options changed: what falls due by time alone is seen with the next change.
+    /// Bytes on disk of the inputs of due compactions that do not run yet. Recomputed only after
+    /// files were added or removed, or the options changed: compactions that fall due by time alone
+    /// are noticed with the next change.
     fn due_bytes(&self, table: &TableState) -> u64 {
         let seen = Seen {
             version: table.version(),
@@ -177,7 +178,7 @@ impl Compactor {
         };
         let mut due = self.control.due.borrow_mut();
         due.insert(table.id, (seen, bytes));
-        // Of tables that were dropped.
+        // Drops entries of dropped tables.
         if due.len() > 2 * self.tables.len() + 16 {
             due.clear();
         }

@@ -50,7 +50,8 @@ const BEFORE_MAJOR_MAX: usize = 10_000;
 const REQUESTS_TOGETHER_MAX: usize = 4;
 /// Requests of all files of a compaction, unless there are more files than that: 8 MiB at least.
 const BUFFERS_MIN: usize = 32;
-/// Of what chunks may have of memory so small a part is for the requests of all compactions that may run at once.
+/// Divisor of the memory for chunks: this part is for the requests of all compactions that may run
+/// at once.
 const BUFFERS_PART: usize = 8;
 
 /// A compaction that would begin now, for `nodetool compactionplan`.
@@ -99,14 +100,14 @@ fn kind_of(reason: &Reason) -> &'static str {
     }
 }
 
-/// What of its sources a merge shows.
+/// Selection of the data that a merge emits from its sources.
 pub(crate) struct MergeShown<'a> {
     pub(crate) mode: MergeMode,
     /// Partitions outside of these are left out.
     pub(crate) owned: Option<&'a OwnedRanges>,
 }
 
-/// What is noted while a compaction merges.
+/// Progress and counts of a compaction's merge.
 pub(crate) struct MergeNotes<'a> {
     pub(crate) progress: &'a Progress,
     pub(crate) counts: &'a mut MergeCounts,
@@ -170,8 +171,8 @@ fn windows_of(file: &TableFile, windows: Windows) -> Option<(i64, i64)> {
     Some((low.min(high), low.max(high)))
 }
 
-/// Whether a file has nothing that belongs into any window: of what a file of one window had, deletions of
-/// partitions may be left alone.
+/// Returns true if a file holds no data of any window: of a file with one window, deletions of
+/// partitions may be the only remains.
 fn is_in_no_window(file: &TableFile) -> bool {
     let stats = &file.reader.meta().statistics().stats;
     stats.total_rows == 0 && stats.min_clustering.is_empty() && stats.max_clustering.is_empty()
@@ -181,7 +182,7 @@ pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, S
     version.compaction.as_ref().map_err(|why| StoreError::Invalid(why.clone()))
 }
 
-/// What plans are made from.
+/// Input of the planner.
 pub(crate) struct Infos {
     /// Files that may be compacted.
     pub(crate) infos: Vec<SstableInfo>,
@@ -214,7 +215,7 @@ impl Infos {
     }
 }
 
-/// What one compaction does.
+/// Work of one compaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
@@ -223,7 +224,7 @@ pub(crate) struct Job<'a> {
     pub(crate) owned: Option<&'a OwnedRanges>,
 }
 
-/// What a compaction has done so far.
+/// Statistics of a compaction so far.
 #[derive(Default)]
 struct Totals {
     bytes_in: u64,
@@ -242,7 +243,7 @@ struct Prepared {
 struct Part<'a> {
     job: Job<'a>,
     inputs: &'a [Rc<TableFile>],
-    /// Of the outputs.
+    /// Run of the outputs.
     run: Option<Uuid>,
 }
 
@@ -282,7 +283,7 @@ impl Compactor {
         }
     }
 
-    /// What compactions of a table would begin now, and why. Changes nothing.
+    /// Returns the compactions of a table that would begin now, and why. Changes nothing.
     ///
     /// # Errors
     /// `UnknownTable`; `Invalid`: its options are not understood.
@@ -313,7 +314,7 @@ impl Compactor {
         compact_plan::estimated_tasks(options, &infos.infos, infos.flush_bytes)
     }
 
-    /// What is shown of a compaction that begins.
+    /// Builds the progress entry of a compaction that begins.
     pub(crate) fn shown(
         &self,
         table: &TableState,
@@ -445,7 +446,7 @@ impl Compactor {
             .collect();
         drop(inputs);
         let run = self.run_of_outputs(job.options, &infos);
-        // What the largest part from there on may need.
+        // Bytes that the largest part from each index on may need.
         let mut needed: Vec<u64> = parts.iter().map(|(_, files)| disk_bytes(files)).collect();
         for n in (1..needed.len()).rev() {
             let later = needed.get(n).copied().unwrap_or(0);
@@ -460,13 +461,14 @@ impl Compactor {
         }
         let mut totals = Totals::default();
         let mut result = Ok(());
-        // The files of a part are let go of with it: as long as they are open the disk has them.
+        // The files of a part are closed with it: the disk keeps their space as long as they are
+        // open.
         for ((plan, inputs), needed) in parts.into_iter().zip(needed) {
             let length = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
             let reserved =
                 self.files.slots.reserve(&claim.progress, length, needed, "a compaction").await;
             if let Err(error) = reserved {
-                // No write was refused: whether there is room for these is told by the disk.
+                // No write was refused: the disk decides if there is room for these.
                 result = Err(error);
                 break;
             }
@@ -649,7 +651,7 @@ impl Compactor {
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
         let mode = match plan.reason {
-            // What is only written anew keeps all that it has.
+            // A plain rewrite keeps all data.
             Reason::Upgrade | Reason::Relocation => MergeMode::All,
             _ => purge,
         };

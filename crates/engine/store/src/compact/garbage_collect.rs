@@ -65,7 +65,7 @@ impl Merging for Shadowed<'_> {
     }
 
     fn untouched(&mut self) -> Option<(usize, &mut Source)> {
-        // What hides them must be asked about each.
+        // Each row must be checked against the shadow.
         None
     }
 
@@ -97,7 +97,7 @@ impl Merging for Shadowed<'_> {
     fn took_partition(&mut self) {}
 }
 
-/// What of other files a compaction uses; `None`: nothing.
+/// Returns the data of other files that a compaction uses; `None`: nothing.
 pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<ShadowBy> {
     let option = match &plan.reason {
         Reason::Garbage(option) => *option,
@@ -162,12 +162,12 @@ fn span(read: &[&Rc<TableFile>]) -> KeyRange {
 }
 
 impl Compactor {
-    /// Has this shard's files of a table lose what deletions in other files of it hide (with `Cell` also
-    /// cells that are newer in another file), and tombstones that are not needed any more. The oldest
-    /// come first, so that those with tombstones find what they hid gone. Memtables are not flushed, as
-    /// in Cassandra: what they hide stays. Files in a repair under way are left alone, and files that
-    /// were not repaired with `only_purge_repaired_tombstones`. Returns how many files were written anew
-    /// or went.
+    /// Removes from this shard's files of a table the data that deletions in other files of it hide
+    /// (with `Cell` also cells that are newer in another file), and tombstones that are not needed
+    /// any more. The oldest files come first, so that the data is gone before the files with its
+    /// tombstones are processed. Memtables are not flushed, as in Cassandra: data hidden by them
+    /// stays. Skips files in a repair under way, and with `only_purge_repaired_tombstones` files
+    /// that were not repaired. Returns how many files were rewritten or removed.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`, `Invalid` (given up); files that were not

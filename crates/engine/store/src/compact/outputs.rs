@@ -34,7 +34,7 @@ pub(crate) struct Outputs<'s> {
     version: Rc<TableVersion>,
     /// The columns that are written.
     kept: Arc<Table>,
-    /// What the merge reads.
+    /// Files that the merge reads.
     inputs: &'s [Rc<TableFile>],
     cut: Cut,
     /// Tokens, or sizes, of `cut` that were passed.
@@ -48,7 +48,7 @@ pub(crate) struct Outputs<'s> {
     files: Vec<Rc<TableFile>>,
     /// Uncompressed bytes of finished files.
     finished: u64,
-    /// Of `window_outputs`: whether a file was opened.
+    /// For `window_outputs`: true if a file was opened.
     is_begun: bool,
     /// Number of `writer`'s file in the chunk cache.
     cached_as: u64,
@@ -167,7 +167,7 @@ impl<'s> Outputs<'s> {
         self.warm_left = self.warm_left.saturating_add(bytes);
     }
 
-    /// Whether what comes now belongs into the chunk cache.
+    /// Sets if the next data is added to the chunk cache.
     #[inline]
     pub(crate) fn set_warm(&mut self, is_warm: bool) {
         let is_warm = is_warm && self.warm_left > 0;
@@ -196,15 +196,15 @@ impl<'s> Outputs<'s> {
         }
     }
 
-    /// What was written for nothing is not kept either.
+    /// Removes the chunks of abandoned files from the cache.
     fn forget_warm(&mut self) {
         for file in std::mem::take(&mut self.warmed) {
             self.store.files.cache.forget(file);
         }
     }
 
-    /// Whether the item that comes next belongs into a file that is not open: then [`Outputs::turn`].
-    /// Asked once for each item, in order.
+    /// Returns true if the next item belongs into a file that is not open: then call
+    /// [`Outputs::turn`]. Called once for each item, in order.
     #[inline]
     pub(crate) fn is_due(&mut self, item: Item<'_>) -> bool {
         if let Some(sorted) = &mut self.sorted {
@@ -228,7 +228,7 @@ impl<'s> Outputs<'s> {
         self.writer.as_ref().is_some_and(|writer| writer.partitions() > 0)
     }
 
-    /// Whether the plan cuts before a partition of that token, if something was written.
+    /// Returns true if the plan cuts before a partition of that token, if something was written.
     #[inline]
     fn is_cut_at(&self, token: Token) -> bool {
         let Some(writer) = &self.writer else { return false };
@@ -311,7 +311,7 @@ impl<'s> Outputs<'s> {
         self.sieve.set_hash(hash);
     }
 
-    /// Finds rows of an input that can be copied as they lie; `None`: there are none.
+    /// Finds rows of an input that can be copied verbatim; `None`: there are none.
     pub(crate) fn copier(&self, input: &TableFile) -> Option<RowCopier> {
         self.writer.as_ref().and_then(|writer| writer.copier(input.reader.meta()))
     }
@@ -361,7 +361,8 @@ impl<'s> Outputs<'s> {
         writer.whole_partitions(disk_max, next).map_err(map_error)
     }
 
-    /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.
+    /// Returns true if [`Outputs::write_full`] has a full request to write, where windows have no
+    /// files of their own.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.writer.as_ref().is_some_and(SstableWriter::is_full)

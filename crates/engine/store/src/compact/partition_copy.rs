@@ -1,6 +1,6 @@
-//! Partitions of one row that follow in a merge, of several versions the newest, copied as they lie: most tables have
-//! no others, and what can be left out of the merge for them counts. Each input's partitions are looked through a block
-//! at a time ([`sstable::Lookahead`]), and those that are known of all inputs are put in order together.
+//! Copies partitions of one row that follow in a merge verbatim, the newest of several versions. Most tables have no
+//! other partitions, so all work that the merge saves for them counts. Each input's partitions are scanned a block at a
+//! time ([`sstable::Lookahead`]), and those found in all inputs are sorted together.
 //!
 //! INV-copying-1 holds: see [`crate::compact::row_copy`].
 //! INV-ahead-1: an input whose next partition is not known, or is of another form, bounds what is put in order.
@@ -19,17 +19,18 @@ use crate::read::merging::Merging;
 use crate::read::sources::Source;
 use crate::write::verbatim_copy::is_on;
 
-/// Most partitions that the merge goes through by itself before it is looked ahead again, where that has found none.
+/// Limit of partitions that the merge processes alone before the next lookahead, after one that
+/// found none.
 const PAUSE_MAX: u32 = 64;
 
 /// So many partitions before one is copied its bytes are asked for.
 const PREFETCHED: usize = 16;
 
-/// What is known of the partitions that follow in an input.
+/// Partitions found ahead in one input.
 #[derive(Default)]
 struct Input {
     found: Lookahead,
-    /// Those before it were taken, and those before `passed` the input has passed over.
+    /// Partitions before it were taken; the input has skipped those before `passed`.
     next: usize,
     passed: usize,
 }
@@ -97,10 +98,10 @@ impl Next {
     }
 }
 
-/// What was put in order.
+/// Result of gathering partitions in order.
 enum Gathered {
     Some,
-    /// What follows is for the merge.
+    /// The next partition is for the merge.
     None,
     /// That block has what follows.
     Needs(BlockRequest),
@@ -126,8 +127,8 @@ impl Ahead {
         Ahead { inputs, order: Vec::new(), at: 0, is_moved: true, pause: 0, next_pause: 0 }
     }
 
-    /// Copies partitions as far as they are in memory: how many, and the block in which the next one is, if it is one.
-    /// None and no block: the merge has to go on by itself.
+    /// Copies partitions as far as they are in memory. Returns how many, and the block with the
+    /// next one, if it is one to copy. None and no block: the merge has to continue alone.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -209,7 +210,7 @@ impl Ahead {
             }
         };
         (first..first + most.min(PREFETCHED)).for_each(prefetch);
-        // What is asked for is written.
+        // The writer asks for each partition and writes it.
         let taken = outputs.whole_partitions(|| {
             left = left.checked_sub(1)?;
             let versions = versions(order, at);
@@ -271,7 +272,7 @@ impl Ahead {
         }
     }
 
-    /// The merge goes on by itself.
+    /// Hands the inputs back to the merge.
     fn give_back(&mut self, merge: &mut impl Merging) {
         for (number, input) in self.inputs.iter_mut().enumerate() {
             input.pass(merge, number);
@@ -282,7 +283,7 @@ impl Ahead {
     }
 }
 
-/// What follows with one token.
+/// Returns the next partitions with one token.
 #[inline]
 fn versions(order: &[Next], at: usize) -> &[Next] {
     let rest = order.get(at..).unwrap_or(&[]);
@@ -306,7 +307,7 @@ fn newest(inputs: &[Input], copiers: &Copiers, versions: &[Next]) -> Option<Next
             let mut newest = (time(first)?, *first);
             for other in others {
                 let at = time(other)?;
-                // Of versions of one time values decide.
+                // Between versions of one time, the values decide.
                 if found(other)?.key(other.index())?.1 != key || at == newest.0 {
                     return None;
                 }

@@ -1,7 +1,7 @@
-//! Compactions that somebody asks for by file, range or partition, and how tables are compacted until
-//! the node stops: thresholds, and whether it happens by itself.
+//! Compactions requested by file, range or partition, and the running compactions of tables until the
+//! node stops: thresholds, and the switch for automatic ones.
 //!
-//! What runs is given up by [`crate::Slots::stop_compactions`]: see [`crate::files::slots`].
+//! [`crate::Slots::stop_compactions`] aborts running compactions: see [`crate::files::slots`].
 
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ impl Compactor {
         for file in files {
             let share = cleanup::share(&owned, &file);
             let expired = match share {
-                // What can be read of it is in other files, or will be.
+                // Its readable data is in other files, or will be.
                 Share::Part if table.is_damaged(file.generation) => {
                     cleaned.kept += 1;
                     continue;
@@ -92,7 +92,7 @@ impl Compactor {
         Ok(cleaned)
     }
 
-    /// Writes this shard's files of a table anew in the version that is written. Returns how many.
+    /// Rewrites this shard's files of a table in the current version. Returns how many.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
@@ -125,7 +125,7 @@ impl Compactor {
             }
             let now = self.env.options.sstable_version;
             let of_now = file.reader.meta().version() == now;
-            // What takes part in a repair is of another version where this one has no mark for it.
+            // A file in a repair keeps another version if the current one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
             let is_left = match scope {
@@ -167,8 +167,8 @@ impl Compactor {
         })
     }
 
-    /// Whether compactions of a table begin by themselves, from now on, whatever its option `enabled`
-    /// says. Those that run go on.
+    /// Sets if compactions of a table begin automatically from now on, whatever its option
+    /// `enabled` says. Running ones continue.
     ///
     /// # Errors
     /// `UnknownTable`.
@@ -292,7 +292,7 @@ impl Compactor {
             return Ok(0);
         }
         let _own = self.files.slots.own_table(&table).await;
-        // No other compaction of the table begins while it is there.
+        // No other compaction of the table begins while this exists.
         let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
         let is_chosen = |file: &TableFile| {
             let meta = file.reader.meta();

@@ -1,5 +1,5 @@
-//! What a compaction writes: rows that it copies from its inputs as they lie, because nothing can come of
-//! them but themselves, which is most rows of most tables, and what its merge makes of all others.
+//! Output of a compaction: rows that it copies from its inputs verbatim, because the merge could not
+//! change them (most rows of most tables), and the merged form of all others.
 //!
 //! INV-copying-1: a row is copied only when it is of the usual form ([`sst_format::row_copy`]), no deletion
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
@@ -118,7 +118,7 @@ impl Copiers {
             let Some(row) = copier.row(bytes) else { return Ok(0) };
             let behind = bytes.get(row.length..).unwrap_or(&[]);
             let at = row.timestamp();
-            // Of versions of one time values decide.
+            // Between versions of one time, the values decide.
             if !sst_format::row::is_partition_end(behind)
                 || newest.is_some_and(|(timestamp, _)| timestamp == at)
             {

@@ -1,8 +1,9 @@
-//! Scrub: files are written anew with all that can be read of them.
+//! Scrub: rewrites files with all data that can be read from them.
 //!
-//! Each file alone, as it is: nothing is purged, its level and state of repair stay. Of one with a loss
-//! the state of repair goes, so that the next repair compares what is left with the replicas. The steps,
-//! and what a crash between them leaves, are those of any compaction ([`crate::files::table_files`]).
+//! Each file is rewritten alone and unchanged: nothing is purged, its level and state of repair stay. A
+//! file with a loss loses the state of repair, so that the next repair compares the rest with the
+//! replicas. The steps, and the state after a crash between them, are those of any compaction
+//! ([`crate::files::table_files`]).
 //!
 //! INV-scrub-1: a number for an output is taken only while the file is in the view, in the same turn, as
 //! for any output.
@@ -25,21 +26,21 @@ use crate::tables::table_file::{TableFile, map_error};
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;
 
-/// What a scrub made of one file.
+/// Result of scrubbing one file.
 #[derive(Clone, Debug, Default)]
 pub struct Scrubbed {
     /// Its Data component.
     pub path: String,
-    /// What became of it.
+    /// Counts and losses of the scrub.
     pub report: ScrubReport,
-    /// What is lost, the first hundred times.
+    /// Descriptions of the first hundred losses.
     pub losses: Vec<String>,
     /// It takes part in a repair, and is as it was.
     pub in_repair: bool,
 }
 
 impl Scrubbed {
-    /// What is said of it, in Cassandra's words; `true`: as a warning.
+    /// Messages for the log, in Cassandra's words; `true`: as a warning.
     pub fn words(&self) -> Vec<(bool, String)> {
         let (path, report) = (&self.path, &self.report);
         if self.in_repair {
@@ -153,9 +154,10 @@ impl ScrubHost for Host<'_> {
 }
 
 impl Compactor {
-    /// Writes this shard's files of a table anew with what can be read of them; with a name for a
-    /// snapshot, that is taken of all of them first. Memtables are not flushed, as in Cassandra. Gives
-    /// what became of each file; one that failed is as it was, and the others were scrubbed too.
+    /// Rewrites this shard's files of a table with all data that can be read from them. With a name
+    /// for a snapshot, it is taken of all files first. Memtables are not flushed, as in Cassandra.
+    /// Returns the result of each file. A file that failed is unchanged, and the others were
+    /// scrubbed too.
     ///
     /// # Errors
     /// `UnknownTable`, `Stopping`; `Invalid`: given up, or a name that cannot be that of a snapshot;

@@ -25,10 +25,10 @@ const STRETCHES: usize = 8;
 /// Lengths of stretches.
 const LENGTHS: u32 = 3;
 
-/// What has a file.
+/// Key of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
-    /// What is in no window, or in several.
+    /// Data in no window, or in several.
     Shared,
     /// A window.
     Window(i64),
@@ -43,7 +43,7 @@ struct File {
     /// Its number in the chunk cache.
     cached_as: u64,
     sieve: Sieve,
-    /// Whether it has something of the partition.
+    /// True if it has data of the partition.
     is_in: bool,
 }
 
@@ -138,7 +138,7 @@ impl Sorted {
         !self.missing.is_empty()
     }
 
-    /// What must be opened before the item can be put.
+    /// Returns the slot whose file must be opened before the item can be put.
     pub(crate) fn next_missing(&self) -> Option<Slot> {
         self.missing.last().copied()
     }

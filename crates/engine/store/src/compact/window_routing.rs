@@ -18,7 +18,7 @@ use data::{BoundRef, DeletionTime, Marker};
 /// Where an item goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// What is in no window, or in several.
+    /// Data in no window, or in several.
     Shared,
     /// The window of this number.
     Window(i64),
@@ -50,7 +50,7 @@ enum Side {
     Right,
 }
 
-/// What range is open.
+/// The open range, if any.
 enum Range {
     None,
     /// It opens, or goes on, at this position, which is not written yet: where it goes depends on what
@@ -59,14 +59,14 @@ enum Range {
         prefix: Vec<u8>,
         after: bool,
         deletion: DeletionTime,
-        /// What ends there in the shared file; not written yet either.
+        /// The deletion that ends there in the shared file; not written yet either.
         closes: Option<DeletionTime>,
     },
     /// It is open at this place.
     Open(Place, DeletionTime),
 }
 
-/// What ends and what begins at a position.
+/// Deletions that end and begin at a position.
 #[derive(Clone, Copy)]
 struct Change {
     close: Option<DeletionTime>,
@@ -76,7 +76,7 @@ struct Change {
 /// See the module. One for all partitions of a merge, in order.
 pub(crate) struct Router {
     windows: Windows,
-    /// Whether the first clustering column descends.
+    /// True if the first clustering column descends.
     reversed: bool,
     range: Range,
 }
@@ -102,7 +102,7 @@ impl Router {
         place
     }
 
-    /// What is written for a marker.
+    /// Appends the pieces of a marker.
     pub(crate) fn marker(&mut self, marker: &Marker<'_>, pieces: &mut Vec<Piece>) {
         let at = marker.position;
         if self.is_without_values(at) {
@@ -141,7 +141,8 @@ impl Router {
         }
     }
 
-    /// Where a range that is open at a position ends: at a border in the window before it, if it is there.
+    /// Returns where a range open at a position ends: at a border in the window before it, if the
+    /// range is there.
     fn place_of_end(&self, at: BoundRef<'_>) -> Place {
         let now = match &self.range {
             Range::Open(place, _) => Some(*place),
@@ -156,8 +157,8 @@ impl Router {
         }
     }
 
-    /// Whether no value lies between the position at which a range opened and this one, as between
-    /// "behind 1" and "before 2".
+    /// Returns true if no value lies between the position at which a range opened and this one, as
+    /// between "after 1" and "before 2".
     fn is_without_values(&self, end: BoundRef<'_>) -> bool {
         let Range::Begun { prefix, after, .. } = &self.range else { return false };
         let begin = BoundRef { prefix, after: *after };
@@ -246,7 +247,7 @@ impl Router {
         pieces.push(Piece { place, prefix, after, close, open });
     }
 
-    /// Carries the range that is open on to another place, which lies behind it.
+    /// Moves the open range to another, later place.
     fn move_to(&mut self, to: Place, pieces: &mut Vec<Piece>) {
         if let Range::Open(from @ Place::Window(window), deletion) = self.range
             && from != to

@@ -1,5 +1,5 @@
-//! Looks at files by itself: at those of which something says that they are corrupt, at once, and at all
-//! others in turn, slowly, so that bit rot in what nobody reads is found while other replicas have it.
+//! Automatic verification of files: files suspected to be corrupt at once, and all others in turn,
+//! slowly. So bit rot in data that no client reads is found while other replicas have it.
 //!
 //! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
 //! only has files verified again.
@@ -52,7 +52,7 @@ pub(crate) fn of_lines(body: &str) -> Option<VerifiedTimes> {
 /// Why a verification ended without a result.
 enum End {
     Damaged(StoreError),
-    /// It cannot be said: the node stops, somebody stopped it, the file is gone.
+    /// Unknown: the node stops, an operator stopped the verification, or the file is gone.
     Open,
 }
 
@@ -61,7 +61,8 @@ impl Verifier {
         let store = self.clone();
         let watch = async move {
             while !store.env.stopping.get() {
-                // Before the work: a stop while that goes on must be heard of behind it.
+                // Registered before the work: a stop that happens during the work must be noticed
+                // after it.
                 let suspected = store.env.suspects.changed.notified();
                 store.look_at_suspects().await;
                 store.release_all().await;
@@ -138,7 +139,7 @@ impl Verifier {
         error: &StoreError,
     ) {
         if let Err(error) = self.files.quarantine(table, file, error).await {
-            // It is known in this run; whoever decides what becomes of the disk is told why not longer.
+            // The quarantine lasts for this run; the failure policy must be informed why no longer.
             self.files.note_write_result::<()>(&Err(error));
         }
     }

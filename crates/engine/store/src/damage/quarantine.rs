@@ -7,12 +7,12 @@
 //!    When that fails (a device does not give it back) it is tried again, twice as late each time.
 //! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of
 //!    a client that needs a damaged part fails as before: it is not answered without what is lost.
-//! 4. When every owned range of it was repaired with the other replicas, by a repair that began behind
-//!    step 3, it is removed with the record of a compaction ([`crate::files::table_files`]); the mark goes behind it. A
-//!    scrub does the same at once.
+//! 4. When every owned range of it was repaired with the other replicas, by a repair that began after step 3, it is
+//!    removed with the record of a compaction ([`crate::files::table_files`]); the mark is removed after it. A scrub
+//!    does the same at once.
 //!
-//! A file that cannot be opened at a start is one too, where the node goes on with such files: what stands
-//! for it ([`sstable::unreadable`]) is in the view, and step 2 reads what is there of it.
+//! A file that cannot be opened at a start is damaged too, where the node starts with such files: a
+//! substitute for it ([`sstable::unreadable`]) is in the view, and step 2 reads the remaining data of it.
 //!
 //! A crash between any two leaves a marked file, and perhaps copies of some of its rows, which change no
 //! answer: they have the timestamps of the rows.
@@ -70,13 +70,14 @@ pub struct DamagedFile {
 }
 
 impl DamagedFile {
-    /// Whether all that can be read of it is in other files too.
+    /// Returns true if all its readable data is in other files too.
     pub fn is_salvaged(&self) -> bool {
         self.salvaged.is_some()
     }
 }
 
-/// Whether a repair that began then counts for a file of which copies were made then; seconds since 1970.
+/// Returns true if a repair that began at `repaired` counts for a file copied at `salvaged`;
+/// seconds since 1970.
 pub fn is_behind_copy(repaired: i64, salvaged: i64) -> bool {
     repaired > salvaged.saturating_add(CLOCKS_DIFFER_SECONDS)
 }
@@ -180,7 +181,7 @@ impl Verifier {
         }
         let claim =
             self.files.slots.claim(table, vec![file.generation], self.salvage_shown(table, file));
-        // What is lost is lost, of counters too: no read is answered from the copies alone.
+        // Lost data stays lost, also of counters: no read is answered from the copies alone.
         let how = sstable::offline::ScrubOptions {
             skip_corrupted: true,
             validate: false,
@@ -251,7 +252,7 @@ impl Verifier {
         if !table.has_all(std::slice::from_ref(file)) || !table.is_salvaged(file.generation) {
             return Ok(());
         }
-        // What the repair sent is in the memtable and in the log of this node, or in files.
+        // Data sent by the repair is in the memtable and in the log of this node, or in files.
         let directory = self.files.directories.directory_of(&table.version().table);
         let flight = table.in_flight(self.files.next_generation(table));
         let first = flight.generation();

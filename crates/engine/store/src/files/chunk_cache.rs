@@ -95,12 +95,12 @@ impl ChunkCache {
         self.show(&cache);
     }
 
-    /// Whether a block is there; not counted as a use of it.
+    /// Returns true if a block is cached; does not count as a use of it.
     pub(crate) fn has(&self, file: u64, block: u64) -> bool {
         self.cache.borrow().peek(&(file, block)).is_some()
     }
 
-    /// Whether so many bytes more go in without others going out.
+    /// Returns true if so many bytes can be added without evictions.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let cache = self.cache.borrow();
         cache.weight().saturating_add(bytes as u64) < cache.capacity()

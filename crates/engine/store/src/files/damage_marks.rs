@@ -20,7 +20,7 @@ const REASON_BYTES_MAX: usize = 1_000;
 /// Most bytes of a mark.
 const MARK_BYTES_MAX: usize = 4_096;
 
-/// What became of a damaged file.
+/// Change in the state of a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageEvent {
     /// It was found.
@@ -30,7 +30,7 @@ pub enum DamageEvent {
         /// The damage that was found.
         reason: String,
     },
-    /// What can be read of it is in other files; so many times something could not be.
+    /// Its readable data is in other files; so many times something could not be read.
     Salvaged {
         /// Its Data component.
         path: String,
@@ -42,7 +42,8 @@ pub enum DamageEvent {
         /// Its Data component.
         path: String,
     },
-    /// A step failed, and is tried again. Of copies that fail again in the same way the first is told only.
+    /// A step failed, and will be retried. Repeated failures of copies with the same error are
+    /// reported once.
     Failed {
         /// Its Data component.
         path: String,
@@ -114,8 +115,8 @@ impl Files {
         }
     }
 
-    /// Reads the marks of a table that is opened, and removes those of files that are not there any more. Returns
-    /// the damaged ones, each with what is done about it.
+    /// Reads the marks of a table that is opened, and removes those of files that no longer exist.
+    /// Returns the damaged ones, each with its current treatment.
     pub(crate) async fn open_marks(&self, table: &TableState) -> Result<Vec<String>, StoreError> {
         let fs = self.env.rt.fs();
         let own = self.directories.directory_of(&table.version().table);
@@ -222,7 +223,7 @@ impl Files {
         Ok(format!("{own}/{name}"))
     }
 
-    /// Forgets that a file was damaged, as it is not there any more.
+    /// Removes the mark of a damaged file that no longer exists.
     pub(crate) async fn forget_damage(
         &self,
         table: &TableState,

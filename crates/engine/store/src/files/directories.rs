@@ -31,7 +31,8 @@ fn place(shard: u16, shards: u16, directories: usize, table: TableId) -> usize {
     shard + usize::try_from(hash % own as u64).unwrap_or(0) * shards
 }
 
-/// Whether a keyspace has what this node alone knows, and must not forget: promises of Paxos, the batch log.
+/// Returns true if a keyspace holds data that only this node has and must not lose: promises of
+/// Paxos, the batch log.
 pub(crate) fn is_local(keyspace: &str) -> bool {
     matches!(keyspace, "system" | "system_schema")
 }
@@ -48,7 +49,7 @@ impl Directories {
         Directories { env, gone: RefCell::default() }
     }
 
-    /// Whether a data directory is not used any more.
+    /// Returns true if some data directory is out of service.
     pub(crate) fn misses_directories(&self) -> bool {
         !self.gone.borrow().is_empty()
     }
@@ -165,7 +166,7 @@ impl Directories {
 /// A directory where a table may have files.
 pub(crate) struct FoundDirectory {
     pub(crate) keyspace: String,
-    /// Of the directory itself.
+    /// Name of the directory itself.
     pub(crate) name: String,
     pub(crate) path: String,
 }

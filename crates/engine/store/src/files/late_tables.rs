@@ -100,7 +100,7 @@ impl Files {
     }
 }
 
-/// Whether a directory has the mark of a drop.
+/// Returns true if a directory has the mark of a drop.
 pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, StoreError> {
     Ok(fs.exists(&format!("{directory}/{DROPPED}")).await?)
 }

@@ -1,7 +1,7 @@
 //! Hard links of SSTables: none of a view's files goes while they are being linked, and their pace.
 //!
-//! INV-snapshot-1: a file that leaves the view goes from its directory only while nobody is linking files: a
-//! compaction that ends meanwhile would take them away, and what it leaves is no part of this moment.
+//! INV-snapshot-1: a file that leaves the view is removed from its directory only while no task links files:
+//! a compaction that ends meanwhile would remove its inputs, and its outputs are no part of this moment.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::error::StoreError;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
 
-/// Who is linking files of this shard, and whether new files are linked into `backups`.
+/// Tasks that link files of this shard, and the switch for links into `backups`.
 pub struct Links {
     env: Rc<Env>,
     /// How many are linking files into snapshots.
@@ -45,7 +45,7 @@ impl Links {
         }
     }
 
-    /// Whether new files are linked into `backups`, of tables that do not say no.
+    /// Returns true if new files are linked into `backups`, for tables that do not opt out.
     pub fn incremental_backups(&self) -> bool {
         self.backups.get()
     }

@@ -42,7 +42,7 @@ pub(crate) fn list_name(shard: u16) -> String {
 }
 
 impl Files {
-    /// Whether it says of a file that this node has written it.
+    /// Returns true if the file names this node as its writer.
     pub(crate) fn is_own(&self, file: &TableFile) -> bool {
         let meta = file.reader.meta();
         let host = meta.statistics().stats.originating_host;

@@ -55,7 +55,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// What it may still write, bytes.
+    /// Bytes that it may still write.
     fn left(&self) -> u64 {
         let (from, bytes) = self.part.get();
         let done = self.done.get().saturating_sub(from).min(bytes);
@@ -113,7 +113,7 @@ impl Drop for Slot {
 pub(crate) struct TableSlot {
     table: Rc<TableState>,
     _slot: Option<Slot>,
-    /// Whether it has it, and does not only wait for it.
+    /// True if it owns the slot, false while it waits.
     has: bool,
     slots: Rc<Slots>,
 }
@@ -219,7 +219,7 @@ impl Slots {
         }
     }
 
-    /// Claims files for a compaction. Pre: nobody has claimed one of them.
+    /// Claims files for a compaction. Pre: none of them is claimed.
     pub(crate) fn claim(
         self: &Rc<Self>,
         table: &Rc<TableState>,
@@ -258,7 +258,7 @@ impl Slots {
     ) -> Result<(), StoreError> {
         let options = &self.env.options;
         let free = self.directories.free_bytes().await?;
-        // No wait from here on: nobody else reserves in between.
+        // No wait from here on, so that no other task reserves in between.
         progress.needed.set(0);
         let others: u64 = {
             let running = self.running.borrow();
@@ -305,7 +305,8 @@ pub struct CompactionProgress {
 }
 
 impl Slots {
-    /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
+    /// Checks that a compaction is still wanted. In the words of Cassandra's
+    /// CompactionInterruptedException.
     pub(crate) fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
         if self.env.stopping.get() {
             return Err(StoreError::Stopping);

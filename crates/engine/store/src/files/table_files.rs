@@ -71,12 +71,12 @@ fn parse_record_name(name: &str) -> Option<Generation> {
     digits.parse().ok().map(Generation)
 }
 
-/// Whether a name is that of a record of unfinished work.
+/// Returns true if the name is that of a record of unfinished work.
 pub(crate) fn is_record(name: &str) -> bool {
     parse_txn_name(name).is_some() || parse_record_name(name).is_some()
 }
 
-/// Whether a shard has left a note that it uses a file no longer.
+/// Returns true if a shard has left a note that it no longer uses a file.
 pub(crate) async fn has_note(
     fs: &Fs,
     directory: &str,
@@ -181,7 +181,7 @@ pub(crate) async fn remove_if_there(fs: &Fs, path: &str) -> Result<(), StoreErro
     }
 }
 
-/// What a start did to file sets of a table's directories.
+/// Changes that a start made to file sets of a table's directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenedSets {
     /// Leftovers of unfinished operations that were removed.
@@ -194,13 +194,13 @@ pub(crate) struct OpenedSets {
     pub(crate) bad_marks: Vec<String>,
 }
 
-/// What is known of files before they are opened.
+/// Knowledge about files before they are opened.
 struct Gone {
     /// Inputs of compactions of other shards.
     dead: FixedSet<Generation>,
     /// Slices of inputs that span slices.
     released: FixedMap<Generation, Vec<(u16, u16)>>,
-    /// Highest generation that is there.
+    /// Highest existing generation.
     highest: Generation,
 }
 
@@ -239,7 +239,7 @@ impl Files {
             released: FixedMap::default(),
             highest: Generation(0),
         };
-        // What the records of one directory name may be in another.
+        // Records of one directory may name files in another.
         for directory in &directories {
             self.finish_records(fs, directory, &mut gone).await?;
         }
@@ -285,8 +285,8 @@ impl Files {
                 if mine(generation) {
                     self.finish_txn(fs, directory, generation, &txn).await?;
                 } else {
-                    // Of an input that spans slices only that shard's slice is dead; its note may not
-                    // be there yet.
+                    // For an input that spans slices, only that shard's slice is dead; its note may
+                    // not exist yet.
                     for (input, spanning) in &txn.inputs {
                         if *spanning {
                             let slice = (txn.shard, txn.shards);
@@ -395,7 +395,7 @@ impl Files {
         SstableReader::open(fs, directory, descriptor, Some(table)).await
     }
 
-    /// What stands for a file that cannot be opened, when the node starts with such files
+    /// Opens a substitute for a file that cannot be opened, when the node starts with such files
     /// ([`crate::damage::quarantine`]).
     async fn open_damaged(
         &self,
@@ -411,12 +411,12 @@ impl Files {
         open_unreadable(fs, directory, descriptor, table, &error).await.map_err(map_error)
     }
 
-    /// Whether the version of files that are written here can say all times of a file.
+    /// Checks that the version written here can represent all times of a file.
     pub(crate) fn check_times(&self, meta: &sstable::SstableMeta) -> Result<(), StoreError> {
         meta.check_times(self.env.options.sstable_version).map_err(map_error)
     }
 
-    /// What this shard makes of an open file; `None` when it lies in another shard's slice.
+    /// Wraps an open file for this shard; `None` when it lies in another shard's slice.
     pub(crate) fn file_of(
         &self,
         table: TableId,
@@ -628,7 +628,7 @@ async fn remove_generation(
 ) -> Result<(), StoreError> {
     let found = find_generation(fs, directory, generation).await?;
     let Some((descriptor, _)) = found else {
-        // What is left of one that is nearly gone has a name of our own.
+        // The remains of a nearly removed file set have one of this build's own names.
         for version in WriterOptions::VERSIONS {
             let descriptor = Descriptor::new(version, generation);
             remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
@@ -696,8 +696,8 @@ async fn read_txn(fs: &Fs, path: &str) -> Result<Option<Transaction>, StoreError
 }
 
 impl Files {
-    /// Whether a file lies in `own`, the data directory that this shard writes the table's files to, and, of
-    /// several of them, is this shard's alone.
+    /// Returns true if a file lies in `own`, the data directory to which this shard writes the
+    /// table's files, and, with several directories, belongs to this shard alone.
     pub(crate) fn is_placed(&self, own: &str, file: &TableFile) -> bool {
         let is_alone = self.env.options.data_directories.len() == 1;
         file.reader.meta().directory() == own && (is_alone || !file.spanning)

@@ -258,14 +258,14 @@ impl PartitionCursor {
         (has_rows_only && !self.reversed).then(|| self.version.rows().from(place))
     }
 
-    /// Whether the current slice is the last one and goes up to the end.
+    /// Returns true if the current slice is the last one and extends to the end.
     fn is_in_rest(&self) -> bool {
         let slices = &self.slices.0;
         self.slices_entered == slices.len()
             && slices.last().is_some_and(|slice| slice.end() == BoundRef::TOP)
     }
 
-    /// Whether its end was shown, or passed.
+    /// Returns true if its end was shown, or passed.
     fn is_over(&self) -> bool {
         matches!(self.stage, Stage::End | Stage::Done)
     }
@@ -409,16 +409,17 @@ impl MemtableScan {
         Some(())
     }
 
-    /// Key and row of the partition behind the current one, when that is over and the next one has one row and
-    /// nothing else; [`MemtableScan::pass_plain`] passes over it. Not for scans of a part of the rows.
+    /// Key and row of the next partition, when the current one is over and the next one has one row
+    /// and nothing else; [`MemtableScan::pass_plain`] skips it. Not for scans of a part of the
+    /// rows.
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<(&[u8], EntryRef<'_>)> {
         self.current.as_ref()?;
         self.next_plains().next()
     }
 
-    /// The same of as many partitions as are there at once; [`MemtableScan::pass_plains`] passes over them. At first
-    /// none is current.
+    /// The same for all partitions available at once; [`MemtableScan::pass_plains`] skips them. At
+    /// first none is current.
     #[inline]
     pub(crate) fn next_plains(&mut self) -> impl Iterator<Item = (&[u8], EntryRef<'_>)> {
         stdx::debug_invariant!(self.slices.is_all(), "a memtable scan: not of all rows");
@@ -436,7 +437,7 @@ impl MemtableScan {
         })
     }
 
-    /// Whether it shows all rows of its partitions.
+    /// Returns true if it shows all rows of its partitions.
     pub(crate) fn is_of_all_rows(&self) -> bool {
         self.slices.is_all()
     }

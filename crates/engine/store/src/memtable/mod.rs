@@ -2,10 +2,10 @@
 //!
 //! Owns: partitions by (token, key), their version chains, accounted bytes. Never: durability.
 //!
-//! INV-memtable-1: a [`PartitionVersion`] is changed only when nobody else holds it; else the write
-//! goes to a new version behind it. A reader that waits for the disk thus sees a mutation whole or
-//! not at all. Versions fold when a write or read finds that no reader holds them any more. A partition
-//! of one row ([`plain`]) is never changed.
+//! INV-memtable-1: a [`PartitionVersion`] is changed only when no reader holds it; else the write goes
+//! to a new version after it. A reader that waits for the disk thus sees a mutation whole or not at
+//! all. Versions fold when a write or read finds that no reader holds them any more. A partition of one
+//! row ([`plain`]) is never changed.
 
 mod cursor;
 mod entry;
@@ -119,7 +119,7 @@ impl Memtable {
         self.refused.set(self.refused.get().saturating_add(bytes));
     }
 
-    /// Whether it may have cells of hidden columns.
+    /// Returns true if it may have cells of hidden columns.
     pub(crate) fn may_hide(&self) -> bool {
         self.hiding.get()
     }
@@ -197,7 +197,8 @@ impl Memtable {
                 if let Slot::Plain(at) = slot
                     && chunks.key(*at) == mutation.key
                 {
-                    // What readers hold of it stays as it is. Its memory is accounted for until the flush.
+                    // The part that readers hold is not changed. Its memory is accounted for until
+                    // the flush.
                     let version = {
                         let (key, entry) = chunks.parts(*at);
                         PartitionVersion::of_plain(token, key, entry)
@@ -224,7 +225,7 @@ impl Memtable {
         isize::try_from(PartitionVersion::overhead(key)).unwrap_or(isize::MAX)
     }
 
-    /// [`Memtable::apply`] where the token has other partitions, or somebody holds versions.
+    /// [`Memtable::apply`] where the token has other partitions, or a reader holds versions.
     fn apply_beside(
         &self,
         slot: &mut Slot,
@@ -311,8 +312,8 @@ impl Memtable {
     }
 }
 
-/// What a memtable had that nobody needs any more. To drop all of it at once would hold up the shard for as
-/// long as it took to write.
+/// Content of a discarded memtable. Dropping all of it at once would block the shard for as long as
+/// it took to write.
 pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>, Chunks);
 
 impl Leftovers {
@@ -334,14 +335,15 @@ fn is_before(key: &[u8], bound: &[u8], after: bool) -> bool {
     key < bound || (after && key == bound)
 }
 
-/// Whether a mutation has cells of hidden columns.
+/// Returns true if a mutation has cells of hidden columns.
 #[cold]
 fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
     let is_hidden = |row: RowRef<'_>| hidden_cells::cells(shape, row).next().is_some();
     mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
 }
 
-/// What a write uses beside the partition: a buffer that is overwritten, and the smallest timestamp so far.
+/// State of a write beside the partition: a buffer that is overwritten, and the smallest timestamp
+/// so far.
 pub(super) struct Notes<'a> {
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) oldest: &'a Cell<Option<TimestampMicros>>,
@@ -471,7 +473,7 @@ mod tests {
                 let mutation = MutationRef::open(&bytes).unwrap();
                 memtable.apply(&shape, token, &mutation, None, &mut scratch);
                 let now = memtable.get(token, &key(1)).unwrap();
-                // Versions stay apart while somebody has them.
+                // Versions stay apart while a reader holds them.
                 held.extend(is_held.then_some(now));
             }
             held.clear();

@@ -157,7 +157,8 @@ impl PartitionVersion {
                     Merged::Built => RowRef::trusted(scratch),
                 };
                 let before = signed(old.memory_bytes());
-                // The one that is there stays: an equal one may be written otherwise. Source: `Rows.merge`.
+                // The existing one stays: an equal one may be encoded differently. Source:
+                // `Rows.merge`.
                 let entry = Entry::new(old.clustering(), merged);
                 let after = signed(entry.memory_bytes());
                 self.rows.replace(place, entry);

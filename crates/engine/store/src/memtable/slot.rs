@@ -1,4 +1,4 @@
-//! What a memtable has under one token.
+//! Partitions of a memtable under one token.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ impl Slot {
         }
     }
 
-    /// The only version of its only partition, when that has this key and nobody else holds it.
+    /// The only version of its only partition, when that has this key and no reader holds it.
     #[inline]
     pub(super) fn only_mut(&mut self, key: &[u8]) -> Option<&mut PartitionVersion> {
         match self {

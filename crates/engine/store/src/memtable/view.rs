@@ -14,7 +14,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of the first row.
+    /// Position of the first row.
     pub(crate) const FIRST: Place = Place { block: 0, index: 0 };
 }
 
@@ -117,7 +117,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// The row of a place and all behind it.
+    /// Returns the row at a position and all rows after it.
     pub(crate) fn from(self, place: Place) -> RowsFrom<'v> {
         let (one, block, behind): (_, &[Entry], &[Vec<Entry>]) = match self {
             RowsView::None => (None, &[], &[]),

@@ -1,8 +1,8 @@
-//! What has much in one file: partitions, rows and cells. Warnings when the file is written, and events for the
-//! tables that name them as long as the file is used.
+//! Large partitions, rows and cells of a file. Warnings when the file is written, and events for the tables
+//! that name them as long as the file is used.
 //!
 //! Source: Cassandra's guardrails `partition_size`, `partition_tombstones` and those of collections, as its
-//! `SortedTableWriter` holds files to them: nothing is refused, as the data is there already. ScyllaDB's
+//! `SortedTableWriter` applies them to files: nothing is refused, as the data exists already. ScyllaDB's
 //! documentation of its tables of large partitions, rows and cells.
 
 mod collection_guardrails;
@@ -49,7 +49,7 @@ impl Thresholds {
     }
 }
 
-/// What partitions and collections of a file are held to.
+/// Guardrails for partitions and collections of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionGuardrails {
     /// Bytes in Data, uncompressed.
@@ -107,7 +107,7 @@ impl Limits {
         self.guardrails.size.warn.unwrap_or(self.thresholds.partition_bytes)
     }
 
-    /// Of a file that is written.
+    /// Limits for a file being written.
     pub(crate) fn of_writer(&self, table: &Table, now: DeletionSeconds) -> LargeLimits {
         let mut limits = self.of_file(now);
         if collection_guardrails::are_guarded(table) {
@@ -117,7 +117,7 @@ impl Limits {
         limits
     }
 
-    /// Of a file that somebody else wrote.
+    /// Limits for a file that another node or program wrote.
     fn of_file(&self, now: DeletionSeconds) -> LargeLimits {
         LargeLimits {
             bytes: self.partition_bytes().min(self.guardrails.size.least()),
@@ -136,12 +136,12 @@ impl Limits {
     }
 }
 
-/// What became of a file that an earlier run named as one with something large.
+/// State of a file that an earlier run named as one with something large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeFate {
-    /// It is in use; its end will be told of.
+    /// It is in use; its end will be reported.
     Used,
-    /// It is not there any more.
+    /// It no longer exists.
     Gone,
     /// Another shard knows.
     OfAnother,
@@ -213,8 +213,8 @@ fn facts_of(
     }
 }
 
-/// What the log says of what is named in the tables, in the form of ScyllaDB's documentation; partitions of
-/// which a guardrail tells are left out.
+/// Log lines for the entries of the tables, in the form of ScyllaDB's documentation; partitions
+/// that a guardrail reports are left out.
 fn lines(file: &LargeFile, guardrails: &PartitionGuardrails) -> Vec<String> {
     let SstableName { keyspace, table, sstable } = &file.name;
     let mut said = Vec::new();
@@ -290,7 +290,7 @@ impl Severity {
     }
 }
 
-/// What is said of one partition, in Cassandra's words.
+/// Messages for one partition, in Cassandra's words.
 fn messages(
     guardrails: &PartitionGuardrails,
     what: &str,
@@ -324,7 +324,7 @@ fn messages(
 }
 
 impl Observer {
-    /// What partitions and collections of files that are written from now on are held to.
+    /// Sets the guardrails for partitions and collections of files written from now on.
     pub fn set_partition_guardrails(&self, guardrails: PartitionGuardrails) {
         let limits = Limits { guardrails, ..self.large.limits.get() };
         self.large.limits.set(limits);
@@ -350,7 +350,7 @@ impl Observer {
         }
     }
 
-    /// What became of a file of which an earlier run told [`LargeEvent::Found`].
+    /// Returns the state of a file for which an earlier run reported [`LargeEvent::Found`].
     pub fn large_fate(&self, name: &SstableName) -> LargeFate {
         let Some((descriptor, Component::Data)) = Descriptor::parse(&name.sstable) else {
             return if self.env.shard().0 == 0 { LargeFate::Gone } else { LargeFate::OfAnother };
@@ -450,7 +450,7 @@ fn words(
     said
 }
 
-/// What a store needs for it.
+/// State of a store for the reports of large data.
 pub(crate) struct Large {
     limits: std::cell::Cell<Limits>,
     counters: LargeCounters,
@@ -475,7 +475,7 @@ impl Large {
         self.limits.get()
     }
 
-    /// Lets go of who is told.
+    /// Releases the receivers.
     pub(crate) fn end(&self) {
         drop(self.on_words.take());
         drop(self.on_events.take());

@@ -13,12 +13,12 @@ use crate::files::Files;
 use crate::observe::large_partitions::Large;
 use crate::tables::registry::Tables;
 
-/// What one shard counts and reports about its data.
+/// Statistics and reports of one shard about its data.
 pub struct Observer {
     pub(crate) env: Rc<Env>,
     pub(crate) tables: Rc<Tables>,
     pub(crate) files: Rc<Files>,
-    /// What is reported as large.
+    /// State of the reports of large data.
     pub(crate) large: Large,
 }
 

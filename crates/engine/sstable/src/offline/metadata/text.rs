@@ -23,7 +23,7 @@ const BLUE: &str = "\u{1b}[34m";
 const CYAN: &str = "\u{1b}[36m";
 const WHITE: &str = "\u{1b}[37m";
 
-/// What is printed.
+/// The text printed so far.
 pub(super) struct Text {
     pub(super) out: String,
     style: MetadataStyle,

@@ -1,4 +1,4 @@
-//! What a scrub looks for in the values and times of rows.
+//! Checks of a scrub on the values and times of rows.
 
 use data::clustering::components;
 use data::{CellRef, ColumnRef, Liveness, RowBuilder, RowRef};
@@ -35,7 +35,7 @@ impl Values {
         Values { columns, clustering, reinserts }
     }
 
-    /// What is wrong with a clustering.
+    /// Returns the error of a clustering.
     pub(super) fn wrong_clustering(&self, clustering: &[u8]) -> Option<String> {
         let values = components(clustering).zip(&self.clustering);
         values
@@ -44,7 +44,7 @@ impl Values {
             .next()
     }
 
-    /// What is wrong with a row's values.
+    /// Returns the error of a row's values.
     pub(super) fn wrong(&self, row: RowRef<'_>) -> Option<String> {
         if self.columns.is_empty() {
             return None;

@@ -57,10 +57,10 @@ enum Stop {
     End,
     /// It cannot be read on: where the partition began, its key if that was read, and why.
     Damage { start: u64, key: Option<Vec<u8>>, what: String },
-    /// The same, of a partition that was passed over: not in order, so that it is read again in its
-    /// turn, or not wanted.
+    /// The same, in a partition that was skipped: it is out of order and will be read again later,
+    /// or it is not wanted.
     Passing { start: u64 },
-    /// The host gives up.
+    /// The host stops the scrub.
     GivenUp,
 }
 
@@ -70,7 +70,7 @@ struct Open {
     place: Option<Place>,
     /// The range deletion that is open in what was read.
     open: Option<DeletionTime>,
-    /// The last marker, when nothing was read behind it: it is written with what follows.
+    /// The last marker, until another item is read: it is written with the next item.
     held: Option<Held>,
 }
 
@@ -260,7 +260,8 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
                 Stop::Passing { start } => (start, None, None),
                 Stop::GivenUp => return Ok(()),
             };
-            // What stands against going on may not stand against beginning there.
+            // An error that stops the reading of one partition may be none for a fresh start at
+            // `start`.
             let is_new = what.is_some() && key.is_none() && start != at && tried != Some(start);
             if is_new {
                 tried = Some(start);
@@ -342,7 +343,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         Ok(())
     }
 
-    /// False: the host gives up.
+    /// Asks the host. False: the host stops the scrub.
     async fn goes_on(&mut self, position: u64, writer: &SstableWriter) -> bool {
         self.items = 0;
         let goes_on = self.host.goes_on(position, writer.data_length()).await;
@@ -382,7 +383,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
             if is_full {
                 writer.write_full().await?;
             }
-            // What cannot be read because the node stops is not lost.
+            // Data that cannot be read because the node stops is not lost.
             let is_asked = is_full || what.is_some() || self.items >= ITEMS_PER_QUESTION;
             if is_asked && !self.goes_on(cursor.position(), writer).await {
                 return Ok(Stop::GivenUp);
@@ -521,7 +522,7 @@ enum Misplaced {
     Order,
 }
 
-/// What became of an item.
+/// Outcome of an item.
 enum Taken {
     Yes,
     /// With it the partition is complete.
@@ -534,7 +535,7 @@ enum Taken {
     No(String),
 }
 
-/// Moves on; what cannot be read is told as text, whatever the reason.
+/// Advances the cursor; any read error is returned as text.
 async fn step(
     reader: &SstableReader,
     blocks: &mut SequentialReader,
