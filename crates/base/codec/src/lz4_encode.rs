@@ -57,8 +57,8 @@ pub(crate) struct Encoder {
     block: u32,
     /// More than half of the block before was noise.
     had_noise: bool,
-    /// Blocks without noise are hashed by four bytes if true; `compared` counts the blocks until
-    /// the next comparison.
+    /// Blocks without noise are hashed by four bytes if true, else by five. `compared` counts down
+    /// the blocks until the next comparison of both.
     by_four: bool,
     compared: u32,
 }

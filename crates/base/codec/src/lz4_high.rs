@@ -236,8 +236,7 @@ impl HighEncoder {
         best
     }
 
-    /// Counts equal bytes. The work is charged to the budget, together with the chains followed
-    /// afterwards.
+    /// Counts equal bytes. Charges the credit for this work and for the chains followed afterwards.
     #[inline]
     fn compare(&mut self, bytes: &[u8], at: usize, place: usize, limit: usize) -> usize {
         let length = count_equal(bytes, at, place, limit);

@@ -58,7 +58,8 @@ type Types = BTreeMap<Arc<str>, Arc<UdtType>>;
 /// The changes that make the schema of these rows from the built-in one.
 ///
 /// # Errors
-/// `Unsupported` naming everything that is not there and that `choice` does not allow to be left out;
+/// `Unsupported` naming everything that is not supported and that `choice` does not allow to be
+/// left out;
 /// `Row`.
 pub(super) fn changes(
     base: &Schema,
@@ -238,7 +239,7 @@ fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, Takeo
     }
 }
 
-/// Whether a row of `column_masks` is about a function that is there.
+/// Returns true if a row of `column_masks` names a supported function.
 fn is_known_mask(row: &Row) -> Result<bool, TakeoverError> {
     let native = row.text("function_keyspace")?.is_some_and(|keyspace| keyspace == "system");
     Ok(native && row.text("function_name")?.is_some_and(|name| can_mask(&name)))
@@ -375,7 +376,7 @@ fn table(
     })
 }
 
-/// What `flags` say of a table that has no super columns.
+/// Decodes `flags` of a table that has no super columns.
 fn kind(row: &Row) -> Result<TableKind, TakeoverError> {
     let flags = row.text_list("flags")?;
     let has = |flag: &str| flags.iter().any(|f| f == flag);

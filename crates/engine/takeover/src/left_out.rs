@@ -14,8 +14,8 @@ use super::TakeoverError;
 use super::rows::Row;
 use schema::Schema;
 
-/// What Helenus does not have and a directory may be taken over without: nothing in the rows of
-/// tables depends on it.
+/// Kinds of definitions that Helenus does not support and a directory may be taken over without:
+/// nothing in the rows of tables depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Functions,
@@ -51,7 +51,7 @@ impl Choice<'_> {
         self.without.iter().any(|name| name == kind.name())
     }
 
-    /// Whether it is a function or aggregate of this node's own.
+    /// Returns true if it is a function or aggregate of this node's own.
     pub(super) fn is_own(&self, row: &Row, column: &str) -> Result<bool, TakeoverError> {
         let Some(schema) = self.known else { return Ok(false) };
         let keyspace = schema.keyspace(&row.required_text("keyspace_name")?);

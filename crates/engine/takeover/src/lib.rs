@@ -34,7 +34,7 @@ use stdx::{HostId, IoError, IoErrorKind, TimestampMicros, Token, WallMicros};
 use left_out::Choice;
 use rows::{Row, TableRows};
 
-/// What a directory of Cassandra's says of the node.
+/// Description of the node from a directory of Cassandra's.
 #[derive(Debug)]
 pub struct Imported {
     /// Identity and place, as Cassandra knew them; `created_at` is behind every timestamp in the
@@ -59,7 +59,7 @@ pub enum TakeoverError {
     DirtyCommitLog {
         /// The first segment that is not empty.
         file: String,
-        /// What is in it.
+        /// Description of the writes in it.
         detail: String,
     },
     /// An SSTable of another format.
@@ -98,7 +98,7 @@ pub enum TakeoverError {
         /// The file.
         file: String,
     },
-    /// The schema has what is not there.
+    /// The schema has unsupported definitions.
     #[error(
         "the schema has what Helenus does not have: {}; drop it in Cassandra (or copy the data to a \
          table without it), run `nodetool drain`, stop it{}", items.join("; "), without(kinds)
@@ -167,7 +167,7 @@ pub enum TakeoverError {
     NoSystemTables {
         /// The data directory.
         directory: String,
-        /// What is missing.
+        /// The missing table.
         table: String,
     },
     /// A system table says what cannot be.
@@ -175,9 +175,9 @@ pub enum TakeoverError {
     Row {
         /// Keyspace and table.
         table: String,
-        /// What the row is about.
+        /// The key of the row.
         row: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// An SSTable cannot be read.
@@ -384,7 +384,7 @@ fn local_node(row: &Row) -> Result<LocalNode, TakeoverError> {
     })
 }
 
-/// Whether any table below the data directory has an SSTable.
+/// Returns true if any table below the data directory has an SSTable.
 async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, TakeoverError> {
     for keyspace in list(fs, data).await?.into_iter().filter(|e| e.is_dir) {
         let keyspace = format!("{data}/{}", keyspace.name);
@@ -398,7 +398,7 @@ async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, TakeoverError> {
     Ok(false)
 }
 
-/// The entries of a directory; none when it is not there.
+/// The entries of a directory; none when it does not exist.
 async fn list(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, TakeoverError> {
     match fs.read_dir(path).await {
         Ok(entries) => Ok(entries),

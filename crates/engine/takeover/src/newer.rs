@@ -78,7 +78,7 @@ async fn written_since(
     Ok(None)
 }
 
-/// What the directory of a Cassandra that ran since makes of the log.
+/// Changes to the metadata log after another Cassandra ran on the directory.
 #[derive(Debug)]
 pub struct Adopted {
     /// To be appended in this order.
@@ -147,7 +147,7 @@ fn is_users(keyspace: &str) -> bool {
         || !cql_plan::system::system_schema().keyspaces.contains_key(keyspace)
 }
 
-/// Whether this node's last run left nothing in its commit log.
+/// Returns true if this node's last run left nothing in its commit log.
 async fn is_drained(fs: &Fs, directory: &str) -> Result<bool, TakeoverError> {
     let files = list(fs, directory).await?;
     Ok(!files.iter().any(|file| file.name.starts_with("helenus-commitlog")))
@@ -336,7 +336,8 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
     new
 }
 
-/// Whether `system_schema` says the same of both: what it does not say, no Cassandra changed.
+/// Returns true if both look the same in `system_schema`: no Cassandra changed anything that it
+/// does not show.
 fn looks_the_same(schema: &Schema, one: &Table, other: &Table) -> bool {
     let rows = |table: &Table| {
         let Some(keyspace) = schema.keyspaces.get(&table.keyspace) else { return Vec::new() };

@@ -31,7 +31,7 @@ impl AuthRows {
         ]
     }
 
-    /// All roles, then what speaks of them: that a role is not there makes it nothing.
+    /// All roles, then the entries that refer to them: an entry for a missing role has no effect.
     ///
     /// # Errors
     /// `Row`.

@@ -320,7 +320,7 @@ pub(super) async fn read_table(
     for (directory, descriptor) in sstables(&fs, data, table).await? {
         let reader = SstableReader::open(&fs, &directory, descriptor, Some(table)).await?;
         let largest = reader.meta().statistics().stats.max_timestamp;
-        // Of a file without timestamps Cassandra notes the largest number there is.
+        // For a file without timestamps Cassandra notes the largest number possible.
         if largest.0 != i64::MAX {
             newest = newest.max(largest);
         }

@@ -38,8 +38,8 @@ pub(super) struct Passing {
     pub(super) count: u32,
     /// Items in the last report.
     pub(super) told: u32,
-    /// Skipped items that are no tombstones for the limit: rows and markers that others delete,
-    /// deletions of partitions.
+    /// Items scanned beside the tombstones counted: rows and markers that others delete, deletions
+    /// of partitions.
     pub(super) hidden: u32,
     /// The tombstones when the last one was left out.
     pub(super) tombstones: u32,

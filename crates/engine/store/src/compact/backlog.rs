@@ -18,7 +18,7 @@ use crate::compact::Compactor;
 use crate::compact::compaction::options_of;
 use crate::tables::table::{TableState, TableVersion};
 
-/// What a verification is shown as.
+/// Name shown for a verification.
 const VERIFY: &str = "Verify";
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);

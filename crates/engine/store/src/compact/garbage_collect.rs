@@ -32,7 +32,7 @@ use crate::tables::table_file::TableFile;
 /// data. What others hide stays.
 pub(crate) const SHADOWS_MAX: usize = 64;
 
-/// What is hidden, and the files that hide it.
+/// The hidden data, and the files that hide it.
 pub(crate) struct Shadowing<'f> {
     /// The files that are merged.
     pub(crate) read: &'f [&'f Rc<TableFile>],
@@ -162,12 +162,12 @@ fn span(read: &[&Rc<TableFile>]) -> KeyRange {
 }
 
 impl Compactor {
-    /// Removes from this shard's files of a table the data that deletions in other files of it hide
-    /// (with `Cell` also cells that are newer in another file), and tombstones that are not needed
-    /// any more. The oldest files come first, so that the data is gone before the files with its
-    /// tombstones are processed. Memtables are not flushed, as in Cassandra: data hidden by them
-    /// stays. Skips files in a repair under way, and with `only_purge_repaired_tombstones` files
-    /// that were not repaired. Returns how many files were rewritten or removed.
+    /// Removes hidden data and unneeded tombstones from this shard's files of a table. Data is
+    /// hidden by deletions in other files of the table, and with `Cell` also by newer cells in
+    /// another file. The oldest files come first, so that the data is gone before the files with
+    /// its tombstones are processed. Memtables are not flushed, as in Cassandra: data hidden by
+    /// them stays. Skips files in a repair under way, and with `only_purge_repaired_tombstones`
+    /// files that were not repaired. Returns how many files were rewritten or removed.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`, `Invalid` (given up); files that were not

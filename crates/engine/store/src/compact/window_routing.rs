@@ -142,7 +142,7 @@ impl Router {
     }
 
     /// Returns where a range open at a position ends: at a border in the window before it, if the
-    /// range is there.
+    /// range is open in that window.
     fn place_of_end(&self, at: BoundRef<'_>) -> Place {
         let now = match &self.range {
             Range::Open(place, _) => Some(*place),

@@ -1,4 +1,4 @@
-//! What a store is told at open.
+//! Settings of a store at open.
 
 mod replay_options;
 
@@ -28,7 +28,8 @@ pub enum FlushCompression {
 }
 
 impl FlushCompression {
-    /// What the file of a table becomes whose options say `table`; `None`: not compressed.
+    /// Returns the compression of a flushed file if the table's options say `table`; `None`: not
+    /// compressed.
     pub(crate) fn of(self, table: Option<WriteCompression>) -> Option<WriteCompression> {
         match self {
             FlushCompression::None => None,
@@ -73,11 +74,11 @@ pub struct StoreOptions {
     pub commitlog_bytes_max: u64,
     /// How the commit log is compressed; `None`: not.
     pub commitlog_compression: Option<Algorithm>,
-    /// What the commit log is encrypted with; `None`: it is not.
+    /// Keys that the commit log is encrypted with; `None`: not encrypted.
     pub commitlog_keys: Option<commitlog::Keys>,
     /// Where commit-log segments are archived before they are deleted.
     pub commitlog_archive_directory: Option<String>,
-    /// What of the old commit log is replayed.
+    /// Filter of the replay of the old commit log.
     pub replay: ReplayOptions,
     /// All tables that the metadata log ever had: mutations of others in the old commit log refuse the start.
     /// `None`: not known, they are dropped.
@@ -86,14 +87,15 @@ pub struct StoreOptions {
     pub memtable_bytes_max: usize,
     /// Budget of uncompressed chunks, of the row cache and of the counter cache together.
     pub chunk_cache_bytes_max: usize,
-    /// What of it the row cache has, at most half; 0: there is none.
+    /// Part of it for the row cache, at most half; 0: no row cache.
     pub row_cache_bytes_max: u64,
     /// How often it is saved which partitions are in the row cache; zero: never, nor at the end, and what was
     /// saved is not read.
     pub row_cache_save_period: Duration,
     /// Most partitions that are saved.
     pub row_cache_keys_to_save: usize,
-    /// What of it the counter cache has, at most a quarter; 0: there is none. Default: a sixteenth.
+    /// Part of it for the counter cache, at most a quarter; 0: no counter cache. Default: a
+    /// sixteenth.
     pub counter_cache_bytes_max: Option<u64>,
     /// How often it is saved which counters are in the counter cache; zero: as for rows.
     pub counter_cache_save_period: Duration,

@@ -1,5 +1,5 @@
-//! What is cached of files stays so when others replace them: a compaction's outputs are written beside the
-//! page cache, and without this all that was read often would come from the disk again, at once.
+//! Carries the cached state of files over to the files that replace them. A compaction writes its outputs
+//! beside the page cache. Without this, all hot data would be read from the disk again, at once.
 //!
 //! A chunk of an output goes into the cache when rows in it come from chunks that are in it. What goes in is
 //! no more than what was found of the inputs, and a chunk for each of its stretches, so a compaction of cold
@@ -27,7 +27,7 @@ pub(crate) struct Warmth {
 struct Input {
     /// Its number in the cache.
     file: u64,
-    /// The chunk at hand is there.
+    /// The current chunk is cached.
     is_cached: bool,
     /// It has the partition at hand.
     is_in: bool,
@@ -52,12 +52,13 @@ impl Warmth {
         match (was_cached, is_cached) {
             (_, false) => 0,
             (true, true) => 1,
-            // What n chunks have lies in n + 1 where it does not begin with a chunk.
+            // The data of n chunks spans n + 1 chunks where it does not begin at a chunk's start.
             (false, true) => 2,
         }
     }
 
-    /// Whether some input stands on a chunk that is cached: else what comes is not warm, whatever has it.
+    /// Returns true if some input is at a cached chunk. If false, the next data is not warm,
+    /// whichever input has it.
     #[inline]
     pub(crate) fn is_any_cached(&self) -> bool {
         self.is_any_cached
@@ -83,7 +84,7 @@ impl Warmth {
         inputs
     }
 
-    /// Whether something of the partition at hand may come from a cached chunk.
+    /// Returns true if data of the current partition may come from a cached chunk.
     pub(crate) fn is_warm(&self) -> bool {
         self.is_any_cached && self.inputs.iter().any(|input| input.is_in && input.is_cached)
     }

@@ -74,12 +74,12 @@ fn row_of(place: &[u8]) -> Option<CounterRow<'_>> {
     }
 }
 
-/// What this node has counted in one counter.
+/// This node's own count in one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnCount {
     /// The cell is not older.
     pub timestamp: TimestampMicros,
-    /// Of the node's shard in the cell's context.
+    /// Clock of the node's shard in the cell's context.
     pub clock: i64,
     /// Likewise.
     pub count: i64,
@@ -134,7 +134,7 @@ impl Weighter<CellKey, Kept> for ByBytes {
     }
 }
 
-/// What happened to partitions whose tokens fall together.
+/// Changes of partitions whose tokens share a group.
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// Deletions.
@@ -195,7 +195,7 @@ impl CounterCache {
         Cache::with(items, capacity, ByBytes, FixedHasher, lifecycle)
     }
 
-    /// Whether there is one.
+    /// Returns true if the cache is enabled.
     pub(crate) fn is_on(&self) -> bool {
         self.capacity.get() > 0
     }
@@ -207,7 +207,7 @@ impl CounterCache {
 
     fn set_capacity(&self, bytes: u64) {
         self.capacity.set(bytes);
-        // While there is none nobody notes what is written.
+        // While the cache is off, no write updates it.
         if bytes == 0 {
             self.clear();
         } else {
@@ -301,7 +301,7 @@ fn group_at(token: Token) -> usize {
     usize::try_from(hash % GROUPS as u64).unwrap_or(0)
 }
 
-/// Whether it deletes anything.
+/// Returns true if the row deletes anything.
 fn has_deletion(row: RowRef<'_>) -> bool {
     let (_, deletion, mut columns) = row.parts();
     !deletion.is_live()
@@ -341,7 +341,8 @@ impl Counters {
         Counters { env, tables, reader, counter_cache }
     }
 
-    /// As whom this node counts from now on. What it counted as somebody else is forgotten.
+    /// Sets the id under which this node counts from now on. Counts under another id are dropped
+    /// from the cache.
     pub fn count_as(&self, id: CounterId) {
         let cache = &self.counter_cache;
         if cache.writer.replace(Some(id)) != Some(id) {
@@ -360,7 +361,7 @@ impl Counters {
         Some(CountsOf { table, numbers, touched, cleared, writer })
     }
 
-    /// What this node has counted in a counter, if the cache knows; counted as asked for.
+    /// Returns this node's own count in a counter, if it is cached. Each call counts as a lookup.
     pub fn cached_count(
         &self,
         of: &CountsOf,
@@ -377,13 +378,13 @@ impl Counters {
         found
     }
 
-    /// Whether everything that was read since [`Counters::counts_of`] holds still.
+    /// Returns true if everything read since [`Counters::counts_of`] is still current.
     pub fn are_counts_current(&self, of: &CountsOf) -> bool {
         self.counter_cache.group(of.numbers.token).touched == of.touched
             && self.are_numbers_current(of)
     }
 
-    /// Whether nothing was deleted, whatever was counted.
+    /// Returns true if nothing was deleted since then; counts may have changed.
     fn are_numbers_current(&self, of: &CountsOf) -> bool {
         let cache = &self.counter_cache;
         cache.cleared.get() == of.cleared

@@ -26,15 +26,15 @@ use crate::tables::table_file::TableFile;
 
 /// Cursor memory kept for the next reads.
 const CURSOR_BUFFERS_MAX: usize = 64;
-/// Items that a read shows before it looks whether others wait for the shard: more than a usual
-/// slice has, so that those end in one go, and much less than a turn.
+/// Items that a read shows before it checks if other tasks wait for the shard. It is more than a
+/// usual slice has, so that those end in one pass, and much less than a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 128;
 /// Items that are merged before it is looked again whether plain rows follow.
 const MERGED_IN_ONE_GO: usize = 15;
 /// Bytes of a row that count as one item more.
 pub(crate) const BYTES_PER_ITEM: usize = 512;
 
-/// What the sink wants next.
+/// Next request of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Go on.
@@ -70,11 +70,11 @@ pub(crate) struct HashedKey<'a> {
 /// there is for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedAt<'a> {
-    /// Of the partition.
+    /// Token of the partition.
     pub token: Token,
-    /// Of the partition.
+    /// Key of the partition.
     pub key: &'a [u8],
-    /// A row of it, itself included, or a place where nobody has one; `None`: all of the partition.
+    /// A row of it, itself included, or a position without a row; `None`: all of the partition.
     pub clustering: Option<&'a [u8]>,
     /// Tombstones and expired cells met by this read so far.
     pub tombstones: u32,
@@ -82,7 +82,7 @@ pub struct LookedAt<'a> {
     pub scanned: u32,
 }
 
-/// What a sink says to what was looked at.
+/// Reply of a sink to a progress report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Go on.
@@ -140,7 +140,8 @@ struct Run<'s> {
     static_alone: bool,
     /// Tombstones met before this merge began.
     tombstones_before: u32,
-    /// When so much was scanned the sink is told how far it has come; then so much later again.
+    /// Number of scanned items at which the sink gets the next progress report; it is then raised
+    /// by `per_look`.
     next_look: u32,
     per_look: u32,
     /// Those of the only partition.
@@ -612,7 +613,8 @@ impl Run<'_> {
         sink.looked_at(upto)
     }
 
-    /// Whether a place lies behind where the page before ended: a place that nobody has a row at need not.
+    /// Returns true if a position lies after the end of the previous page; positions without a row
+    /// may not.
     fn is_progress(&self, at: &[u8]) -> bool {
         let slices = self.slices.as_ref();
         slices.and_then(|slices| floor_of(self.shape, slices, self.reversed)).is_none_or(|floor| {

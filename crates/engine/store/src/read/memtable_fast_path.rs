@@ -1,4 +1,4 @@
-//! Plain rows of a memtable, shown to a reader or put into a replica's page as they lie, without a merge.
+//! Plain rows of a memtable, shown to a reader or put into a replica's page verbatim, without a merge.
 //!
 //! Most rows of most tables are of one source only, live without a TTL, and not deleted: what a merge makes of
 //! them is themselves. Owns: the loop over those of a partition that one memtable alone has. Whatever else

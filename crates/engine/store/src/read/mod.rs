@@ -37,7 +37,7 @@ pub struct Reader {
     pub(crate) saved_keys: Rc<SavedKeys>,
     /// Memory of finished SSTable cursors.
     pub(crate) cursor_buffers: RefCell<Vec<CursorBuffers>>,
-    /// What pages for streams and repairs have read of files after their ends.
+    /// Blocks that pages for streams and repairs have read after their ends.
     pub(crate) read_aheads: RefCell<ReadAheads>,
     /// Merge buffers, taken and given back.
     pub(crate) read_scratch: Cell<Vec<u8>>,

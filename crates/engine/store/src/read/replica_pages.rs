@@ -31,8 +31,8 @@ use crate::tables::repair_views::ReadScope;
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::map_error;
 
-/// Items after which a page of a stream ends although it has room left: partitions of other slices
-/// are passed over and fill nothing, and who asked must hear of it before its deadline.
+/// Items after which a page of a stream ends although it has room left. Partitions of other slices
+/// are skipped and fill nothing, and the peer needs an answer before its deadline.
 const STREAM_ITEMS_MAX: usize = 200_000;
 /// Tombstones after which a page for a repair ends although it has room left: those that are old enough to be left
 /// out fill nothing.
@@ -43,13 +43,13 @@ const REPAIR_TOMBSTONES_MAX: u32 = 200_000;
 pub struct ReplicaRead {
     /// The encoded page; [`data::replica_page::ReplicaPage::open`] reads it.
     pub page: Vec<u8>,
-    /// What passes the filter that was asked for.
+    /// The part of the page that passes the requested filter.
     pub filtered: Option<FilteredPage>,
-    /// What it cost. `partitions` counts those looked at.
+    /// Cost of the read. `partitions` counts those scanned.
     pub stats: ReadStats,
 }
 
-/// What a stream asks of one shard.
+/// Request of a stream to one shard.
 #[derive(Clone, Debug)]
 pub struct StreamRead {
     /// The table.
@@ -116,7 +116,7 @@ struct Filling<'s> {
     ended_early: bool,
 }
 
-/// What a replica's page shows of what is there.
+/// Options for the content of a replica's page.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaShown {
     /// The reader shows a partition for its static row alone.
@@ -133,8 +133,9 @@ impl Reader {
     ///
     /// `counts_static`: the reader shows a partition for its static row alone. `purge_before`:
     /// deletions made before it are left out, and expired cells become the tombstones that they
-    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written. It meets any number of
-    /// tombstones: the page ends, and whoever reads on decides ([`crate::RowSink::looked_at`]).
+    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written. Any number of
+    /// tombstones is allowed: the page ends, and the reader of the next page decides
+    /// ([`crate::RowSink::looked_at`]).
     ///
     /// # Errors
     /// As [`Store::read`], but `TombstoneFailure`.
@@ -222,7 +223,8 @@ impl Reader {
         self.tables.table(id).map_or(NEVER, |table| table.gc_before(now))
     }
 
-    /// When tombstones of a table are old enough to go, from now on; unknown tables are passed over.
+    /// Sets when tombstones of a table are old enough to be purged, from now on; unknown tables are
+    /// ignored.
     pub fn set_gc_policy(&self, id: TableId, policy: GcPolicy) {
         if let Some(table) = self.tables.table(id)
             && **table.gc.borrow() != policy
@@ -600,7 +602,7 @@ impl<'s> Filling<'s> {
         self.writer.item(&item)
     }
 
-    /// Takes partitions that follow of which nobody else has anything and that have one row.
+    /// Takes the following partitions of one row that no other source has.
     fn take_plain(&mut self, merge: &mut MergeCursor<'_, Source>) -> PageFlow {
         let (flow, count, items) = memtable_fast_path::put_partitions(merge, &mut self.writer);
         self.stats.partitions += count;
@@ -632,7 +634,7 @@ impl<'s> Filling<'s> {
 /// Files of which what was read ahead is kept: 256 KiB each.
 const READ_AHEADS_MAX: usize = 16;
 
-/// What pages that pass by the cache have read of files behind their ends. The next page begins
+/// Blocks that pages without the cache have read of files after their ends. The next page begins
 /// there; without this every page of 2 MiB would read a sixth more than it has.
 #[derive(Default)]
 pub(crate) struct ReadAheads {
@@ -655,7 +657,7 @@ impl ReadAheads {
     }
 }
 
-/// Loads a block of a partition without the cache, and nothing behind it.
+/// Loads a block of a partition without the cache, and no block after it.
 async fn load_one(
     merge: &mut MergeCursor<'_, Source>,
     request: BlockRequest,

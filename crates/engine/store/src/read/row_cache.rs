@@ -90,7 +90,7 @@ impl Weighter<HeadKey, Rc<Head>> for ByBytes {
     }
 }
 
-/// What the row cache of a shard holds and was asked for.
+/// Size and counters of a shard's row cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowCacheStats {
     /// Most accounted bytes; 0: there is no row cache.
@@ -149,7 +149,7 @@ impl RowCache {
         Cache::with(items, capacity, ByBytes, FixedHasher, lifecycle)
     }
 
-    /// Whether there is one.
+    /// Returns true if the cache is enabled.
     pub(crate) fn is_on(&self) -> bool {
         self.capacity.get() > 0
     }
@@ -227,7 +227,8 @@ impl RowCache {
                     HeadKey { table, contents, token: new.token(), key: head.version.key.clone() };
                 heads.insert(key, Rc::new(head));
             }
-            // Of a beginning it is not known which rows it has room for: the next read looks anew.
+            // It is unknown for which rows the beginning of a partition has room: the next read
+            // rebuilds it.
             _ => drop(heads.remove(&key)),
         }
     }
@@ -241,14 +242,15 @@ enum Pause {
 }
 
 impl Reader {
-    /// Whether rows of a table are cached.
+    /// Returns true if rows of the table are cached.
     #[inline]
     pub(crate) fn caches_rows(&self, table: &TableState) -> bool {
         self.row_cache.is_on() && table.cached_rows() != CachedRows::None
     }
 
-    /// What the files of a view have of a partition's beginning: from the row cache, or read into it. `None`:
-    /// its rows are not cached, or cannot be. The view must be the table's when this is called.
+    /// Returns the beginning of a partition in the files of a view: from the row cache, or read
+    /// into it. `None`: its rows are not cached, or cannot be. The view must be the table's when
+    /// this is called.
     pub(crate) async fn cached_head(
         &self,
         table: &TableState,
@@ -360,8 +362,9 @@ impl Reader {
         }
     }
 
-    /// Sources of a read that has a head: it, and what the files have behind it, not read before somebody wants
-    /// it. False: the head is of no use for these slices, and nothing was added.
+    /// Adds the sources of a read that has a head: the head, and the files' rows after it, which
+    /// are read only on demand. False: the head is of no use for these slices, and nothing was
+    /// added.
     #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     pub(crate) fn head_sources(
         &self,
@@ -380,7 +383,7 @@ impl Reader {
                 let (within, behind) = split(shape, slices, last.clustering());
                 match behind.0.is_empty() {
                     true => (Arc::new(within), None),
-                    // What lies behind would have to be read first.
+                    // The rows after the head would have to be read first.
                     false if reversed || within.0.is_empty() => return false,
                     false => (Arc::new(within), Some(Arc::new(behind))),
                 }

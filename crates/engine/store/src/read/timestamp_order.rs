@@ -1,17 +1,17 @@
 //! Reads of one partition that may need several files: files are asked in the order of their largest
 //! timestamps, newest first, and those are left out that can change nothing.
 //!
-//! Owns: which files such a read opens, and in what order. Never: merging; it gives [`Source`]s to whoever
-//! merges. Two things end the order early: a deletion of the partition that is newer than all that the next
-//! file has, and, where rows are named by whole clusterings, that all cells that are looked at were found
-//! and are newer than it.
+//! Owns: which files such a read opens, and in what order. Never: merging; it gives [`Source`]s to its
+//! caller. Two conditions end the order early. Either a deletion of the partition is newer than all data of
+//! the next file. Or rows are named by whole clusterings, and all requested cells were found and are newer
+//! than that file.
 //!
 //! INV-by-timestamp-1: what the sources give is what all files would give: to a read of rows (`Exactness::Rows`)
 //! the same live rows with the same cells of the columns looked at, to a page of a replica (`Exactness::All`)
 //! the same bytes, deletions included.
 //!
 //! Source: Cassandra's `SinglePartitionReadCommand.queryMemtableAndSSTablesInTimestampOrder`; here a row
-//! without liveness is complete too, when one of its cells is live, as nobody else is asked.
+//! without liveness is complete too, when one of its cells is live, as no other replica is asked.
 
 use std::cmp::{Ordering, Reverse};
 use std::rc::Rc;
@@ -44,7 +44,7 @@ const COPIED_BYTES_MAX: usize = 256 << 10;
 /// Files that may have a partition, usually few.
 pub(crate) type Candidates<'v> = SmallVec<[&'v Rc<TableFile>; 4]>;
 
-/// What must come out as it would of all files.
+/// The data that must equal a read of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exactness {
     /// Live rows, and cells of the columns looked at.
@@ -59,7 +59,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) shape: &'a Rc<TableShape>,
     pub(crate) view: &'a TableView,
     pub(crate) command: &'a ReadCommand,
-    /// Of this partition, not the command's when a page goes on.
+    /// Slices of this partition; they differ from the command's when a page continues.
     pub(crate) slices: &'a Arc<Slices>,
     pub(crate) hash: &'a KeyHash,
     pub(crate) key: &'a [u8],
@@ -124,13 +124,13 @@ impl Cells {
 /// A row that is asked for by its clustering.
 struct Named<'a> {
     clustering: &'a [u8],
-    /// What deletes it, of the row or of a range.
+    /// Timestamp of the deletion that covers it, of the row or of a range.
     deleted: TimestampMicros,
     liveness: Seen,
     cells: Cells,
 }
 
-/// What was found so far of rows that are asked for by name.
+/// Data found so far for rows that are requested by name.
 struct Found<'a> {
     now: DeletionSeconds,
     exactness: Exactness,
@@ -195,7 +195,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether nothing that is as old as `other` or older changes what was found.
+    /// Returns true if no data as old as `other` or older changes the result.
     fn is_complete(&self, other: TimestampMicros) -> bool {
         if self.deleted >= other {
             return true;
@@ -214,7 +214,7 @@ impl<'a> Found<'a> {
         self.statics.are_newer_than(other) && self.rows.iter().all(is_decided)
     }
 
-    /// Whether a file can be left out. Deletions of pages must be there whatever they hide.
+    /// Returns true if a file can be skipped. Pages must contain deletions whatever they hide.
     fn passes_by(&self, file: &TableFile) -> bool {
         let stats = &file.reader.meta().statistics().stats;
         let is_free = self.exactness == Exactness::Rows || !stats.may_have_tombstones();
@@ -261,7 +261,7 @@ impl BegunSource {
     }
 }
 
-/// What came of copying a file's part.
+/// Result of copying a file's part.
 enum Copied {
     /// The file does not have the partition.
     Nothing,

@@ -1,11 +1,11 @@
 //! Incremental repair in one shard: files are set apart for a session, the session's reads see them
 //! alone, and they become repaired files or ordinary ones again.
 //!
-//! Begin, for each file that no repair has covered yet: 1. one that lies in the session's ranges as a
-//! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part, or is of a version
-//! that has no mark, is written anew as two, with the order of steps of a compaction ([`crate::files::table_files`]) and both outputs complete before
-//! the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each
-//! is marked or not; whoever drives sessions ends them after a start ([`Repair::pending_repairs`]).
+//! Begin, for each file that no repair has covered yet: 1. a file that lies in the session's ranges as a whole gets the
+//! mark (`sstable::repair_state`); 2. a file that lies in them in part, or is of a version without a mark, is rewritten
+//! as two. The order of steps is that of a compaction ([`crate::files::table_files`]), with both outputs complete
+//! before the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each is marked
+//! or not; the driver of sessions ends them after a start ([`Repair::pending_repairs`]).
 //!
 //! INV-repairing-1: nothing is purged, and no row changes its bytes, when a file is split.
 //! INV-repairing-2: what a session was sent is in marked files before [`Repair::flush_repair`] returns.
@@ -35,12 +35,12 @@ use crate::tables::table_file::{TableFile, has_partition, lies_in, map_error};
 /// Memory of what a session was sent, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;
 
-/// What the begin of a session did.
+/// Result of a session's begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BegunRepair {
     /// Files that only got the mark.
     pub marked: u64,
-    /// Files that were written anew as two.
+    /// Files that were rewritten as two.
     pub split: u64,
     /// Bytes of Data on disk that the session will read.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct BegunRepair {
 struct Parts<'a, 'o> {
     inside: &'a mut Outputs<'o>,
     ranges: &'a OwnedRanges,
-    /// Of the part inside.
+    /// State of the part inside.
     state: RepairState,
     outside: &'a mut Outputs<'o>,
     progress: &'a Progress,
@@ -165,7 +165,7 @@ impl Repair {
         };
         let result = self.write_sent(&table, session, &memtable).await;
         if result.is_err() {
-            // What was taken out is lost: the session cannot end well any more.
+            // The received data is lost: the session can no longer succeed.
             table.repairs.borrow_mut().remove(&session);
         }
         self.files.note_write_result(&result);
@@ -324,7 +324,7 @@ impl Repair {
         }
     }
 
-    /// Writes a file anew as two: what lies in the ranges, with a new state, and the rest as it was.
+    /// Rewrites a file as two: the part in the ranges, with a new state, and the rest unchanged.
     /// Pre: the caller has the table as a whole.
     pub(crate) async fn split(
         &self,
@@ -450,7 +450,7 @@ impl Repair {
     }
 }
 
-/// Whether a file has a partition in one of the ranges.
+/// Returns true if a file has a partition in one of the ranges.
 async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, StoreError> {
     let meta = file.reader.meta();
     let (first, last) = (meta.first_token(), meta.last_token());
@@ -465,7 +465,7 @@ async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, S
     Ok(false)
 }
 
-/// Whether no other session has files in the ranges, and none of these is damaged.
+/// Checks that no other session has files in the ranges, and none of these is damaged.
 fn check_free(table: &TableState, session: Uuid, ranges: &OwnedRanges) -> Result<(), StoreError> {
     for file in &table.view().files {
         if table.is_damaged(file.generation) && !ranges.misses(file) {

@@ -162,7 +162,7 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// Whether a truncation that was found ahead takes this away.
+    /// Returns true if a truncation found ahead removes this mutation.
     pub(super) fn is_taken_away(&self, table: TableId, token: Token) -> bool {
         let map = self.store.env.options.shard_map;
         self.ahead.iter().flatten().any(|ahead| {

@@ -20,7 +20,7 @@ use crate::tables::table::TableView;
 use crate::write::Writer;
 use budget::{Ahead, HeldFile};
 
-/// What replay did, for the log line at start.
+/// Statistics of the replay, for the log line at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Segments of earlier runs.
@@ -60,7 +60,7 @@ pub struct ReplayReport {
     pub took: Duration,
 }
 
-/// What a replay works on.
+/// Parts of the store that a replay uses.
 pub(crate) struct Replay {
     pub(crate) env: Rc<Env>,
     pub(crate) tables: Rc<Tables>,
@@ -86,11 +86,11 @@ struct Replaying<'s> {
     store: &'s Replay,
     report: ReplayReport,
     counts: FixedMap<TableId, u64>,
-    /// What was written of memtables so far.
+    /// Files written from memtables so far.
     held: Vec<HeldFile>,
-    /// What of it was truncated since.
+    /// Those of them that were truncated since.
     truncated: Vec<HeldFile>,
-    /// Truncations that are known before the replay comes to them; `None`: nobody has looked yet.
+    /// Truncations known before the replay reaches them; `None`: not scanned yet.
     ahead: Option<Vec<Ahead>>,
     /// The last record.
     at: LogPosition,

@@ -1,4 +1,4 @@
-//! What a store does by itself: flushes for memory, log size and age, compaction, release of the
+//! Background work of a store: flushes for memory, log size and age, compaction, release of the
 //! log, watching the disk.
 
 use std::rc::Rc;
@@ -18,7 +18,8 @@ impl Store {
         let store = self.clone();
         let flushes = async move {
             while !store.rooms.env.stopping.get() {
-                // Before the work: a stop meanwhile is heard of behind it.
+                // Registered before the work, so that a notification during the work is noticed
+                // after it.
                 let work = store.rooms.env.work.notified();
                 store.flush_round().await;
                 let deadline = store.rooms.env.rt.now() + TICK;
@@ -93,12 +94,12 @@ impl Store {
         if active > self.rooms.writer.flushable_bytes().1 / 3 {
             chosen.extend(tables.iter().max_by_key(|t| t.flushable_bytes()).cloned());
         }
-        // Log size: whoever keeps its oldest segment.
+        // Log size: tables that keep its oldest segment.
         if let Some(end) = self.rooms.env.log.oldest_over_limit() {
             let keeps = |t: &&Rc<TableState>| t.first_unflushed().is_some_and(|p| p <= end);
             chosen.extend(tables.iter().filter(keeps).cloned());
         }
-        // What was replayed, so that old segments can go.
+        // Replayed writes, so that old segments can be removed.
         chosen.extend(tables.iter().filter(|t| t.view().active.is_replayed()).cloned());
         chosen.extend(tables.iter().filter(|t| t.wants_flush.take()).cloned());
         // Age.

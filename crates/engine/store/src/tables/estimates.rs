@@ -10,7 +10,7 @@ use stdx::{TableId, Token};
 use crate::tables::registry::Tables;
 use crate::tables::table_file::TableFile;
 
-/// What the SSTables of one shard have in a range.
+/// Estimated content of one shard's SSTables in a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEstimate {
     /// Partitions, counted once per file; at least one for each file that reaches into the range.
@@ -122,7 +122,7 @@ struct Share {
 }
 
 impl Share {
-    /// Of a file with these first and last tokens, in the range behind `left` up to `right`.
+    /// Share of a file with these first and last tokens, in the range after `left` up to `right`.
     fn of(first: Token, last: Token, left: Token, right: Token) -> Option<Share> {
         let (first, last) = (i128::from(first.0), i128::from(last.0));
         let end = if right == Token::MIN { i128::from(i64::MAX) } else { i128::from(right.0) };

@@ -10,7 +10,7 @@ use stdx::{Generation, WallMicros};
 
 use crate::tables::table_file::TableFile;
 
-/// Files that were written and came into no view yet; more of them are not told of.
+/// Limit of files that were written and are in no view yet; more of them are not reported.
 const WAITING_MAX: usize = 64;
 
 /// Events that are not delivered yet.
@@ -68,7 +68,7 @@ pub struct SstableName {
     pub sstable: String,
 }
 
-/// What is large in one file.
+/// Large data of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeFile {
     /// The file.
@@ -165,7 +165,7 @@ pub(crate) fn name_of(table: &Table, descriptor: Descriptor) -> SstableName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looked {
     pub(crate) waiting: BTreeSet<Generation>,
-    /// Of those that were not written here.
+    /// Files scanned that were not written here.
     pub(crate) done: BTreeSet<Generation>,
 }
 

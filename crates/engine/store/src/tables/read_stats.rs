@@ -1,6 +1,6 @@
-//! What a read met.
+//! Statistics of reads.
 
-/// What a read cost.
+/// Cost of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadStats {
     /// Partitions shown.
@@ -19,7 +19,7 @@ pub struct ReadStats {
     pub filtered: Filtered,
 }
 
-/// What a filter has left out of what was read.
+/// Data that a filter removed from a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// Rows.

@@ -1,4 +1,4 @@
-//! What reads of repairs see of a table: its files by repair state.
+//! Views of a table for reads of repairs: its files by repair state.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::memtable::Memtable;
 use crate::tables::table::{TableState, TableView};
 use crate::tables::table_file::TableFile;
 
-/// What a replica's read sees of a table.
+/// Scope of a replica's read of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadScope {
     /// Everything, for a client: through the cache, with a limit on tombstones.
@@ -18,11 +18,11 @@ pub enum ReadScope {
     All,
     /// Everything, for a repair: past the cache and without that limit.
     Repair,
-    /// What takes part in this session of an incremental repair, likewise.
+    /// Data in this session of an incremental repair, likewise.
     Pending(Uuid),
-    /// What no repair has covered, likewise.
+    /// Data that no repair has covered, likewise.
     Unrepaired,
-    /// What a repair has covered, likewise.
+    /// Data that a repair has covered, likewise.
     Repaired,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn unknown(session: Uuid) -> StoreError {
 }
 
 impl TableState {
-    /// What a repair's read sees.
+    /// Returns the view for a repair's read.
     pub(crate) fn view_for(&self, scope: ReadScope) -> Result<Rc<TableView>, StoreError> {
         let view = self.view();
         // Other files have what can be read of it.

@@ -1,7 +1,7 @@
-//! How long what failed waits until it is tried again.
+//! Delay before failed work is retried.
 //!
-//! What a device does not give back now it may not in a minute either, and all of the rest is read for nothing
-//! each time, so that the while becomes longer. What somebody stopped, or what lacked room, waits for the shortest.
+//! A read error of a device will hardly be gone in a minute, and every retry reads all of the rest for nothing. So
+//! the delay grows. Work that an operator stopped, or that lacked room, waits for the shortest delay.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ use types::CqlType;
 use crate::error::StoreError;
 use crate::tables::read_stats::ReadStats;
 
-/// What is sampled.
+/// Events that can be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sampler {
     /// How often partitions are read.
@@ -72,13 +72,13 @@ impl Sampler {
         Sampler::ALL.into_iter().find(|sampler| sampler.name() == name)
     }
 
-    /// Whether values of one partition add up; else the largest counts.
+    /// Returns true if values of one partition add up; else the largest counts.
     fn adds_up(self) -> bool {
         matches!(self, Sampler::Reads | Sampler::Writes | Sampler::CasContentions)
     }
 }
 
-/// What a sample is of.
+/// Subject of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sampled {
     /// A partition, by its key.
@@ -147,7 +147,7 @@ fn key_values(components: usize, key: &[u8]) -> Vec<&[u8]> {
 /// One of the first of a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Of what.
+    /// The subject.
     pub what: Sampled,
     /// How often, or how much.
     pub count: u64,
@@ -234,7 +234,7 @@ pub(crate) struct Sampling {
     running: RefCell<BTreeMap<Sampler, Running>>,
 }
 
-/// How long samples are kept that nobody asks for.
+/// How long samples are kept that no client fetches.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 impl Sampling {

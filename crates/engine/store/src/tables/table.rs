@@ -166,7 +166,7 @@ pub(crate) struct TableCounters {
     /// Reads of partitions, and SSTables that they looked into.
     pub(crate) partition_reads: Cell<u64>,
     pub(crate) sstables_read: Cell<u64>,
-    /// What Bloom filters let pass in vain, of files that are in the view no more.
+    /// False positives of the Bloom filters of files that are no longer in the view.
     misses_before: Cell<u64>,
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
@@ -180,8 +180,8 @@ pub(crate) struct TableCounters {
 const WRITES_PER_READ: u64 = 16;
 
 impl TableCounters {
-    /// Whether the table was read since the last call, beside what was written: what is flushed is wanted in
-    /// the chunk cache then.
+    /// Returns true if the table was read since the last call, relative to its writes. Then flushed
+    /// data is wanted in the chunk cache.
     pub(crate) fn is_read(&self) -> bool {
         let now = (self.reads.get(), self.writes.get());
         let before = self.seen.replace(now);
@@ -233,7 +233,7 @@ pub(crate) fn bump(cell: &Cell<u64>, by: u64) {
     cell.set(cell.get().wrapping_add(by));
 }
 
-/// What somebody has set in this run instead of options of the `compaction` map.
+/// Settings made in this run that override options of the `compaction` map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overrides {
     /// `enabled`.
@@ -282,7 +282,7 @@ impl TableVersion {
 }
 
 impl TableVersion {
-    /// Whether the first clustering column descends.
+    /// Returns true if the first clustering column descends.
     pub(crate) fn first_is_reversed(&self) -> bool {
         let first = self.table.clustering().first();
         first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
@@ -340,7 +340,7 @@ pub(crate) struct TableState {
     pub(crate) refused_report: Cell<Option<(i64, Instant)>>,
     /// Not in the schema any more.
     pub(crate) dropped: Cell<bool>,
-    /// The directory is there, durably.
+    /// The directory exists, durably.
     pub(crate) has_directory: Cell<bool>,
     /// Its files are in the view: see [`crate::files::late_tables`].
     pub(crate) is_opened: Cell<bool>,
@@ -461,7 +461,7 @@ impl TableState {
         }
     }
 
-    /// Whether all these files are in the view.
+    /// Returns true if all these files are in the view.
     pub(crate) fn has_all(&self, files: &[Rc<TableFile>]) -> bool {
         let view = self.view();
         files.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
@@ -479,7 +479,7 @@ impl TableState {
         let policy = self.gc.borrow().clone();
         let ageless = self.ageless.borrow().clone();
         GcBefore::Of(Box::new(move |token| match ageless.contains(&token) {
-            // What was made in this second too.
+            // Deletions made in this second too.
             true => DeletionSeconds(now.0.saturating_add(1)),
             false => policy.at(token, now, grace),
         }))
@@ -538,7 +538,7 @@ impl TableState {
         self.writing.borrow().clone()
     }
 
-    /// Whether segments of earlier runs are still needed for this table.
+    /// Returns true if segments of earlier runs are still needed for this table.
     pub(crate) fn holds_old_log(&self) -> bool {
         self.replayed_removals.get() > 0
             || !self.replayed_truncations.borrow().is_empty()
@@ -565,7 +565,7 @@ impl TableState {
             view.memtables().for_each(|memtable| memtable.note_altered());
             self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
             let (active, flushing) = (view.active.clone(), view.flushing.clone());
-            // What is cached was merged for the shape of before.
+            // Cached rows were merged for the previous shape.
             self.set_view(TableView::new(active, flushing, view.files.clone()));
         }
     }
@@ -579,7 +579,7 @@ impl TableState {
         *self.version.borrow_mut() = TableVersion::new(table, overrides);
     }
 
-    /// What a flush of the active memtable frees, as far as is known.
+    /// Bytes that a flush of the active memtable frees, as far as is known.
     pub(crate) fn flushable_bytes(&self) -> usize {
         let view = self.view.borrow();
         view.active.bytes().saturating_sub(view.active.refused_bytes())

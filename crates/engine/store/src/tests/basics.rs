@@ -305,7 +305,7 @@ fn a_truncated_table_is_empty_at_once_and_after_a_restart() {
         write(&store, &insert(2, 1, "old", 100)).await.unwrap();
         store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         assert_eq!(read_all(&store).await, vec![]);
-        // Older than the truncation, written behind it: it stays.
+        // Older than the truncation, but written after it: it stays.
         write(&store, &insert(3, 1, "new", 50)).await.unwrap();
     });
     for _ in 0..2 {

@@ -1,4 +1,5 @@
-//! A crash at every IO of one shard, then all acknowledged data is there. Several shards: `shards`.
+//! A crash at every IO of one shard; then all acknowledged data must exist. Several shards:
+//! `shards`.
 
 use commitlog::SyncMode;
 use rt::sim::CrashKind;

@@ -1,5 +1,5 @@
-//! What the crash tests share: one loop that crashes a node at each of its file calls, facts of
-//! what was acknowledged, and restarts that look at all shards.
+//! Shared parts of the crash tests: one loop that crashes a node at each of its file calls, facts
+//! about acknowledged writes, and restarts that check all shards.
 
 use rt::sim::CrashKind;
 

@@ -17,7 +17,7 @@ enum Fault {
     FullDisk,
 }
 
-/// What a run with a fault saw.
+/// Observations of a run with a fault.
 #[derive(Clone, Default)]
 struct Seen {
     facts: Facts,

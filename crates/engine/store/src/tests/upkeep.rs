@@ -1,4 +1,4 @@
-//! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
+//! Work of a store beside reads and writes: latencies, records of compactions, backups, drops.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -144,7 +144,7 @@ fn a_compaction_tells_what_it_merged() {
         );
         assert!(record.bytes_in > 0 && record.bytes_out > 0);
         assert_eq!(store.compactor().compacted_bytes().1, record.bytes_in);
-        // What was counted stays when the table goes.
+        // Counts stay when the table is dropped.
         store.set_schema(schema_of(Vec::new()));
         assert_eq!(store.compactor().finished_compactions(), 1);
         store.stop().await;
@@ -298,7 +298,7 @@ fn a_drop_that_was_cut_off_before_its_mark_is_finished_by_who_knows_of_it() {
             let (store, _) = Store::open(rt.clone(), options(&rt), none.clone()).await.unwrap();
             let found = store.tables().directories_of_unknown_tables();
             assert_eq!(found, directories);
-            // Of another table, though of that name.
+            // Another table of that name.
             let mut other = table_of();
             other.id = TableId(Uuid::from_u128(99));
             assert_eq!(store.lifecycle().finish_drops_of(&[Arc::new(other)]).await, Ok(0));

@@ -47,8 +47,8 @@ const WRITING_BYTES_MAX: usize = 8 << 20;
 const SPARE_MAX: usize = 8;
 
 impl Transfer {
-    /// The versions of files that this node takes as they are: all that are written somewhere, but for
-    /// those whose times it could not write anew.
+    /// Returns the versions of files that this node accepts unmodified: all that are written
+    /// somewhere, except those with times that it could not rewrite.
     pub fn whole_versions(&self) -> Vec<Version> {
         let own = self.env.options.sstable_version;
         let takes = |version: &Version| own.has_uint_times() || !version.has_uint_times();
@@ -132,7 +132,7 @@ fn streamed_components(meta: &SstableMeta) -> Vec<Component> {
     components
 }
 
-/// Whether a file is one that another node could use as it is.
+/// Returns true if another node could use the file unmodified.
 fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
     let meta = file.reader.meta();
     let stats = &meta.statistics().stats;
@@ -250,7 +250,7 @@ impl Writes {
 }
 
 impl Coming {
-    /// What has to be removed of it.
+    /// Aborts the stream. Returns the files that have to be removed.
     pub(crate) fn give_up(self) -> InFlight {
         self.in_flight
     }

@@ -6,9 +6,9 @@
 //! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
 //! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
 //! the TOC files get their names; 4. the view gets all of the files in one step; 5. the record goes.
-//! A crash before 2 leaves sets with the mark of an unfinished write, which the next start removes; a start that
-//! finds a record goes on with step 3. So all files of an ingest are there or none: a deletion may
-//! be in one of them and what it hides in another, and whoever had both may have purged both since.
+//! A crash before 2 leaves sets with the mark of an unfinished write, which the next start removes. A start that
+//! finds a record continues with step 3. So all files of an ingest exist or none: a deletion may be in one of
+//! them and its hidden data in another, and a replica that had both may have purged both since.
 //!
 //! INV-ingest-1: what was given is kept as it was written: timestamps, deletions, expired cells.
 //! INV-ingest-2: when a truncation or drop came after the ingest began, nothing of it stays.
@@ -43,7 +43,7 @@ const PARTITIONS_MAX: u64 = 64 << 20;
 /// Items between two looks at the clock.
 const ITEMS_PER_LOOK: usize = 128;
 
-/// What an ingest brought.
+/// Result of an ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ingested {
     /// Files that are in use now.
@@ -101,7 +101,7 @@ struct Place {
     pending: Option<DeletionTime>,
 }
 
-/// What has to be done before a partition can begin.
+/// Work to do before a partition can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     GoOn,
@@ -204,7 +204,7 @@ impl Ingest {
                 };
                 let step = self.place_partition(token, key, deletion, static_row)?;
                 if step != Step::GoOn {
-                    // What is seldom waited for is in a box: this loop runs for every row.
+                    // Rarely awaited futures are boxed: this loop runs for every row.
                     Box::pin(self.turn(step)).await?;
                 }
                 self.begin_partition(token, key, deletion, static_row)?;
@@ -284,7 +284,7 @@ impl Ingest {
         }
         named?;
         if let Some(path) = &record {
-            // Left behind it names files that have their TOC.txt.
+            // If the record stays, it names files that have their TOC.txt.
             self.store.files.note_write_result(&remove_if_there(&fs, path).await);
         }
         Ok(())
@@ -358,7 +358,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// Whether a token lies in the ranges that were asked for.
+    /// Returns true if a token lies in the requested ranges.
     pub(crate) fn is_wanted(&self, token: Token) -> bool {
         let Some(ranges) = &self.ranges else { return true };
         let at = ranges.partition_point(|(_, end)| *end < token);

@@ -9,7 +9,7 @@ use crate::write::Writer;
 /// Bytes of memtables beyond the budget that only tables of the node's metadata may use, per shard.
 const METADATA_RESERVE_BYTES: usize = 4 << 20;
 
-/// Whether the node shows its metadata in this table. Clients cannot write it.
+/// Returns true if the node shows its metadata in this table. Clients cannot write it.
 fn shows_metadata(table: &Table) -> bool {
     &*table.keyspace == "system_schema"
         || (&*table.keyspace == "system" && matches!(&*table.name, "local" | "peers" | "peers_v2"))
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Whether memtables are so large that a flush should begin; asked after each write.
+    /// Returns true if memtables are so large that a flush should begin; called after each write.
     #[inline]
     pub(crate) fn wants_flush(&self) -> bool {
         let (used, limit) = self.flushable_bytes();

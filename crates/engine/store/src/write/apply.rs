@@ -115,12 +115,11 @@ impl Writer {
         }
     }
 
-    /// Everything applied so far is handed to the kernel by one write, in batch and group mode also
+    /// Hands everything applied so far to the kernel with one write, in batch and group mode also
     /// synced. Does not suspend in periodic mode.
     ///
-    /// # Errors
-    /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
-    /// returns; the client is told that its write failed. `LogFailed`.
+    /// # Errors `DiskFull`: the writes are in memory and in the log's buffer, which is written when
+    /// space returns; the client is notified that its write failed. `LogFailed`.
     pub async fn commit(&self) -> Result<(), StoreError> {
         let _waiting = self.env.stages.mutation.hold();
         match self.env.log.commit().await {

@@ -35,7 +35,7 @@ pub(crate) struct Sieve {
     pending: Option<DeletionTime>,
     key: Vec<u8>,
     token: Token,
-    /// Of `key`, where it is known.
+    /// Hash of `key`, where it is known.
     hash: Option<KeyHash>,
 }
 
@@ -165,7 +165,7 @@ fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Re
 pub(crate) struct FlushTo<'a> {
     pub(crate) directory: &'a str,
     pub(crate) generation: Generation,
-    /// What is written goes into the chunk cache too, under this number, as long as there is room.
+    /// Number under which written data is also added to the chunk cache, as long as there is room.
     pub(crate) cached_as: Option<u64>,
     /// See [`WriterOptions::held`].
     pub(crate) held: bool,
@@ -228,7 +228,7 @@ impl Writer {
         }
     }
 
-    /// Drops a memtable, unless somebody reads it still.
+    /// Drops a memtable, unless a reader still holds it.
     pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
         let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
         let _running = self.env.stages.reclaim.run();

@@ -62,7 +62,7 @@ pub(crate) enum Logging {
     Running,
 }
 
-/// What was read of one partition.
+/// Parts read of one partition.
 #[derive(Default)]
 struct Parts {
     token: Option<Token>,

@@ -100,7 +100,7 @@ impl Counters {
         for path in self.reader.saved_keys.saved_files(COUNTERS).await {
             for saved in self.reader.saved_keys.saved_keys(COUNTERS, &path).await {
                 let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
-                // What cannot be read here says so to whoever reads it.
+                // A failed read is reported to the client that reads the counter.
                 if ended || !self.warm_counter(&saved).await.unwrap_or(true) {
                     return;
                 }

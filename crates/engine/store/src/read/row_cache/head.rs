@@ -124,7 +124,7 @@ impl Building {
     }
 }
 
-/// Parts of slices down to a row and behind it.
+/// Splits slices into the parts up to a row and after it.
 pub(super) fn split(shape: &TableShape, slices: &Slices, last: &[u8]) -> (Slices, Slices) {
     let cmp = shape.clustering();
     let at = BoundRef { prefix: last, after: true };

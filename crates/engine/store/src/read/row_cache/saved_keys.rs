@@ -62,7 +62,7 @@ impl Reader {
         for path in self.saved_keys.saved_files(ROWS).await {
             for saved in self.saved_keys.saved_keys(ROWS, &path).await {
                 let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
-                // What cannot be read here says so to whoever reads it.
+                // A failed read is reported to the client that reads the partition.
                 if ended || !self.warm_partition(&saved).await.unwrap_or(true) {
                     return;
                 }

@@ -181,7 +181,7 @@ fn what_is_left_of_a_window_without_its_rows_is_shared() {
             store.flush(None).await.unwrap();
             at_rest(&rt, &store).await;
         };
-        // Of the second partition there is something older elsewhere, so that its deletion stays.
+        // The second partition has older data elsewhere, so that its deletion stays.
         flush(&[insert(2, 0, "older", 50)]).await;
         flush(&[insert(1, 20, "gone", 100), delete_partition(2, 100)]).await;
         assert_eq!(states(&store).0, [0, 4]);

@@ -105,7 +105,8 @@ fn what_a_file_hides_goes_from_others_and_its_deletions_when_they_may() {
         ];
         for deletions in &deleted {
             for by in [Row, Cell] {
-                // The deletion stays as long as gc_grace says; behind it, it goes after what it hid.
+                // The deletion stays as long as gc_grace says; later it is purged, after the data
+                // that it hid.
                 check(&rt, i32::MAX, &[&rows, deletions], by, 1).await;
                 check(&rt, i32::MAX, &[deletions, &rows], by, 1).await;
                 check(&rt, 0, &[&rows, deletions], by, 0).await;
@@ -142,7 +143,7 @@ fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
         write(&store, &delete_partition(1, 11)).await.unwrap();
         write(&store, &insert(2, 1, "late", 5)).await.unwrap();
         store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
-        // Of the first file the row that the memtable deletes is left, of the second its tombstone.
+        // The first file keeps the row that the memtable deletes, the second keeps its tombstone.
         assert_eq!(store.table_stats(TABLE).sstables, 2);
         assert_eq!(read_all(&store).await, []);
         store.flush(None).await.unwrap();

@@ -111,7 +111,7 @@ fn a_file_of_nothing_but_old_tombstones_goes_as_a_whole_when_memtables_have_newe
         write(&store, &delete_partition(6, 7)).await.unwrap();
         write(&store, &insert(6, 1, "x", 8)).await.unwrap();
         assert_eq!(expired(&store), Some(TimestampMicros(7)));
-        // What was overwritten counts too.
+        // Overwritten cells count too.
         write(&store, &insert(5, 1, "x", 3)).await.unwrap();
         assert_eq!(expired(&store), Some(TimestampMicros(3)));
         store.flush(None).await.unwrap();

@@ -12,8 +12,8 @@ const MICROS_MAX: u64 = 30_000;
 /// Most disk calls take longer.
 const STEP_MICROS: u64 = 100;
 
-/// Generations of the complete SSTables of a directory; a component that its TOC.txt names is there, or the
-/// place is told.
+/// Generations of the complete SSTables of a directory. A component that its TOC.txt names must
+/// exist, else the panic names `place`.
 async fn complete(rt: &Rt, directory: &str, place: &str) -> Vec<u64> {
     let names: Vec<String> = match rt.fs().read_dir(directory).await {
         Ok(entries) => entries.into_iter().map(|e| e.name).collect(),
@@ -149,7 +149,7 @@ fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else(
         },
         async |_, store| store.set_schema(schema_of(Vec::new())),
         async |rt, store, inputs, place| {
-            // Each file is scrubbed by itself.
+            // Each file is scrubbed separately.
             let found = linked(rt, store, "dropped-", place).await;
             assert_eq!(found.len(), inputs.len(), "{place}: {found:?} of {inputs:?}");
             let directory =

@@ -1,4 +1,4 @@
-//! Compactions that are asked for and given up, thresholds, and whether any begins by itself.
+//! Requested and aborted compactions, thresholds, and the switch for automatic ones.
 
 use crate::files::slots::CompactionProgress;
 use crate::tests::*;

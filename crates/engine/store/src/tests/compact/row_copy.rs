@@ -1,4 +1,4 @@
-//! Flushes and compactions write the same files whether they copy rows as they lie or merge each of them.
+//! Flushes and compactions write the same files whether they copy rows verbatim or merge each of them.
 
 use data::command::KeyRange;
 use sst_format::Component;
@@ -91,8 +91,9 @@ async fn files_of(rt: &Rt, store: &Store) -> Files {
     files
 }
 
-/// What flushes and a compaction write, what is read then, the rows that were copied of partitions with
-/// several inputs, the partitions that were copied whole, and those for which the next block was asked.
+/// Files of flushes and of a compaction, the rows read then, and three counts: the rows copied of
+/// partitions with several inputs, the partitions copied whole, and those for which the next block
+/// was requested.
 fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();

@@ -195,8 +195,8 @@ async fn open_anyway(rt: &Rt, version: crate::Version) -> Result<Store, StoreErr
     Store::open(rt.clone(), options, schema()).await.map(|(store, _)| store)
 }
 
-/// Files that a start cannot open, of every version, by each component: with the policy for it the start
-/// goes on, what is not lost is made anew, and what is lost is never answered without.
+/// Files that a start cannot open, of every version, by each component. With the policy for it the
+/// start continues, rebuilds the components without loss, and never answers without the lost data.
 #[test]
 fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
     let all = [Token::MIN, Token(-(1 << 62)), Token(0), Token(1 << 62), Token::MAX];
@@ -236,7 +236,7 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
                         let seen = events(&store);
                         let what = format!("{version} {component} {is_lost}");
                         let opened = match opened {
-                            // What is read in blocks is found when it is read.
+                            // Damage of components that are read in blocks is found by reads.
                             Ok((usual, _)) => {
                                 usual.stop().await;
                                 store.stop().await;
@@ -373,7 +373,7 @@ fn start_failing(world: &World, version: crate::Version) -> (Result<bool, StoreE
     (opened.lock().unwrap().take().unwrap(), is_left)
 }
 
-/// Whether a call at a component of a file was the reason.
+/// Returns true if an IO call on a component of a file was the cause.
 fn is_of_a_component(error: &StoreError) -> bool {
     match error {
         StoreError::Io(error) => error.path.contains("-big-") || error.path.contains("-bti-"),
@@ -403,7 +403,7 @@ fn a_start_goes_on_when_a_component_cannot_be_read() {
     }
 }
 
-/// It fails again and again, also while the file is looked at and copied.
+/// Calls fail repeatedly, also while the file is verified and copied.
 #[test]
 fn a_start_goes_on_when_many_components_cannot_be_read() {
     let mut damaged = 0;

@@ -85,7 +85,7 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
     // A replay of the log may have been flushed too.
     assert!(data_files(&world).iter().sum::<usize>() >= 5);
     start_on(&world, (3, ["disk3", "disk1", "disk2"]), expect("two"));
-    // What lies elsewhere is moved when somebody asks for it.
+    // Files in other directories are moved on request.
     start_on(&world, (2, DISKS), |store| async move {
         assert!(store.table_stats(TABLE).misplaced_sstables > 0);
         let moved = store.compactor().upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap();

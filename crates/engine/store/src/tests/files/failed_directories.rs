@@ -15,7 +15,7 @@ async fn open_on(rt: &Rt, disks: &[&str]) -> (Store, Rc<RefCell<Vec<StoreFailure
     let mut options = options(rt);
     options.data_directories = disks.iter().map(|disk| (*disk).to_owned()).collect();
     options.best_effort = true;
-    // What is deleted is purged as soon as may be.
+    // Deleted data is purged as soon as possible.
     let of_table = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
     let store = Store::open(rt.clone(), options, schema_of(vec![table(of_table)])).await.unwrap().0;
     let told: Rc<RefCell<Vec<StoreFailure>>> = Rc::default();

@@ -97,7 +97,7 @@ fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
                 }
                 let left = names(&rt, &directory).await;
                 let opened = Store::open(rt.clone(), options.clone(), schema()).await;
-                // Without the list nobody knows what else there was.
+                // Without the list the other components are unknown.
                 let may_open = component == Component::Checksums;
                 match opened {
                     Ok((store, report)) if may_open => {
@@ -122,7 +122,7 @@ fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
     }
 }
 
-/// The rest of an unfinished write or removal is removed, whatever of it is there.
+/// The rest of an unfinished write or removal is removed, whichever components exist.
 #[test]
 fn a_marked_file_set_is_removed() {
     for mark in [".tmp", ".removed"] {
@@ -217,7 +217,7 @@ fn a_component_of_another_file_set_is_refused_by_name() {
     }
 }
 
-/// A whole file set under another name, as restores by hand make them: served, and told of.
+/// A whole file set under another name, as manual restores create them: served, and reported.
 #[test]
 fn a_file_set_under_another_name_is_served_and_named() {
     let world = World::new(206, WorldOptions::default());

@@ -118,7 +118,8 @@ fn writes_of_a_table_that_the_metadata_log_never_had_refuse_the_start_and_stay()
         assert_eq!(read_all(&store).await.len(), 5);
         store.stop().await;
     });
-    // Of a table that the log dropped they go; so do those that a list of tables leaves out.
+    // Mutations of a table that the log dropped are discarded, and those that a list of tables
+    // excludes.
     for (ever, listed) in [(vec![TABLE], &[][..]), (vec![], &["ks.other"])] {
         let world = World::new(321, WorldOptions::default());
         run_in(&world, move |rt| {

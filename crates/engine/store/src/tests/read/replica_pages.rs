@@ -145,7 +145,7 @@ fn items(pages: &[Vec<u8>], reversed: bool) -> Vec<String> {
     out
 }
 
-/// What a reader sees of a page.
+/// Returns the rows of a page as a reader sees them.
 pub(crate) fn shown(page: &[u8], reversed: bool, wants_static: bool) -> Vec<Found> {
     let shape = shape();
     let (chain, stops) = (PageChain::new(ReplicaPage::open(page).unwrap()), PageStops::NONE);
@@ -298,7 +298,7 @@ fn equal_content_gives_equal_bytes_whatever_the_files() {
             for command in commands() {
                 let rows =
                     [2, 5, u32::MAX].map(|rows| PageLimits { rows, ..PageLimits::default() });
-                // As many as must be left out in vain for a page to end there are not there.
+                // The data has fewer skipped tombstones than would end a page.
                 let tombstones =
                     [16, 20].map(|n| PageLimits { tombstones: n, ..PageLimits::default() });
                 for limits in rows.into_iter().chain(tombstones) {
@@ -537,7 +537,7 @@ fn too_many_tombstones_end_a_page_and_fail_a_read_whose_sink_refuses_them() {
             let read =
                 store.reader().read_replica(&command, limits, true, purge_before).await.unwrap();
             assert_eq!(read.stats.tombstones, shown);
-            // Of those that are old enough to be left out four times as many.
+            // Tombstones old enough to be left out count a quarter.
             let last = clustering(if shown == 0 { 11 } else { 9 });
             let end = ReplicaPage::open(&read.page).unwrap().end();
             assert!(matches!(end, PageEnd::Inside { clustering, .. } if *clustering == *last));

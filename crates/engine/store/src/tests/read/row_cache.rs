@@ -124,7 +124,7 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
         let (rows, stats) =
             read_counted(&store, &ReadCommand { slices: slice(0, 8).into(), ..all.clone() }).await;
         assert_eq!((cks(&rows), stats.sstables), (vec![0, 1, 7], 0));
-        // What ends within the head stops before the files.
+        // A read that ends within the head stops before the files.
         let before = store.rooms.files.cache.bytes();
         store.rooms.files.cache.forget(store.rooms.tables.table(TABLE).unwrap().view().files[0].id);
         assert!(store.rooms.files.cache.bytes() < before);
@@ -169,7 +169,7 @@ fn a_cache_is_never_larger_than_its_budget_and_no_partition_takes_much_of_it() {
     });
 }
 
-/// What was cached is read again behind a restart, also with other shards.
+/// Cached partitions are loaded again after a restart, also with other shards.
 #[test]
 fn partitions_that_were_cached_are_cached_again_after_a_restart() {
     let world = world(704);

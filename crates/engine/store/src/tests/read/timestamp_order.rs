@@ -46,7 +46,7 @@ fn put(pk: i32, of: &[u8], liveness: Liveness, cells: &[(ColumnId, CellRef<'_>)]
     encode(pk, |m| m.rows([(of, RowRef::trusted(&row))].into_iter()))
 }
 
-/// What a seed writes.
+/// Kind of data that a seed writes.
 #[derive(Clone, Copy)]
 struct Kind {
     is_skinny: bool,
@@ -299,7 +299,8 @@ fn a_row_that_is_complete_in_the_newest_file_is_looked_for_in_no_other() {
     });
 }
 
-/// Of two cells of one timestamp the deletion wins, so an older liveness is what makes the row one.
+/// A deletion wins over a cell of the same timestamp, so only an older liveness makes the row
+/// exist.
 #[test]
 fn a_cell_that_may_have_lost_proves_no_row() {
     run(1_183, |rt| async move {
@@ -347,7 +348,7 @@ fn large_rows_are_found_too() {
     });
 }
 
-/// What a read brings into no cache.
+/// Reads that must not fill the caches.
 #[test]
 fn reads_that_pass_by_the_caches_leave_nothing_there() {
     run(1_182, |rt| async move {

@@ -94,7 +94,8 @@ impl RowSink for Page {
 
     fn partition_end(&mut self) -> Flow {
         match self.in_partition {
-            // A page before has shown rows of it, or it is there for its static row alone.
+            // A previous page has shown rows of it, or the partition exists for its static row
+            // alone.
             0 => self.add(None, None),
             _ => Flow::Continue,
         }

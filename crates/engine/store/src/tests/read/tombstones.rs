@@ -1,4 +1,4 @@
-//! A partition with a million tombstones stays readable: what is read of it does not grow with what is there.
+//! A partition with a million tombstones stays readable: the cost of a read does not grow with their number.
 
 use data::replica_page::{PageEnd, PageLimits, ReplicaPage};
 

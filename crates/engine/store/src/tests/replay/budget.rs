@@ -187,7 +187,7 @@ fn never_compacted() -> Arc<Schema> {
     schema_of(vec![table(options)])
 }
 
-/// Rows, a TRUNCATE by its first shard, rows behind it: all in the log of so many shards.
+/// Rows, a TRUNCATE by its first shard, rows after it: all in the log of so many shards.
 fn truncate_within(world: &World, shards: u16, keys: i32) {
     run_shards(world, shards, move |rt, barrier| async move {
         let options = StoreOptions { sync: SyncMode::Batch, ..options(&rt) };
@@ -221,7 +221,7 @@ fn what_was_truncated_is_not_brought_back_by_files_of_the_replay() {
         for after in 1..=3 {
             let place = format!("{before} shards, then {after}");
             let world = world(3_110);
-            // Of a slice there are more rows than memtables hold twice.
+            // A slice has more rows than memtables hold twice.
             let keys = 90;
             truncate_within(&world, before, keys);
             for round in 0..3 {

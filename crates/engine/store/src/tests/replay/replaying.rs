@@ -1,4 +1,4 @@
-//! What a replay leaves out, and what the archive of the commit log is good for.
+//! Mutations that a replay skips, and the use of the commit log's archive.
 
 use commitlog::{SyncMode, archive};
 use rt::sim::CrashKind;
@@ -153,7 +153,7 @@ fn a_table_is_restored_to_a_point_before_it_was_truncated() {
     assert_eq!(replay_with(&world, ReplayOptions::default()).1.len(), 0);
 }
 
-/// A bug once kept the log for ever: nothing was flushed, so nobody let go of it.
+/// A bug once kept the log for ever: nothing was flushed, so no flush released it.
 #[test]
 fn a_table_that_was_written_and_truncated_does_not_keep_the_old_log() {
     let world = world(75);
@@ -205,7 +205,7 @@ fn archive_survives(kind: CrashKind) {
             fs.create_dir_durably("commitlog").await.unwrap();
             let from = ["archive".to_owned()];
             archive::restore(&fs, &from, "commitlog").await.unwrap();
-            // Everything is there now: nothing is done twice.
+            // All segments exist now: no copy is repeated.
             let again = archive::restore(&fs, &from, "commitlog").await.unwrap();
             assert_eq!(again.segments, 0);
         });

@@ -155,7 +155,7 @@ fn files_of_every_version_come_to_nodes_that_can_write_their_times_anew() {
 }
 
 async fn files_of_every_version(rt: Rt) {
-    // Nothing is compacted by itself: expired cells would become tombstones.
+    // No automatic compaction: expired cells would become tombstones.
     let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
     let compaction = BTreeMap::from([class, ("min_threshold".to_owned(), "30".to_owned())]);
     let of_table =
@@ -247,7 +247,7 @@ fn refuses_what_was_not_written(version: Version) {
                 assert!(ingest.finish().await.is_err(), "{version} {component} {at}");
             }
         }
-        // Of another version than it is, or not all of it.
+        // A stream of another version than announced, or an incomplete one.
         for other in VERSIONS.into_iter().filter(|other| *other != version) {
             let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             let given = match ingest.begin_whole(other, file.components().collect()).await {
