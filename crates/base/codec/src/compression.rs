@@ -95,7 +95,8 @@ fn too_long(algorithm: Algorithm, announced: u64, max: usize) -> CompressionErro
     CompressionError::OutputTooLong { algorithm, announced, max: max as u64 }
 }
 
-/// Lets `fill` write into `cap` fresh bytes at the end of `out`, and keeps as many as it says it wrote.
+/// Lets `fill` write into `cap` fresh bytes at the end of `out`, and keeps the number of bytes that
+/// it reports.
 fn append(
     out: &mut Vec<u8>,
     cap: usize,
@@ -384,7 +385,7 @@ pub mod deflate {
         out: &mut Vec<u8>,
     ) -> Result<usize> {
         let mut produced = 0usize;
-        // Output grows with what really comes out, by doubling, up to the cap.
+        // Output grows with the actual size, by doubling, up to the cap.
         let mut step = src.len().saturating_mul(4).max(256);
         loop {
             let consumed = usize::try_from(inflater.total_in()).unwrap_or(usize::MAX);
@@ -392,7 +393,8 @@ pub mod deflate {
             let room = max_len.saturating_sub(produced).min(step);
             let status;
             if room == 0 {
-                // At the cap: only the end of the stream may follow. A spare byte tells.
+                // At the cap: only the end of the stream may follow. A spare byte detects more
+                // output.
                 let mut spare = [0u8];
                 let before = inflater.total_out();
                 status = inflater.decompress(input, &mut spare, FlushDecompress::Finish);
@@ -490,7 +492,7 @@ pub mod zstd {
         let cap = match announced.map(usize::try_from) {
             Some(Ok(length)) if length <= max_len => length,
             Some(_) => return Err(too_long(ZSTD, announced.unwrap_or(u64::MAX), max_len)),
-            // A frame without its length: give it all that the caller allows, it stops there.
+            // A frame without its length: allow up to the caller's maximum, where decoding stops.
             None => max_len,
         };
         append(out, cap, |buffer| {

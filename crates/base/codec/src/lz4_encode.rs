@@ -25,23 +25,25 @@ pub(crate) const LAST_MATCH: usize = 12;
 const STEP_SHIFT: u32 = 6;
 /// So many bytes without a match are noise.
 const NOISE_BYTES: usize = 96;
-/// Places of noise that are looked at together, as they do not depend on each other, and their bytes.
+/// Positions of noise that are compared together, as they do not depend on each other, and their
+/// bytes.
 const TOGETHER: usize = 4;
 const TOGETHER_BYTES: usize = 16;
-/// Behind a match in a block that has noise so many times so many places are tried one by one, then so many times
-/// every fourth. The place right behind the match is tried alone: with that the later ones meet more matches in
-/// rows of values of even lengths.
+/// Search pattern after a match in a block with noise: a number of positions tried one by one, then
+/// a number tried at every fourth. The position directly after the match is tried alone: with that
+/// the later ones meet more matches in rows of values of even lengths.
 const NOISE_TURNS: [(usize, usize); 2] = [(1, 1), (16, NOISE_STEP)];
 /// Literals before a match that is found one by one.
 const NEAR_BYTES: usize = 1 + TOGETHER;
 const NOISE_STEP: usize = 4;
-/// After so many matches in a rhythm the next one is tried where it would lie, so many times in turn, without looking
-/// at the noise between.
+/// After this many matches in a rhythm the next one is tried at its expected position, this many
+/// times in a row, without scanning the noise between.
 const RHYTHM_FOUND: u32 = 2;
 const RHYTHM_TRIED: u32 = 7;
 /// Rows that differ by no more bytes may be in one rhythm.
 const RHYTHM_BYTES: usize = 16;
-/// Blocks after which four bytes and five are compared again: it costs one of so many.
+/// Blocks after which four bytes and five are compared again: the comparison costs one block of
+/// this many.
 const BLOCKS_COMPARED: u32 = 64;
 /// Blocks that slots can name before the table is cleared.
 const BLOCKS_MAX: u32 = 0xff;
@@ -70,18 +72,18 @@ pub(crate) struct Encoder {
 struct Rhythm {
     /// Where the last such match begins.
     at: usize,
-    /// How far behind the one before they are.
+    /// Distance from the match before.
     period: usize,
-    /// How often one was found so far behind the one before.
+    /// Number of matches found at this distance from the one before.
     found: u32,
-    /// How far behind the one before the last one was that kept another distance.
+    /// Distance of the last match that did not keep the period.
     other: usize,
     /// How often one was tried there since.
     tried: u32,
 }
 
 impl Rhythm {
-    /// A match as far behind the last as that is behind the one before, and where its bytes were.
+    /// A match as far after the last as that is after the one before, and where its bytes were.
     #[inline(always)]
     fn next(&mut self, bytes: &[u8], from: usize, last: usize) -> Option<(usize, usize)> {
         if self.found < RHYTHM_FOUND {
@@ -126,7 +128,7 @@ pub(crate) fn four_at(bytes: &[u8], at: usize) -> u32 {
     four.map_or(0, |four| u32::from_le_bytes(*four))
 }
 
-/// The eight bytes at a place, of which the last four are zero near the end.
+/// The eight bytes at a position; near the end the last four are zero.
 #[inline(always)]
 fn eight_at(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -260,7 +262,7 @@ impl Encoder {
         None
     }
 
-    /// Appends a block of `bytes`, at most [`BLOCK_BYTES_MAX`], else of its first so many.
+    /// Appends a block of `bytes`, at most of the first [`BLOCK_BYTES_MAX`].
     pub(crate) fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let bytes = bytes.get(..BLOCK_BYTES_MAX).unwrap_or(bytes);
         if self.had_noise {
@@ -327,7 +329,7 @@ impl Encoder {
             } else if run > NEAR_BYTES {
                 rhythm.found = 0;
             }
-            // Matches right behind each other.
+            // Matches that directly follow each other.
             loop {
                 let behind = |place: usize| place.wrapping_add(MATCH_BYTES_MIN);
                 let more = count_equal(bytes, behind(at), behind(before), end);
@@ -363,7 +365,7 @@ impl Encoder {
 pub(crate) mod tests {
     use super::*;
 
-    /// Numbers below what is asked for, the same for a seed.
+    /// Random numbers below the argument, the same for a seed.
     pub(crate) fn drawing(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {
@@ -529,7 +531,8 @@ pub(crate) mod tests {
                 let mut encoder = Encoder::new();
                 let sizes = [0; 3].map(|_| check(&mut encoder, &rows));
                 assert!(encoder.had_noise);
-                // Each match takes some five bytes; a few rows pass until it is seen that the rhythm is over.
+                // Each match takes some five bytes; a few rows pass until the encoder notices that
+                // the rhythm ended.
                 let least = rows.len() - repeats * value.len() - 70 * 8;
                 let limit = least + (70 + repeats) * 5 + 12 * value.len();
                 assert!(sizes[2] <= limit, "{sizes:?}, {limit}: {noise:?} from {from}");
@@ -570,7 +573,7 @@ pub(crate) mod tests {
             assert!(size <= REFERENCE_SERIES, "{size} bytes");
         }
         assert!(encoder.by_four && !encoder.had_noise);
-        // Text is better off with five, and is asked again.
+        // Text is better off with five, and is compared again.
         let (_, text) = rows_and_text();
         let sizes = [0; BLOCKS_COMPARED as usize + 1].map(|_| check(&mut encoder, &text));
         assert!(!encoder.by_four && sizes[0] > sizes[BLOCKS_COMPARED as usize]);

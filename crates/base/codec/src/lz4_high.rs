@@ -10,8 +10,8 @@
 //! chains at its end are followed, and the one followed before: in runs of one value the others lead only to the
 //! preceding position, and the one followed before contains the end of a run.
 //!
-//! The work of a block is bounded, whatever its bytes are: each byte pays for so many places, and what is saved is spent
-//! later in the block. Without credit a place takes the match that it has from the place before.
+//! The work of a block is bounded, whatever its bytes are. Each byte pays for a fixed number of positions, and savings
+//! are spent later in the block. Without credit a position takes the match that it has from the one before.
 //!
 //! Memory is kept from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
 //! Source: `lz4_Block_format.md` of LZ4; sizes are compared with those of `lz4hc.c` of LZ4 1.10.
@@ -36,19 +36,20 @@ const SHORT_MATCH: usize = MATCH_BYTES_MIN + HALF_FULL - 1;
 const MEDIUM_MATCH: usize = SHORT_MATCH + 255;
 /// Bytes that a match takes beside those of a longer length: token and offset.
 const MATCH_COST: u32 = 3;
-/// A match of so many bytes is long enough: nothing longer is looked for.
+/// A match of this many bytes is long enough: the search ends.
 const ENOUGH: usize = 4096;
-/// Chains of one match of which the one that leads the farthest is followed.
+/// Chains of one match among which the one that leads the farthest is followed.
 const CHAINS_MAX: usize = 16;
-/// Places that may be looked at for each byte of a block, so that a shard does not stand still for long: text and rows
-/// take some ten at all levels, the bases of a genome 45; bytes that are 0 or 1 by chance took 700 without this bound, and
-/// tens of thousands where the 1 is rare.
+/// Positions that may be compared for each byte of a block, so that a shard is not blocked for
+/// long. Text and rows take some ten at all levels, the bases of a genome 45. Bytes that are 0 or 1
+/// by chance took 700 without this bound, and tens of thousands where the 1 is rare.
 const PLACES_PER_BYTE: i64 = 128;
 /// Bytes of a match that are compared in the time of one place.
 const BYTES_PER_PLACE: usize = 16;
 
-/// Earlier places that are compared with one place. Levels are lz4-java's, 1 to 17, of which those from 12 on are the
-/// same. With these numbers all levels make blocks as small as liblz4's or smaller, of rows, text and programs.
+/// Earlier positions that are compared with one position. Levels are lz4-java's, 1 to 17; those
+/// from 12 on are the same. With these numbers all levels make blocks as small as liblz4's or
+/// smaller, of rows, text and programs.
 fn attempts(level: u8) -> u32 {
     match level {
         0..=3 => 16,
@@ -83,7 +84,7 @@ struct Match {
 /// One byte short of a match.
 const NONE: Match = Match { length: MATCH_BYTES_MIN - 1, distance: 0, followed: 0 };
 
-/// How far behind its begin the last four bytes of a match lie that is longer by one.
+/// Offset, from its start, of the last four bytes of a match that is longer by one.
 fn last_four(length: usize) -> usize {
     length.wrapping_sub(MATCH_BYTES_MIN - 1)
 }
@@ -91,17 +92,19 @@ fn last_four(length: usize) -> usize {
 /// See the module's text.
 pub(crate) struct HighEncoder {
     attempts: u32,
-    /// Places that may be looked at now; below zero when the last match was longer than what was left.
+    /// Positions that may be compared now; below zero when the last match was longer than the
+    /// remaining credit.
     credit: i64,
     /// By the hash of four bytes one more than the last place of the block that has them; 0: none has.
     heads: Box<[u32; SLOTS]>,
-    /// By place, of which as many are known as there are distances, how far back the same hash was; 0: nowhere near.
+    /// Distance, by position, to the previous one with the same hash, for the positions known so
+    /// far; 0: none near.
     distances: Vec<u16>,
     /// Output at each position of the stretch.
     steps: Vec<Step>,
     /// Bytes that each position of the stretch and everything after it take.
     costs: Vec<u32>,
-    /// Places that were looked at, counted where it is done.
+    /// Positions that were compared, counted where it is done.
     #[cfg(test)]
     looked: std::cell::Cell<u64>,
 }
@@ -431,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Runs of zeros of up to so many, with another byte of `values` behind each.
+    /// Runs of at most `zeros_max` zeros, each followed by another byte of `values`.
     fn runs(length: usize, zeros_max: usize, values: usize) -> Vec<u8> {
         let (mut draw, mut bytes) = (drawing(zeros_max as u64), Vec::new());
         while bytes.len() < length {
@@ -462,7 +465,8 @@ mod tests {
             {
                 let mut encoder = HighEncoder::new(level);
                 check(&mut encoder, &block[..length]);
-                // Chains are asked at each place before anything is paid for, and the last match may be too long.
+                // Chains are followed at each position before the credit is charged, and the last
+                // match may be too long.
                 let per_byte = PLACES_PER_BYTE as u64 + CHAINS_MAX as u64 + 1;
                 let last = STRETCH_BYTES / BYTES_PER_PLACE + CHAINS_MAX + 2;
                 let (looked, limit) =

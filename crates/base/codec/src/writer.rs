@@ -52,7 +52,7 @@ pub trait Writer {
     fn put_bool(&mut self, value: bool);
     /// The bytes as they are.
     fn put_bytes(&mut self, bytes: &[u8]);
-    /// The first so many of the bytes, or all. Few of many are copied without a loop.
+    /// Appends the first `count` of the bytes, or all. Few of many are copied without a loop.
     fn put_first(&mut self, bytes: &[u8], count: usize);
     /// Cassandra's unsigned vint.
     fn put_vint_unsigned(&mut self, value: u64);

@@ -292,7 +292,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Brings values into their one form and says what is wrong with them, in Cassandra's words.
+    /// Normalises values and reports invalid ones, in Cassandra's words.
     fn check(&self, name: &str, options: &mut Options) -> Result<(), String> {
         let default_factor = i64::from(options.default_keyspace_rf);
         match self {

@@ -636,7 +636,7 @@ impl Loader {
     }
 }
 
-/// Values of settings that have an effect which are taken for another value (see their help).
+/// Returns true if the value of a supported setting is treated as another value (see its help).
 fn taken_for_another(name: &str, options: &Options) -> bool {
     match name {
         "commit_failure_policy" => options.commit_failure_policy == CommitFailurePolicy::Ignore,

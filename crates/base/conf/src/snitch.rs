@@ -86,13 +86,13 @@ pub fn topology(text: &str, ip: IpAddr) -> Result<Place, String> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // Colons of an IPv6 address stand behind a backslash.
+        // Colons of an IPv6 address are escaped with a backslash.
         let Some((name, value)) = line.split_once('=') else { continue };
         let name = name.trim().replace('\\', "");
         let Some((datacenter, rack)) = value.trim().split_once(':') else { continue };
         let (datacenter, rack) = (datacenter.trim().to_owned(), rack.trim().to_owned());
         let place = Place { datacenter, rack };
-        // A port behind the address means nothing here.
+        // A port after the address means nothing here.
         let address = name.rsplit_once(':').map(|(host, _)| host.trim_matches(['[', ']']));
         let is_own =
             [Some(name.as_str()), address].into_iter().flatten().any(|text| text.parse() == Ok(ip));

@@ -1,8 +1,8 @@
 //! Counter contexts: the value of a counter cell, a count per writer. Source: Cassandra's
 //! `db.context.CounterContext`; the bytes are the same.
 //!
-//! Owns: the encoding, the merge of two contexts, what a leader makes of an increment. Never: who the
-//! leader is, clocks (arguments).
+//! Owns: the encoding, the merge of two contexts, the shard that a leader builds from an increment.
+//! Never: the choice of the leader, clocks (arguments).
 //!
 //! ```text
 //! elements i16 · (index i16 | 0x8000 if global)* · (id 16 bytes · clock i64 · count i64)*

@@ -83,7 +83,7 @@ pub struct ClusteredRow<'a> {
     pub row: RowRef<'a>,
 }
 
-/// Why a cursor cannot go on.
+/// Cause for which a cursor cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
     /// Bytes on disk are not what was written there.

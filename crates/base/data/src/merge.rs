@@ -25,7 +25,8 @@ pub enum Keep {
         /// The reader's clock.
         now: DeletionSeconds,
     },
-    /// Compaction: tombstones that hide nothing any more go, expired cells become tombstones.
+    /// Compaction: tombstones that hide nothing any more are purged, expired cells become
+    /// tombstones.
     Purge(Purge),
 }
 

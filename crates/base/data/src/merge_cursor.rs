@@ -25,10 +25,10 @@ use passing::{LeftOut, PassedAt, Passing};
 
 /// Number of rows and markers that a reader's merge skips in one batch.
 pub const PASSED_MAX: u32 = 128;
-/// Gives the timestamp below which tombstones of a partition (token, key) may go.
+/// Returns the timestamp below which tombstones of a partition (token, key) may be purged.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
 
-/// The time before which tombstones are old enough to go.
+/// The time before which tombstones are old enough to be purged.
 pub enum GcBefore {
     /// The same for all partitions.
     At(DeletionSeconds),
@@ -52,18 +52,18 @@ pub enum MergeMode {
     Purge {
         /// The clock of TTLs.
         now: DeletionSeconds,
-        /// Tombstones made before this may go.
+        /// Tombstones made before this may be purged.
         gc_before: GcBefore,
-        /// The timestamp below which a partition's tombstones may go (see
-        /// [`Purge::timestamp_below`]); asked at most once per partition, before anything of it is
-        /// merged.
+        /// The timestamp below which a partition's tombstones may be purged (see
+        /// [`Purge::timestamp_below`]); computed at most once per partition, before anything of it
+        /// is merged.
         timestamp_below: TimestampBelow,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneState {
-    /// `advance` must be called before its item is looked at.
+    /// `advance` must be called before its item is read.
     Stale,
     /// Its item is the next of it.
     Ready,
@@ -127,7 +127,7 @@ fn first_of<'a, C: Cursor>(
     let mut several = false;
     let mut deletion = DeletionTime::LIVE;
     for (index, lane) in lanes.iter().enumerate() {
-        // Most lanes are behind the first one by their tokens.
+        // Most lanes are after the first one by their tokens.
         if first.is_some_and(|(token, _)| lane.token > token) {
             continue;
         }
@@ -290,7 +290,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.lanes.iter().map(|l| &l.cursor)
     }
 
-    /// For each source whether it has the partition at hand.
+    /// Returns for each source if it has the current partition.
     pub fn members(&self) -> impl Iterator<Item = bool> {
         self.lanes.iter().map(|l| l.member)
     }
@@ -395,7 +395,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         true
     }
 
-    /// Finds out what may go of the current partition, unless that is known.
+    /// Determines the purge limit of the current partition, unless it is known.
     #[inline]
     fn ask_purge(&mut self) {
         if !std::mem::take(&mut self.asks_purge) {

@@ -1,9 +1,9 @@
 //! A cursor over replica pages: those of one replica, one after the other, up to where all
 //! replicas of a read have answered.
 //!
-//! Owns: [`PageChain`] (pages that go on from each other), [`PageStops`] (where the merge of
-//! several replicas ends), [`PageCursor`]. A range deletion that a page had to close at its end and
-//! the next one opened again is shown as one.
+//! Owns: [`PageChain`] (pages that continue each other), [`PageStops`] (where the merge of several
+//! replicas ends), [`PageCursor`]. A range deletion that a page had to close at its end and the
+//! next one opened again is shown as one.
 
 use std::cmp::Ordering;
 
@@ -49,7 +49,7 @@ impl<'p> PageChain<'p> {
         PageChain { first: Some(page), others: Vec::new() }
     }
 
-    /// Adds the page that the replica gave for what lies behind the end of the last one.
+    /// Adds the page that the replica sent for the data after the end of the last one.
     ///
     /// # Errors
     /// `Malformed` when it begins before that end.
@@ -271,8 +271,8 @@ impl<'c, 'p> PageCursor<'c, 'p> {
         }
     }
 
-    /// The newest deletion of a partition that may go on in later pages: it may have been deleted
-    /// between two of them.
+    /// The newest deletion of a partition that may continue in later pages: it may have been
+    /// deleted between two of them.
     fn deletion_of(&self, token: Token, key: &[u8], deletion: DeletionTime) -> DeletionTime {
         let place = (token, key);
         let later = self.chain.pages().skip(self.next_page);

@@ -11,8 +11,9 @@ use crate::cursor::Item;
 use crate::replica_page::{behind, in_order};
 use crate::shape::TableShape;
 
-/// Puts into `out` a clustering that lies behind the bound `from` and, itself included, before the item `next`, in
-/// read order; false when there is none that is known: `next` is asked again then, behind itself.
+/// Writes to `out` a clustering that lies after the bound `from` and at or before the item `next`,
+/// in read order. False when none is known: then the caller asks again, for the position after
+/// `next`.
 pub(crate) fn place_between(
     shape: &TableShape,
     reversed: bool,

@@ -104,7 +104,7 @@ pub(crate) fn in_order(order: Ordering, reversed: bool) -> Ordering {
     if reversed { order.reverse() } else { order }
 }
 
-/// The bound just behind a row in read order.
+/// The bound directly after a row in read order.
 pub(crate) fn behind(clustering: &[u8], reversed: bool) -> BoundRef<'_> {
     BoundRef { prefix: clustering, after: !reversed }
 }
@@ -115,15 +115,16 @@ pub(crate) fn behind(clustering: &[u8], reversed: bool) -> BoundRef<'_> {
 pub struct PageLimits {
     /// Rows that are live at the command's `now`; at least 1.
     pub rows: u32,
-    /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); what is behind them is skipped
-    /// and the partition marked as cut. `u32::MAX` = no such limit.
+    /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); rows after them are skipped and
+    /// the partition marked as cut. `u32::MAX` = no such limit.
     pub rows_per_partition: u32,
-    /// Bytes: the page ends after the row or partition that crosses them, or at the next place behind a marker
-    /// that does.
+    /// Bytes: the page ends after the row or partition that crosses them, or at the next position
+    /// after a marker that does.
     pub bytes: usize,
-    /// Tombstones: the page ends as for bytes. Dead cells, rows that are deletions only, markers and deletions of
-    /// partitions count. What is left out fills nothing and differs between replicas: those that are old enough to
-    /// be, and what they hide; the page ends behind [`PASSED_TIMES`] as many of both. `u32::MAX` = no such limit.
+    /// Tombstones: the page ends as for bytes. Dead cells, rows that are deletions only, markers
+    /// and deletions of partitions count. Skipped data fills nothing and differs between replicas:
+    /// tombstones old enough to be left out, and data that they hide. The page ends after
+    /// [`PASSED_TIMES`] as many of both. `u32::MAX` = no such limit.
     pub tombstones: u32,
 }
 
@@ -328,7 +329,7 @@ impl<'a> ReplicaPage<'a> {
         }
     }
 
-    /// Up to where the page goes.
+    /// Returns the end of the page.
     pub fn end(&self) -> PageEnd<'a> {
         self.end
     }
@@ -365,7 +366,8 @@ impl<'a> ReplicaPage<'a> {
     }
 }
 
-/// Appends a page's end to its items, which lie behind room for the header, and fills that.
+/// Appends a page's end to its items, which follow the room for the header, and fills in the
+/// header.
 fn seal(out: &mut Vec<u8>, end: PageEnd<'_>, live_rows: u32, has_cut_partitions: bool) {
     let items = u32::try_from(out.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
     stdx::invariant!(items != u32::MAX, "replica page of 4 GiB or more");

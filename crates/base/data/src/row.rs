@@ -244,7 +244,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Liveness, deletion and columns with one look at the header.
+    /// Liveness, deletion and columns with one read of the header.
     #[inline]
     pub fn parts(&self) -> (Liveness, DeletionTime, Columns<'a>) {
         let (header, raw) = self.header();
@@ -330,8 +330,8 @@ impl<'a> RowRef<'a> {
         header.liveness.is_empty() && header.deletion.is_live() && raw.is_empty()
     }
 
-    /// A quick look for what most rows are: no deletion, no TTL, no tombstone, no complex column, and
-    /// something in it. False says nothing.
+    /// A quick check for the form of most rows: no deletion, no TTL, no tombstone, no complex
+    /// column, and some content. False proves nothing.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let Some((flags, mut rest)) = self.bytes.split_first() else { return false };

@@ -1,4 +1,4 @@
-//! A filter that goes to where rows lie.
+//! A filter that is sent to where rows are stored.
 
 use std::fmt::Debug;
 

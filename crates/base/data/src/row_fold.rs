@@ -41,7 +41,7 @@ pub trait ShardFold {
 /// Folding of one page in progress. It is called as the sink of a read is. The partition in which
 /// the previous page ended is announced again when more of it follows.
 pub trait Folding {
-    /// A partition begins, or goes on.
+    /// A partition begins, or continues.
     fn partition(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) -> FoldFlow;
 
     /// A live row of it.
@@ -93,6 +93,6 @@ pub struct FoldEnd {
     pub is_failed: bool,
     /// Rows that a filter left out.
     pub dropped_rows: u64,
-    /// Partitions of which it left out all.
+    /// Partitions that it left out entirely.
     pub dropped_partitions: u64,
 }

@@ -9,8 +9,8 @@
 //! may have each other for a shadow at the same time.
 //! INV-shadow-3: emitted markers alternate, as of a merge.
 //! One item of each side is in memory. Source of the rules: Cassandra
-//! `CompactionIterator.GarbageSkippingUnfilteredRowIterator`, `Rows.removeShadowedCells`; counters differ,
-//! of which only deletions hide anything, as their cells are not chosen but merged.
+//! `CompactionIterator.GarbageSkippingUnfilteredRowIterator`, `Rows.removeShadowedCells`. Counters differ:
+//! only deletions hide their cells, as these are not chosen but merged.
 
 use std::cmp::Ordering;
 
@@ -32,7 +32,7 @@ pub enum ShadowBy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// `advance` must be called before its item is looked at.
+    /// `advance` must be called before its item is read.
     Stale,
     Ready,
     Done,
@@ -44,7 +44,7 @@ enum Shown {
     /// The item of the data as it is.
     Data,
     Partition(DeletionTime),
-    /// The row of the data, of which something was left out.
+    /// The row of the data, without its hidden parts.
     Row,
     /// At the data's marker, or at the shadow's.
     Marker {
@@ -58,8 +58,8 @@ enum Shown {
 pub struct Shadow<S> {
     /// The deletions and newer cells.
     pub cursor: S,
-    /// Blocks that it needs are asked for with its number of the source plus this, which is above all numbers of
-    /// the data.
+    /// Its requests for blocks carry its number of the source plus this, which is above all numbers
+    /// of the data.
     pub first: u32,
 }
 
@@ -122,7 +122,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         &mut self.shadow
     }
 
-    /// Moves the data when it must move. `Some`: that has to be passed on.
+    /// Moves the data when it must move. `Some`: the caller has to pass this on.
     fn move_data(&mut self) -> Result<Option<Advance>, CursorError> {
         if self.data_state != State::Stale {
             return Ok(None);

@@ -27,7 +27,7 @@ pub struct TableShape {
     clustering: ClusteringComparator,
     /// By column id. Ids are small and dense, so this is a plain vector.
     columns: Vec<ShapeColumn>,
-    /// Some column id was dropped or has a drop time: rows must be looked through.
+    /// Some column id was dropped or has a drop time: rows must be filtered.
     filters: bool,
     /// Its cells are counters, all of them.
     counters: bool,

@@ -39,7 +39,7 @@ pub struct UserAggregate {
     pub args: Vec<CqlType>,
     /// Type of the result.
     pub returns: CqlType,
-    /// Name of the function that takes the state and the arguments and gives the next state.
+    /// Name of the function that takes the state and the arguments and returns the next state.
     pub state_function: Arc<str>,
     /// Type of the state.
     pub state_type: CqlType,

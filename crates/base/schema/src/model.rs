@@ -118,7 +118,7 @@ pub struct Table {
     pub masks: BTreeMap<ColumnId, ColumnMask>,
     /// Grows by one at every ALTER of this table; written into mutations, 1 at CREATE.
     pub version: u64,
-    /// The next column id to give: above every id ever used in this table.
+    /// The next column id to assign: above every id ever used in this table.
     pub next_column_id: u16,
 }
 
@@ -290,7 +290,7 @@ pub struct ColumnMask {
     /// Type of the first argument, which is the column, of a user's function; `None`: a native
     /// function.
     pub users: Option<CqlType>,
-    /// Types and values of its arguments behind the first one, which is the column; `None` is null.
+    /// Types and values of its arguments after the first one, which is the column; `None` is null.
     pub args: Vec<(CqlType, Option<Vec<u8>>)>,
 }
 

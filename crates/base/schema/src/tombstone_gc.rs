@@ -14,7 +14,7 @@ pub const TOMBSTONE_GC: &str = "tombstone_gc";
 /// `propagation_delay_in_seconds` when it is not given, as ScyllaDB has it.
 pub const PROPAGATION_DELAY_SECONDS: u32 = 3600;
 
-/// Behind what tombstones may go.
+/// Condition under which tombstones may be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneGcMode {
     /// Deletions older than the last repair of their range.
@@ -56,8 +56,8 @@ impl TombstoneGcMode {
 pub struct TombstoneGc {
     /// The rule.
     pub mode: TombstoneGcMode,
-    /// Mode repair: what was deleted less than so many seconds before a repair began may not have
-    /// been everywhere when it read, and waits for the next one.
+    /// Mode repair: a deletion made less than this many seconds before a repair began may not have
+    /// reached all replicas when it read, and waits for the next one.
     pub propagation_delay_seconds: u32,
 }
 

@@ -360,7 +360,7 @@ impl CqlType {
     }
 }
 
-/// For whom JSON is.
+/// Consumer of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JsonForm {
     /// As Cassandra shows it.

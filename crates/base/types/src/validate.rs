@@ -24,8 +24,8 @@ impl CqlType {
     /// and no count of elements is below zero, neither of a collection nor of one among its elements.
     /// Inside tuples, user types and vectors such a collection is an empty one.
     ///
-    /// Source: `Lists.Value.fromSerialized` and its like, which read a collection and what is in it,
-    /// while `validate` alone looks at tuples and their like.
+    /// Source: `Lists.Value.fromSerialized` and its like, which read a collection and its elements,
+    /// while `validate` alone reads tuples and their like.
     ///
     /// # Errors
     /// `Marshal` with Cassandra's text.
@@ -206,8 +206,8 @@ impl Collection<'_> {
         self.each(bytes, |ty, element| ty.validate_at(element, depth))
     }
 
-    /// As [`Collection::validate`], for values that clients send: each element is checked, and then, if
-    /// it is a collection, read, before the next one is looked at.
+    /// As [`Collection::validate`], for values that clients send: each element is checked, and
+    /// then, if it is a collection, read, before the next one.
     fn read(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
         if depth > DEPTH_MAX {
             return Err(TypeError::marshal("value is nested too deep"));

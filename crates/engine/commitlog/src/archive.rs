@@ -1,4 +1,4 @@
-//! Segments outside the commit log: where finished ones are kept, and how they come back.
+//! Segments outside the commit log: the archive of finished ones, and restoring them.
 //!
 //! A segment is archived when it is finished and synced, and in any case before it is deleted
 //! (INV-log-5). The order, of which a crash may cost every later step: 1. it is synced; 2. it is
@@ -89,7 +89,7 @@ impl Archive {
         let target = format!("{}/{}", self.directory, id.file_name());
         let length = match self.fs.metadata(path).await {
             Ok(metadata) => metadata.len,
-            // Deleted while this waited for its turn: that is done behind the same steps only.
+            // Deleted while this waited for its slot: a deletion follows the same steps.
             Err(error)
                 if error.kind == IoErrorKind::NotFound && self.fs.exists(&target).await? =>
             {
@@ -140,7 +140,7 @@ async fn copy(fs: &Fs, from: &str, unfinished: &str, to: &str) -> Result<(), IoE
 }
 
 impl CommitLog {
-    /// Archives what is finished and synced; called behind every sync.
+    /// Archives the finished and synced segments; called after every sync.
     pub(crate) async fn archive_finished(&self) {
         let Some(archive) = self.archive() else { return };
         if archive.busy.replace(true) {
@@ -182,7 +182,7 @@ impl CommitLog {
         let options = OpenOptions { read: true, write: true, ..OpenOptions::default() };
         let file: File = match self.fs().open(&path, options).await {
             Ok(file) => file,
-            // Another shard deleted it, behind the same steps.
+            // Another shard deleted it, after the same steps.
             Err(error) if error.kind == IoErrorKind::NotFound => return Ok(true),
             Err(error) => {
                 archive.failed(error);
@@ -214,8 +214,8 @@ pub struct Restored {
     pub there: u64,
     /// Files that are no segments.
     pub ignored: Vec<String>,
-    /// Names of segments that are neither in the archive nor in the commit log, though one before and the
-    /// one behind them are: their writes are lost to the replay.
+    /// Names of segments that are neither in the archive nor in the commit log, although the one
+    /// before and the one after exist: their writes are lost to the replay.
     pub missing: Vec<String>,
 }
 
@@ -265,8 +265,8 @@ pub async fn restore(
     Ok(restored)
 }
 
-/// Names of segments that others in the directory were written behind, where earlier ones of that shard
-/// are there.
+/// Names of segments that later ones in the directory refer to as their predecessors, where earlier
+/// ones of that shard exist.
 async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> {
     let entries = fs.read_dir(log_directory).await?;
     let there: BTreeSet<SegmentId> =

@@ -5,8 +5,8 @@
 //! block: magic 4 · compression u8, 1 if encrypted u8, 0 u16 · stored u32 · unpacked u32 · offset u32 · crc32 u32 · stored bytes
 //! ```
 //! `offset` is where the first record would lie in a segment that is not compressed: positions are
-//! the same in both. The checksum covers the segment id, the block's place in the file and all
-//! fields, so that no block is taken for one of another segment or place.
+//! the same in both. The checksum covers the segment id, the block's offset in the file and all
+//! fields, so that no block is mistaken for one of another segment or offset.
 
 use codec::checksum::Crc32;
 use codec::{Algorithm, Compressor};
@@ -22,7 +22,7 @@ pub const BLOCK_HEADER_BYTES: usize = 24;
 /// Longest content: far above half of the largest segment, which one record may take.
 const UNPACKED_BYTES_MAX: u32 = (1 << 30) + (1 << 20);
 
-/// Begins every block, so that blocks are found behind damage.
+/// Begins every block, so that blocks are found after damage.
 pub(crate) const BLOCK_MAGIC: &[u8; 4] = b"\xf6HLB";
 
 /// The position of a block.

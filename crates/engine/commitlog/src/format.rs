@@ -28,12 +28,12 @@ pub const HEADER_BYTES: usize = 68;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 9;
 
-/// Longest record that is read, header left out: half of the largest segment, and its kind. What
-/// says that it is longer is damage, and no memory is taken for it.
+/// Longest record that is read, header left out: half of the largest segment, and its kind. A
+/// header with a larger length is damage, and no memory is allocated for it.
 const RECORD_BYTES_MAX: usize = (1 << 30) + 1;
 
 const MAGIC: &[u8; 4] = b"HLCL";
-/// Begins the payload of every marker, so that markers are found behind damage.
+/// Begins the payload of every marker, so that markers are found after damage.
 pub(crate) const MARKER_MAGIC: &[u8; 8] = b"\xf5HLSYNC\xf5";
 
 const KIND_MUTATION: u8 = 1;

@@ -134,7 +134,7 @@ impl CommitLog {
                 Err(error) if error.kind == IoErrorKind::NotFound => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Half a file that was to be renamed says nothing.
+            // A half-written file that was to be renamed proves nothing.
             let Some(listed) = listed else {
                 stdx::reached!("commitlog-inventory-damaged");
                 if !inventory.ends_with(".tmp") {

@@ -1,8 +1,8 @@
 //! The writer: append into a buffer, hand it to the kernel, sync, mark.
 //!
-//! `append` is synchronous and gives positions; `commit` writes everything appended so far with one
-//! call per segment. The first poll of the write happens inside `commit`; a write that has to wait
-//! is finished by a task of the log's gate, so a dropped `commit` never leaves a write half done.
+//! `append` is synchronous and returns positions; `commit` writes everything appended so far with
+//! one call per segment. The first poll of the write happens inside `commit`. A task of the log's
+//! gate finishes a write that has to wait, so a dropped `commit` never leaves a write half done.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -97,7 +97,7 @@ impl TableTicket {
 /// Bytes of one segment that wait to be written.
 struct Chunk {
     segment: SegmentId,
-    /// Where in the file they go.
+    /// Their offset in the file.
     offset: u64,
     buf: Buf,
 }

@@ -25,7 +25,7 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Tails dropped: file, offset where the valid part ends, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
-    /// Inventories of earlier runs that cannot be read: nothing says whether segments are missing.
+    /// Inventories of earlier runs that cannot be read: missing segments cannot be detected.
     pub damaged_inventories: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub trait Visitor {
         record: Record<'_>,
     ) -> Result<Next, &'static str>;
 
-    /// Waited for behind a record that wanted it, before the next one.
+    /// Awaited after a record that wanted it, before the next one.
     fn pause(&mut self) -> impl Future<Output = Result<(), Self::Error>>;
 }
 
@@ -295,7 +295,8 @@ impl CommitLog {
                 self.remove_old_inventories().await?;
                 self.remove(&format!("{directory}/{}", id.file_name())).await?;
             }
-            // The segment goes before the notes about it: a crash between leaves harmless notes.
+            // The segment is removed before the notes about it: a crash between leaves harmless
+            // notes.
             for entry in entries.iter().filter(|e| is_note_of(&e.name, id)) {
                 self.remove(&format!("{directory}/{}", entry.name)).await?;
             }

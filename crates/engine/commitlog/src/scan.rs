@@ -13,13 +13,13 @@ use crate::keys::Keys;
 /// Bytes that are worth reading at once; more only when one record or block is longer.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes of a marker's record; what is looked at behind each beginning of a magic number.
+/// Bytes of a marker's record, checked after each beginning of a magic number.
 const MARKER_BYTES: usize = RECORD_HEADER_BYTES + 24;
 
 /// A record with its place.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// The segment's header; `None`: a marker behind the valid part, the record is of no other use.
+    /// The segment's header; `None`: a marker after the valid part, the record is of no other use.
     pub header: Option<&'a SegmentHeader>,
     /// Its position, as markers count: of a compressed segment not the one in the file.
     pub offset: u64,
@@ -61,14 +61,14 @@ pub enum Next {
 enum Stage {
     /// Valid records.
     Records,
-    /// Behind them: markers tell whether this is the tail of a crash or damage.
+    /// After them: markers decide if this is the tail of a crash or damage.
     Search,
     Done,
 }
 
 /// Result of one step over the given bytes.
 enum Step {
-    /// Go on behind so many of them.
+    /// Continue after this many of them.
     Took(usize),
     /// The same, but not now.
     Paused(usize),
@@ -93,7 +93,7 @@ pub struct Scanner {
     /// Place in the file of the next byte that is wanted.
     at: u64,
     want: usize,
-    /// Place in the file where the search goes on; `at` lies a little before.
+    /// Offset in the file where the search continues; `at` lies a little before.
     searched: u64,
     valid: u64,
     valid_place: u64,
@@ -175,8 +175,8 @@ impl Scanner {
         self.feed_until(bytes, &mut |found| visit(found).map(|()| Next::GoOn)).map(|_| ())
     }
 
-    /// As [`Scanner::feed`], up to a record behind which `visit` wants a pause. True: it does; what is wanted
-    /// then goes on behind that record.
+    /// As [`Scanner::feed`], up to a record after which `visit` wants a pause. Returns true if it
+    /// does; the wanted bytes then begin after that record.
     ///
     /// # Errors
     /// Those of `visit`; the scanner is of no use then.
@@ -212,7 +212,7 @@ impl Scanner {
         }
     }
 
-    /// More bytes from `place` on; false: the file has not so many.
+    /// Requests `count` bytes from `place` on; false: the file is shorter.
     fn need(&mut self, place: u64, count: usize) -> bool {
         let is_there = place.saturating_add(count as u64) <= self.length;
         if is_there {
@@ -289,7 +289,7 @@ impl Scanner {
         Ok(Step::Took(inside.bytes))
     }
 
-    /// Unpacks the block that comes next: how many bytes it has in the file; else what is to be done.
+    /// Unpacks the next block. Returns how many bytes it has in the file, else the step to take.
     fn open_block(&mut self, bytes: &[u8]) -> Result<usize, Step> {
         let block = match parse_block(self.id, self.at, bytes) {
             Parsed::Found(block) => block,

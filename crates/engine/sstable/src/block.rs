@@ -16,8 +16,8 @@ pub const ROWS_BLOCK: u64 = 1 << 62;
 /// Bytes of an index page: as much as one checksum of Checksums.db covers.
 pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
-/// Bytes of the next block that are copied behind what is left of one: most rows that span blocks
-/// have their end there. If not, the same block is asked for again, and more of it copied.
+/// Bytes of the next block that are copied after the rest of one: most rows that span blocks end
+/// there. If not, the same block is requested again, and more of it copied.
 const SPILL_BYTES: usize = 512;
 
 /// Verified, uncompressed bytes of one block.
@@ -132,7 +132,7 @@ impl Window {
         run.get(skip..).unwrap_or(&[])
     }
 
-    /// The block at hand, and where it begins.
+    /// The current block, and where it begins.
     pub(crate) fn block(&self) -> (Option<&Rc<Chunk>>, u64) {
         (self.chunk.as_ref(), self.chunk_start)
     }
@@ -321,7 +321,7 @@ mod tests {
         w.feed(2, chunk(&block));
         all.extend_from_slice(&block);
         assert_eq!(w.bytes(), &all[..w.bytes().len()]);
-        // Behind what was copied the block itself goes on.
+        // The block itself continues after the copied bytes.
         let mut w = Window::new(0, 4096, 2 * 4096, Vec::new());
         w.seek(4000);
         w.feed(0, chunk(&block));

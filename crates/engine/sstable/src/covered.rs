@@ -10,7 +10,7 @@ use sst_format::statistics::StatsMetadata;
 pub(crate) struct Covered {
     /// Serialised prefix before which nothing lies; empty = unknown.
     low: Vec<u8>,
-    /// Serialised prefix behind which nothing lies; empty = unknown.
+    /// Serialised prefix after which no clustering lies; empty = unknown.
     high: Vec<u8>,
     /// The file can have what a read of any clusterings needs.
     always: bool,

@@ -181,7 +181,7 @@ pub async fn remove_sstable(fs: &Fs, directory: &str, set: Descriptor) -> Result
     for component in Component::ALL.into_iter().rev() {
         remove_if_there(fs, &format!("{directory}/{}", set.file_name(component))).await?;
     }
-    // Without a mark, names that come back after a power cut would be taken for a damaged file set.
+    // Without a mark, names that reappear after a power cut would look like a damaged file set.
     fs.sync_dir(directory).await?;
     remove_if_there(fs, &unfinished).await?;
     remove_if_there(fs, &removed).await
@@ -262,7 +262,7 @@ pub async fn rebuild_toc(
                 changed = Some(bytes.clone());
             }
         }
-        // Without CompressionInfo.db compressed rows would be taken for plain ones.
+        // Without CompressionInfo.db compressed rows would be treated as plain ones.
         None if !known.iter().any(|c| matches!(c, Component::CompressionInfo | Component::Crc)) => {
             return Err(SstableError::Missing { file: path(Component::CompressionInfo) });
         }

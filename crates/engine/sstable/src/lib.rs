@@ -75,7 +75,7 @@ pub enum SstableError {
         /// The file.
         file: String,
     },
-    /// This build cannot read the file, though nothing says that it is damaged.
+    /// This build cannot read the file, though it need not be damaged.
     #[error("{file} cannot be read: {what}")]
     Unsupported {
         /// The file.

@@ -110,7 +110,7 @@ pub(crate) struct StandIn {
 pub(crate) enum Purpose {
     /// To answer queries and be compacted.
     Serve,
-    /// To be looked at by offline tools.
+    /// Inspection by offline tools.
     Look,
     /// To recover the readable data: lengths need not fit, and components may be missing.
     Salvage,
@@ -166,7 +166,7 @@ impl SstableMeta {
         SstableMeta::open_for(purpose, directory, descriptor, table, components)
     }
 
-    /// As [`SstableMeta::open`]; what is only looked at may be what is not served.
+    /// As [`SstableMeta::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) fn open_for(
         purpose: Purpose,
         directory: &str,
@@ -323,7 +323,7 @@ impl SstableMeta {
         })
     }
 
-    /// Data must end where its last chunk does, Index behind its last sample.
+    /// Data must end where its last chunk does, Index after its last sample.
     fn verify_lengths(&self) -> Result<()> {
         let cut = |file: &str, offset, what: &str| {
             Err(SstableError::Corrupt { file: file.to_owned(), offset, what: what.to_owned() })

@@ -66,7 +66,7 @@ impl SstableReader {
         SstableReader::open_for(Purpose::Look, fs, directory, descriptor, Some(table)).await
     }
 
-    /// As [`SstableReader::open`]; what is only looked at may be what is not served.
+    /// As [`SstableReader::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) async fn open_for(
         purpose: Purpose,
         fs: &Fs,
@@ -274,7 +274,7 @@ impl Loaded {
                     components.attached.push((name, file.len().await?));
                     attached.push((name, file));
                 }
-                // The list of checksums says whether it may be missing.
+                // The list of checksums decides if it may be missing.
                 Err(e) if e.kind == IoErrorKind::NotFound => {}
                 Err(e) => return Err(e.into()),
             }

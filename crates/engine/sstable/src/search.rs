@@ -1,6 +1,7 @@
 //! The promoted index of one partition, read block by block from Index.db.
 //!
-//! Every method may end with a block that is needed; called again after it was fed, it goes on.
+//! Every method may return a block that it needs. Called again after the block was fed, it
+//! continues.
 
 use codec::DecodeErrorKind;
 use sst_format::Version;

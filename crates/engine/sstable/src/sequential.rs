@@ -50,9 +50,9 @@ pub struct SequentialReader {
     ahead: ReadAhead,
     /// Most requests that are made at once.
     together: usize,
-    /// The last block of Data: a cursor asks again for one of which it needs more.
+    /// The last block of Data: a cursor requests it again to get more of it.
     last: Option<(u64, Rc<Chunk>)>,
-    /// A block of which two runs have a part each; reused.
+    /// A block that lies in two runs; reused.
     joined: Vec<u8>,
 }
 
@@ -61,8 +61,8 @@ impl SequentialReader {
         SequentialReader { reader, ahead, together: 1, last: None, joined: Vec::new() }
     }
 
-    /// Makes so many requests at once, each of [`SEQUENTIAL_BYTES`]: what a request costs the kernel beside its
-    /// bytes is then shared. As many buffers are kept.
+    /// Submits this many requests at once, each of [`SEQUENTIAL_BYTES`]: they share the kernel's
+    /// cost beside their bytes. As many buffers are kept.
     pub fn in_batches_of(mut self, requests: usize) -> SequentialReader {
         self.together = requests.max(1);
         self
@@ -101,7 +101,7 @@ impl SequentialReader {
         Ok(chunk)
     }
 
-    /// Reads from a block on, which has so many bytes.
+    /// Reads `length` bytes from a block's offset on.
     async fn read(&mut self, offset: u64, length: usize) -> Result<()> {
         // Aligned for direct IO; a block may begin in the middle of a run.
         let start = offset - offset % 4096;
@@ -147,7 +147,7 @@ struct Waiting<F: Future> {
     result: Option<F::Output>,
 }
 
-/// The results of futures that go on side by side, in their order.
+/// The results of futures that run concurrently, in their order.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let waiting = |future| Waiting { future: Box::pin(future), result: None };
     let mut all: Vec<Waiting<F>> = futures.into_iter().map(waiting).collect();

@@ -76,7 +76,7 @@ pub async fn open_unreadable(
     let read =
         |c: Component| small.iter().find(|(found, _)| *found == c).map(|(_, b)| b.as_slice());
     let checksums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
-    // Before `na` nothing says whether it is right.
+    // Before `na` no checksum covers it.
     let own = read(Component::Statistics).filter(|_| set.version.has_statistics_checksums());
     let binding = checksums.as_ref().and_then(|list| list.binding.as_ref());
     let own = own.filter(|bytes| {

@@ -79,7 +79,7 @@ pub struct Written {
     pub last: Token,
     /// Data above the limits of [`WriterOptions::large`].
     pub large: LargeData,
-    /// The last of what [`SstableWriter::take_warm`] gives.
+    /// The last blocks of [`SstableWriter::take_warm`].
     pub warm: Vec<(u64, Rc<Chunk>)>,
 }
 
@@ -148,7 +148,7 @@ pub struct SstableWriter {
     large: LargeData,
     /// Checksums of attached components, by order of beginning; `None` until it is finished.
     attached: Vec<(AttachedKind, Option<ComponentChecksum>)>,
-    /// Rows of more bytes are looked at for what is large.
+    /// Rows of more bytes are checked for large data.
     large_row: u64,
 }
 
@@ -308,8 +308,8 @@ impl SstableWriter {
         self.index.write_full().await
     }
 
-    /// From now on blocks are kept for [`SstableWriter::take_warm`], or are not: chunks with something that
-    /// comes while it is on, and pages of the index with its partitions. At first it is off.
+    /// Sets if blocks are kept for [`SstableWriter::take_warm`] from now on: chunks with data
+    /// written while it is on, and pages of the index with its partitions. At first it is off.
     #[inline]
     pub fn set_warm(&mut self, is_on: bool) {
         self.warm.set(is_on);
@@ -635,7 +635,7 @@ impl SstableWriter {
                 if size >= limit {
                     out.truncate(at);
                     out.extend_from_slice(plain);
-                    // A short last chunk is padded so that its length says "plain".
+                    // A short last chunk is padded so that its length marks it as plain.
                     out.resize(at + length.max(limit.min(self.chunk_length)), 0);
                 }
                 let crc = crc32(out.get(at..).unwrap_or(&[]));

@@ -69,7 +69,7 @@ words! {
         None = "none",
         /// By LZ4's fast compressor where the table's is slow.
         Fast = "fast",
-        /// As their table says.
+        /// The compression of their table.
         Table = "table",
     }
 }
@@ -97,9 +97,9 @@ words! {
         Die = "die",
         /// Client traffic stops.
         Stop = "stop",
-        /// Writes stop, reads go on.
+        /// Writes stop, reads continue.
         StopCommit = "stop_commit",
-        /// Writes fail and the log goes on.
+        /// Writes fail and the log continues.
         Ignore = "ignore",
     }
 }

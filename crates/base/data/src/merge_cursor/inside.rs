@@ -1,4 +1,5 @@
-//! The rows and markers inside of a partition: which comes next, and what the sources have of it together.
+//! The rows and markers inside of a partition: which one follows, and the merged content of the sources
+//! for it.
 
 use std::cmp::Ordering;
 

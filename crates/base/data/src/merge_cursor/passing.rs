@@ -9,7 +9,7 @@ use crate::passed::place_between;
 /// So many times as many are left out when no place is found between them at which a page could end.
 const PLACELESS_TIMES: u32 = 4;
 
-/// Up to where what was left out goes.
+/// End of the skipped rows and markers.
 #[derive(Clone, Copy)]
 pub(super) enum PassedAt {
     /// Up to the row that this lane is at.
@@ -58,8 +58,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.passing.every = every.max(1);
     }
 
-    /// Up to where rows and markers were left out, when that is what the item says: the clustering of a row, or one
-    /// that no row has. Nothing at or before it in read order comes any more.
+    /// Position up to which rows and markers were skipped, when the current item reports that: the
+    /// clustering of a row, or one that no row has. No item at or before it in read order follows.
     pub fn passed_at(&self) -> Option<&[u8]> {
         let Current::Passed(at) = self.current else { return None };
         match at {
@@ -72,7 +72,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
     }
 
-    /// How many were left out before the item that says so.
+    /// Number of skipped rows and markers that the current item reports.
     pub fn passed(&self) -> u32 {
         self.passing.told
     }
@@ -129,7 +129,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.current = Current::Passed(at);
     }
 
-    /// True when a place between the marker that was left out last and the item that comes next is to be shown.
+    /// True when a position between the marker that was skipped last and the next item is to be
+    /// shown.
     pub(super) fn tells_at_place(&mut self) -> bool {
         let Some(after) = self.passing.due.take() else { return false };
         let lane = match self.next_position() {

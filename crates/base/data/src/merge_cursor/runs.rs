@@ -5,15 +5,15 @@ use std::cmp::Ordering;
 use super::{Current, LaneState, MergeCursor, MergeMode};
 use crate::cursor::{Cursor, Item};
 
-/// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
-/// turns, looking would cost more than it saves.
+/// Consecutive rows of one lane after which the merge searches for more that need no merge. Where
+/// lanes alternate, searching would cost more than it saves.
 const WINS_MIN: u32 = 2;
 
 impl<C: Cursor> MergeCursor<'_, C> {
-    /// The number of the source whose rows follow, when no other one has the partition and nothing deletes
-    /// them from outside: then rows that are live without a TTL, and whose cells are, come out as they are.
-    /// Whoever takes them from the source tells [`MergeCursor::took_rows`]. `None` also where rows must be
-    /// looked through, and where it is not known.
+    /// The number of the source whose rows follow, when no other one has the partition and nothing
+    /// deletes them from outside. Then rows that are live without a TTL, and whose cells are, come
+    /// out unmodified. A reader that takes them from the source calls [`MergeCursor::took_rows`].
+    /// `None` also where rows must be filtered, and where it is unknown.
     #[inline]
     pub fn untouched(&self) -> Option<usize> {
         let index = self.sole.filter(|_| self.in_partition)?;
@@ -28,9 +28,10 @@ impl<C: Cursor> MergeCursor<'_, C> {
         is_untouched.then_some(index)
     }
 
-    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the one that had
-    /// the last rows alone, and the next row of the others, if they have one. Rows of that source before it
-    /// come out as they are. Whoever takes some, without the end of the partition, need not tell.
+    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the
+    /// one that had the last rows alone, and the next row of the others, if they have one. Rows of
+    /// that source before it come out unmodified. A reader that takes some, without the end of the
+    /// partition, need not report it.
     pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
         let is_run = self.wins >= WINS_MIN
             && self.in_partition

@@ -18,7 +18,7 @@ pub struct FilteredPage {
     pub page: Vec<u8>,
     /// Counts of the whole page.
     pub whole: WholePage,
-    /// Key of the last partition that was looked at.
+    /// Key of the last partition that was scanned.
     pub last_key: Option<Vec<u8>>,
 }
 
@@ -27,11 +27,11 @@ pub struct FilteredPage {
 pub struct WholePage {
     /// Its live rows, as its header counts them.
     pub live_rows: u32,
-    /// Its tombstones, as who reads it counts them: dead cells, rows that are deletions only, markers.
+    /// Its tombstones, as a reader counts them: dead cells, rows that are deletions only, markers.
     pub tombstones: u32,
     /// Its encoded bytes.
     pub bytes: u64,
-    /// Partitions of which there is something to be shown.
+    /// Partitions with something to show.
     pub partitions: u64,
     /// Live rows that did not pass, of partitions that did.
     pub dropped_rows: u64,
@@ -41,7 +41,7 @@ pub struct WholePage {
     pub dropped_bytes: u64,
 }
 
-/// The partition at hand, in the bytes of the whole page.
+/// The current partition, in the bytes of the whole page.
 pub(super) struct Place<'a> {
     out: &'a [u8],
     key: &'a [u8],

@@ -1,4 +1,4 @@
-//! States of aggregates as bytes, for another node that goes on with them or merges them.
+//! States of aggregates as bytes, for another node that continues or merges them.
 //!
 //! ```text
 //! tag u8 · content      1 count: i64                       2 least or greatest: 0 | 1 · value (v, bytes)

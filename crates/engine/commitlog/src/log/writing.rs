@@ -14,7 +14,7 @@ use crate::blocks::BlockPlace;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentId};
 
-/// From so many who waited for one slow sync on, the next one gathers.
+/// Once this many tasks waited for one slow sync, the next one gathers.
 const GATHERS_FROM: usize = 8;
 /// A sync that is as fast as this is never waited for: timers are not finer.
 const GATHERS_ABOVE: Duration = Duration::from_micros(300);
@@ -144,7 +144,7 @@ impl CommitLog {
         }
     }
 
-    /// Polls the write once here; when it has to wait, a task of the gate goes on with it.
+    /// Polls the write once here; when it has to wait, a task of the gate continues it.
     async fn start_write(&self) {
         let log = self.clone();
         let mut write: Pin<Box<dyn Future<Output = ()>>> =
@@ -177,7 +177,7 @@ impl CommitLog {
                     Some(chunk) if !chunk.buf.is_empty() => {
                         let offset = chunk.offset;
                         let buf = std::mem::replace(&mut chunk.buf, spare);
-                        // Appends from now on go behind what is being written.
+                        // Later appends go after the bytes being written.
                         chunk.offset = offset + buf.len() as u64;
                         (chunk.segment, offset, buf)
                     }
@@ -373,7 +373,8 @@ impl CommitLog {
         }
         let began = self.inner.rt.now();
         let target = self.inner.state.borrow().appended;
-        // A failure is in the state, for those who wait; what could be written is synced all the same.
+        // The state holds the failure, for the waiting tasks; the written part is synced all the
+        // same.
         let _ = self.write_until(target).await;
         let (goal, files, needs_entry) = {
             let state = self.inner.state.borrow();

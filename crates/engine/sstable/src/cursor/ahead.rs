@@ -1,6 +1,6 @@
-//! Partitions that follow, looked through before they are read: those of one row of the usual form
+//! Lookahead: scans the following partitions before they are read. It finds those of one row of the usual form
 //! ([`sst_format::row_copy`]), all that are in memory at once, while their bytes are in the processor's nearest cache.
-//! Who merges many files then knows the next partitions of all of them without going through each cursor's steps.
+//! A merge of many files then knows the next partitions of all of them without each cursor's steps.
 
 use std::rc::Rc;
 
@@ -14,17 +14,17 @@ use crate::block::Chunk;
 
 /// Limit of partitions scanned in one pass, so that the notes about them stay small.
 const AHEAD_MAX: usize = 256;
-/// A partition of which so many bytes are there, and which is not of the usual form, is not taken for one that the end
-/// of a block cuts off.
+/// A partition with this many bytes in memory, and not of the usual form, is not treated as one
+/// that the end of a block cuts off.
 const CUT_OFF_BYTES: usize = 4096;
 
 /// The data that follows the partitions that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follows {
-    /// It is not known: the cursor has to be asked.
+    /// Unknown: ask the cursor.
     #[default]
     Unknown,
-    /// Something in that block, or a partition that goes on there.
+    /// Data in that block, or a partition that continues there.
     Block(u64),
     /// A partition of another form, with that token.
     Other(Token),
@@ -149,7 +149,7 @@ impl Lookahead {
         Some((place.hash, key, copier.row_at(rows, &place.row)?))
     }
 
-    /// Where in Data one of them begins, or what comes behind the last one.
+    /// Offset in Data at which one of them begins, or the data after the last one.
     fn position(&self, index: usize) -> u64 {
         if let Some(place) = self.places.get(index) {
             let start = if index < self.joined_count { self.start } else { self.chunk_start };
@@ -165,7 +165,7 @@ enum Found {
     Place(Place),
     Other(Token),
     CutOff,
-    /// Damage, or what is not for those who look ahead.
+    /// Damage, or data that the lookahead does not handle.
     Unclear,
 }
 
@@ -235,7 +235,7 @@ impl SstableCursor {
         }
     }
 
-    /// The partition at the start of `bytes`, which is behind the one before.
+    /// The partition at the start of `bytes`, which follows the one before.
     #[inline]
     fn found<'b>(
         &self,
@@ -249,7 +249,7 @@ impl SstableCursor {
             return cut_off();
         };
         let Some(hash) = self.meta.hash_of(key) else { return Found::Unclear };
-        // Damage is for the cursor to tell.
+        // The cursor reports damage.
         if before.is_some_and(|before| before >= (hash.token, key)) {
             return Found::Unclear;
         }
@@ -293,7 +293,7 @@ impl SstableCursor {
         self.data.seek(self.partition_start);
         self.current = Current::None;
         self.state = State::PartitionHeader;
-        // The key was compared with the one before when it was read, and comes again.
+        // The key was compared with the one before when it was read, and will be read again.
         self.started = false;
         true
     }

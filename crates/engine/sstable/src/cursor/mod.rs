@@ -87,7 +87,7 @@ enum State {
     FindStart,
     /// Format BTI: looking for the key, or the first place of the range, in the trie.
     FindPlace,
-    /// Format BTI: at an entry of Rows, which says where the partition is.
+    /// Format BTI: at an entry of Rows, which holds the partition's position.
     RowsEntry,
     /// Data is at a partition's header.
     PartitionHeader,
@@ -358,12 +358,12 @@ impl SstableCursor {
         self.partition_start
     }
 
-    /// Where its rows begin, behind header and static row (known once the static row was passed).
+    /// Where its rows begin, after header and static row (known once the static row was passed).
     pub fn rows_start(&self) -> u64 {
         self.rows_start
     }
 
-    /// Where the row or marker at hand begins, in a forward read.
+    /// Where the current row or marker begins, in a forward read.
     pub fn item_start(&self) -> u64 {
         self.item_start
     }
@@ -505,7 +505,7 @@ impl SstableCursor {
         Ok(Found::Is(head))
     }
 
-    /// Passes over the head at hand and its body.
+    /// Skips the current head and its body.
     #[inline]
     fn consume(&mut self, head: &Head) -> Result<()> {
         self.item_start = self.data.position();
@@ -560,7 +560,7 @@ impl SstableCursor {
         Ok(Step::Item)
     }
 
-    /// Where to go on behind header and static row.
+    /// The state after header and static row.
     fn first_state(&self) -> State {
         if self.slices.0.is_empty() {
             State::PartitionEnd
@@ -578,7 +578,7 @@ impl SstableCursor {
         self.promoted.is_some() || self.row_trie.is_some()
     }
 
-    /// Index of the current slice in the list: reversed reads go from the last to the first.
+    /// Index of the current slice in the list: reversed reads run from the last to the first.
     fn slice_index(&self) -> usize {
         if self.reversed {
             self.slices.0.len().saturating_sub(1).saturating_sub(self.slice)

@@ -17,9 +17,9 @@ use crate::search::IndexDamage;
 #[derive(Debug)]
 pub(super) struct RowTrie {
     root: u64,
-    /// Reversed reading: the block at hand.
+    /// Reversed reading: the current block.
     path: Path,
-    /// Reversed reading: the block before the one at hand is next.
+    /// Reversed reading: the block before the current one is next.
     pub(super) step_back: bool,
 }
 
@@ -221,7 +221,7 @@ impl SstableCursor {
         Ok(Step::Again)
     }
 
-    /// Begins to unpack the block at hand, or the one before it.
+    /// Begins to unpack the current block, or the one before it.
     pub(super) fn reverse_load_by_trie(&mut self) -> Result<Step> {
         let Some(trie) = &self.row_trie else {
             self.state = State::PartitionEnd;

@@ -1,4 +1,4 @@
-//! Files of which nothing lives any more, and others that keep them from being dropped whole.
+//! Files without any live data, and others that keep them from being dropped whole.
 //! Source: `tools.SSTableExpiredBlockers`.
 
 use stdx::DeletionSeconds;

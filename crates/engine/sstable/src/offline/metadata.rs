@@ -39,7 +39,7 @@ pub enum TimestampUnit {
 }
 
 impl TimestampUnit {
-    /// Seconds, as Java comes to them: by way of milliseconds, whose ends are not passed.
+    /// Seconds, as Java computes them: by way of milliseconds, which saturate.
     fn seconds(self, time: i64) -> i64 {
         let millis = match self {
             TimestampUnit::Nanoseconds => time / 1_000_000,

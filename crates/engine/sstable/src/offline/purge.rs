@@ -23,7 +23,7 @@ use super::scan::{Detail, ScanClock};
 use crate::meta::Purpose;
 use crate::{Result, SstableCursor, SstableError, SstableReader};
 
-/// A partition of which a compaction would free something.
+/// A partition in which a compaction would free something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reclaimable {
     /// Its key as text.

@@ -135,8 +135,9 @@ async fn read_index(index: &File, set: Descriptor, components: &mut Components) 
     Ok(())
 }
 
-/// Without its CompressionInfo the chunks of a compressed file would be taken for rows: TOC.txt and
-/// Checksums.db say whether there was one; where both are lost, a CRC.db says that there was none.
+/// Without its CompressionInfo the chunks of a compressed file would be treated as rows. TOC.txt
+/// and Checksums.db list it if there was one; where both are lost, a CRC.db proves that there was
+/// none.
 fn check_compression(components: &Components, path: &str) -> Result<()> {
     let read = |c| components.small.iter().find(|(found, _)| *found == c).map(|(_, bytes)| bytes);
     let info = Component::CompressionInfo;

@@ -46,7 +46,7 @@ pub struct ScrubReport {
     pub rows_out_of_order: u64,
     /// How often something was lost.
     pub losses: u64,
-    /// Partitions of which something was lost.
+    /// Partitions that lost something.
     pub bad_partitions: u64,
     /// Rows whose time to live had overflowed and was set to the largest.
     pub fixed_rows: u64,
@@ -56,10 +56,10 @@ pub struct ScrubReport {
     pub bad_components: Vec<String>,
 }
 
-/// How a scrub goes about what it meets. Source: Cassandra `IScrubber.Options`.
+/// Reactions of a scrub to damage. Source: Cassandra `IScrubber.Options`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// Goes on behind a loss in a table of counters too, which count less then.
+    /// Continues after a loss in a table of counters too, which count less then.
     pub skip_corrupted: bool,
     /// A row with a value that its column cannot have is lost.
     pub validate: bool,
@@ -75,7 +75,7 @@ impl Default for ScrubOptions {
 
 /// Whoever has a file scrubbed.
 pub trait ScrubHost {
-    /// The number of the next file set; `None` gives the scrub up.
+    /// The number of the next file set; `None` aborts the scrub.
     fn next_generation(&mut self) -> Option<Generation>;
 
     /// Returns true if partitions of a token are written.
@@ -84,8 +84,8 @@ pub trait ScrubHost {
     /// Something is lost.
     fn tell(&mut self, loss: &Loss);
 
-    /// Asked between pieces of the work, with how far in (uncompressed) Data the reading is and how
-    /// many bytes the current file set has; false gives the scrub up.
+    /// Called between pieces of the work, with the position of the reading in (uncompressed) Data
+    /// and how many bytes the current file set has; false aborts the scrub.
     fn goes_on(&mut self, position: u64, written: u64) -> impl Future<Output = bool>;
 }
 
@@ -160,9 +160,10 @@ pub async fn scrub(
     }
 }
 
-/// The same of a file that a node has open, or knows that it cannot be opened, with the table as it is now.
-/// Of one of which nothing can be read everything is lost, which is no error. The options' number does not
-/// count. What was written is not removed when it fails or is given up: the host knows the numbers.
+/// The same for a file that a node has open, or knows that it cannot be opened, with the table as
+/// it is now. A file without any readable data loses everything, which is no error. The options'
+/// number does not count. The written files are not removed when it fails or is aborted: the host
+/// knows the numbers.
 ///
 /// # Errors
 /// As [`scrub`].

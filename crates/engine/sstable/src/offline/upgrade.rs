@@ -135,7 +135,7 @@ struct Pieces<'p> {
     table: Table,
     /// Those of the next one.
     options: WriterOptions,
-    /// Bytes behind which the next partition begins another one.
+    /// Bytes after which the next partition begins another file set.
     limit: u64,
     at: &'p mut dyn FnMut(u64, u64),
 }

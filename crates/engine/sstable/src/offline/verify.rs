@@ -131,7 +131,7 @@ pub async fn verify_with(
                 Some((marker.position.prefix, false, marker.position.after))
             }
             Item::PartitionEnd => {
-                // The last place of a row index gives the end of the rows.
+                // The last position of a row index is the end of the rows.
                 if row_blocks.len() > 1 {
                     let what = "a block of the row index begins where no row does";
                     return Err(corrupt(Component::Rows, 0, what));
@@ -450,7 +450,7 @@ impl<'r> TrieWalk<'r> {
         if hash.is_some_and(|hash| hash != own) {
             return Ok(false);
         }
-        // A look-up comes to the same place.
+        // A look-up must reach the same position.
         let mut form = Vec::new();
         sst_format::byte_order::partition_key(token_of(key), key, &mut form);
         let root = self.root;

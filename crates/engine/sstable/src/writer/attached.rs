@@ -68,7 +68,7 @@ impl AttachedWriter {
         self.output.write_full().await
     }
 
-    /// Writes the rest, syncs it, and gives its checksums to the writer of the file set.
+    /// Writes the rest, syncs it, and passes its checksums to the writer of the file set.
     ///
     /// # Errors
     /// `Io`; the writer should then be aborted.

@@ -89,7 +89,7 @@ pub struct LargePartition {
     pub rows: u64,
     /// Range deletions that begin in it.
     pub range_tombstones: u64,
-    /// Rows with deletions of which nothing is live.
+    /// Rows with deletions and nothing live.
     pub dead_rows: u64,
 }
 
@@ -158,7 +158,7 @@ impl LargeData {
         keep(&mut self.partitions, partition, |p| p.bytes, |p| p.key.len());
     }
 
-    /// Looks at a row of so many bytes that something in it may be above a limit.
+    /// Checks a row that is long enough to have something above a limit.
     #[cold]
     pub fn row(
         &mut self,

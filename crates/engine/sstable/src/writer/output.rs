@@ -134,7 +134,7 @@ impl Output {
         Ok(())
     }
 
-    /// Pages from `start` up to where the next byte goes are handed out when they are written.
+    /// Pages from `start` up to the next byte's position are handed out when they are written.
     pub(super) fn keep_from(&mut self, start: u64) {
         self.warm.mark(start, self.length());
     }

@@ -21,7 +21,7 @@ pub(super) struct TrieIndex {
     blocks: u64,
     /// Payload of the first block, which is added to the trie when there is a second one.
     first_block: Option<Payload>,
-    /// Open where the block at hand begins.
+    /// Deletion open where the current block begins.
     open: Option<DeletionTime>,
     /// Form of the last clustering of the block before, and its separator.
     last: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct TrieIndex {
     waiting_token: Token,
     waiting_form: Vec<u8>,
     needed: usize,
-    /// Form of the key at hand; reused.
+    /// Form of the current key; reused.
     form: Vec<u8>,
 }
 
@@ -106,7 +106,7 @@ impl TrieIndex {
             if let Some(first) = self.first_block.take() {
                 self.row_trie.add(&[], first, at, out);
             }
-            // Behind all before, and not behind the first of this block.
+            // After all clusterings of earlier blocks, and not after the first of this block.
             self.form(&info.first, &mut separator)?;
             separator.truncate(shared(&self.last, &separator));
             let next = self.last.get(separator.len()).copied().unwrap_or(0);
@@ -163,7 +163,8 @@ impl TrieIndex {
         self.open = None;
         let hash = facts.hash;
         self.form.clear();
-        // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
+        // The part of the previous key that differs from its neighbours: hardly ever more than of
+        // the token.
         let mut differs = 0;
         if self.waiting.is_some() && self.waiting_token == hash.token {
             byte_order::partition_key(hash.token, facts.key, &mut self.form);
@@ -201,7 +202,7 @@ impl TrieIndex {
         self.waiting_for(hash, Target::Data(start), differs, index);
     }
 
-    /// The partition at hand, with its form, waits for the next one, and the one before waits no more.
+    /// The current partition, with its form, waits for the next one; the previous one is written.
     #[inline]
     fn waiting_for(&mut self, hash: KeyHash, target: Target, differs: usize, index: &mut Output) {
         self.add_waiting(differs, index);

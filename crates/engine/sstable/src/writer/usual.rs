@@ -28,7 +28,7 @@ pub struct CopiedRows {
 pub enum CopyUntil<'a> {
     /// To the end of the partition, which is ended.
     PartitionEnd,
-    /// To the end of the rows; the partition goes on.
+    /// To the end of the rows; the partition continues.
     RowsEnd,
     /// Down to this clustering.
     Before(&'a [u8]),

@@ -10,9 +10,9 @@ use crate::block::{Chunk, INDEX_PAGE_BYTES};
 pub(super) struct WarmChunks {
     /// True if the data written now is wanted.
     is_on: bool,
-    /// Something in the chunk at hand is.
+    /// Something in the current chunk is.
     is_chunk: bool,
-    /// Something in the partition at hand is.
+    /// Something in the current partition is.
     is_partition: bool,
     /// Something in the file was.
     has_been: bool,
@@ -54,7 +54,7 @@ impl WarmChunks {
     }
 }
 
-/// The same of pages of an index, which are written long after it is known that they are wanted.
+/// The same for pages of an index, which are written long after they are requested.
 #[derive(Default)]
 pub(super) struct WarmPages {
     /// Ascending.
@@ -72,7 +72,7 @@ impl WarmPages {
         }
     }
 
-    /// Bytes go to the disk: whole pages, but for the last one of the file.
+    /// Bytes are written to the disk: whole pages, except for the last one of the file.
     pub(super) fn written(&mut self, start: u64, bytes: &[u8]) {
         if self.marked.is_empty() {
             return;

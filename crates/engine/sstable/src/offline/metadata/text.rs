@@ -52,7 +52,7 @@ impl Text {
         self.commented(name, value, None);
     }
 
-    /// A field with more words behind its value.
+    /// A field with more words after its value.
     pub(super) fn commented(&mut self, name: &str, value: &str, comment: Option<&str>) {
         let (blue, cyan, reset) = (self.color(BLUE), self.color(CYAN), self.color(RESET));
         let comment = comment.map_or(String::new(), |comment| self.white(&format!(" ({comment})")));
@@ -64,7 +64,7 @@ impl Text {
         self.commented(name, date.as_deref().unwrap_or("--"), Some(&raw.to_string()));
     }
 
-    /// A number behind its name in brackets, indented.
+    /// A number after its name in brackets, indented.
     pub(super) fn leader(&mut self, name: &str, value: u64, comment: Option<&str>) {
         let (cyan, reset) = (self.color(CYAN), self.color(RESET));
         let comment = comment.map_or(String::new(), |comment| self.white(&format!(" ({comment})")));

@@ -14,7 +14,7 @@ const OVERFLOWED: DeletionSeconds = DeletionSeconds(DELETION_SECONDS_MAX);
 
 /// The types of a table's columns, and what is done with rows.
 pub(super) struct Values {
-    /// Name and type of each column; empty: values are not looked at.
+    /// Name and type of each column; empty: values are not checked.
     columns: FixedMap<ColumnId, (String, CqlType)>,
     clustering: Vec<(String, CqlType)>,
     reinserts: bool,

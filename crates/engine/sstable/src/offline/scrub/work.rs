@@ -16,7 +16,7 @@ use crate::sequential::SequentialReader;
 use crate::writer::{SstableWriter, WriterOptions};
 use crate::{Result, SstableCursor, SstableError, SstableReader};
 
-/// Items after which the host is asked whether it goes on.
+/// Items after which the host is asked if the scrub may continue.
 const ITEMS_PER_QUESTION: u32 = 64;
 
 /// One scrub.
@@ -37,13 +37,13 @@ pub(super) struct Scrub<'s, H> {
     /// Rows that are not in order in their partition. As many as the damage makes: in memory.
     strays: Vec<Stray>,
     pub(super) report: ScrubReport,
-    /// The partition of which something was lost last.
+    /// The partition that lost something last.
     last_bad: Option<Vec<u8>>,
     /// Items since the host was asked last.
     items: u32,
 }
 
-/// A row that goes to a file set of its own.
+/// A row that is written to a file set of its own.
 struct Stray {
     token: Token,
     key: Vec<u8>,
@@ -91,7 +91,7 @@ impl Open {
     fn cut(&mut self) {
         let open = self.open.take();
         match (&mut self.held, open, &self.place) {
-            // A marker that opened something of which nothing was read.
+            // A marker that opened a range of which nothing was read.
             (Some(held), _, _) => {
                 held.open = None;
                 if held.close.is_none() {
@@ -518,7 +518,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
 enum Misplaced {
     /// Its clustering is not one of the table.
     Values,
-    /// It does not come behind.
+    /// It is out of order.
     Order,
 }
 
