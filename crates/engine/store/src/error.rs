@@ -21,7 +21,7 @@ pub enum StoreError {
     /// The shard that owns the data has too many requests waiting: try later.
     #[error("overloaded: the owning shard's request queue is full")]
     QueueFull,
-    /// The disk is full: writes are refused until space returns, reads go on.
+    /// The disk is full: writes are refused until space returns, reads continue.
     #[error("disk full: {detail}")]
     DiskFull {
         /// The data that could not be written, or the remaining free space.

@@ -13,7 +13,7 @@ use stdx::{IoError, IoErrorKind, TableId, Uuid};
 
 use super::{TakeoverError, list};
 
-/// Largest segment that is looked at; Cassandra's are 32 MiB unless configured otherwise.
+/// Largest segment that is read; Cassandra's are 32 MiB unless configured otherwise.
 const SEGMENT_BYTES_MAX: usize = (2 << 30) - 1;
 /// Position of the next section and its CRC.
 const MARKER_BYTES: usize = 8;
@@ -78,7 +78,7 @@ pub(crate) fn content(bytes: &[u8]) -> Option<String> {
         let mut r = Reader::new(rest, "commit log section");
         let (Ok(end), Ok(_crc)) = (r.u32(), r.u32()) else { return None };
         if end == 0 {
-            // No further section; what was written behind the last sync would be lost.
+            // No further section; data written after the last sync would be lost.
             let unsynced = rest.iter().any(|b| *b != 0);
             return unsynced.then(|| format!("unsynced bytes behind offset {section}"));
         }

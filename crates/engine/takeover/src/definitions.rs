@@ -292,7 +292,7 @@ fn user_types(
                     changes.push(SchemaChange::CreateType(udt.clone()));
                     types.insert(udt.name.clone(), Arc::new(udt));
                 }
-                // Perhaps one that it uses comes later; by name, not by use, are they ordered.
+                // A type that it uses may come later: they are ordered by name, not by use.
                 Err(error) => {
                     stuck = Some(error);
                     still.push(row);

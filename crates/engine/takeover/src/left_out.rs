@@ -41,7 +41,7 @@ impl Kind {
 pub(super) struct Choice<'a> {
     /// Kinds of the setting `takeover_without`.
     pub(super) without: &'a [String],
-    /// Functions that the metadata log has already are not looked at.
+    /// Functions that the metadata log has already are ignored.
     pub(super) known: Option<&'a Schema>,
     pub(super) left_out: Vec<LeftOut>,
 }

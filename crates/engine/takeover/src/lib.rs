@@ -37,8 +37,8 @@ use rows::{Row, TableRows};
 /// Description of the node from a directory of Cassandra's.
 #[derive(Debug)]
 pub struct Imported {
-    /// Identity and place, as Cassandra knew them; `created_at` is behind every timestamp in the
-    /// system tables, so that what is written to them from now on is newer.
+    /// Identity and place, as Cassandra knew them; `created_at` is after every timestamp in the
+    /// system tables, so that later writes to them are newer.
     pub local: LocalNode,
     /// Keyspaces, types and tables, in an order in which they can be applied to the built-in schema.
     pub changes: Vec<SchemaChange>,
@@ -159,7 +159,7 @@ pub enum TakeoverError {
         /// Its class.
         found: String,
     },
-    /// SSTables, but nothing that says what they are.
+    /// SSTables, but nothing that describes them.
     #[error(
         "{directory} holds SSTables, but neither a metadata log nor the table {table}; restore the \
          missing part, or choose another --workdir"
@@ -170,7 +170,7 @@ pub enum TakeoverError {
         /// The missing table.
         table: String,
     },
-    /// A system table says what cannot be.
+    /// A system table has an invalid row.
     #[error("the row of {table} for {row} cannot be understood: {what}")]
     Row {
         /// Keyspace and table.
@@ -355,7 +355,7 @@ impl Tables<'_> {
     }
 }
 
-/// The wall clock, or what is needed to be behind Cassandra's rows when its clock was ahead.
+/// The wall clock, or a later time after Cassandra's rows when its clock was ahead.
 fn created_at(wall: WallMicros, newest: TimestampMicros) -> WallMicros {
     WallMicros(wall.0.max(newest.0.saturating_add(1)))
 }

@@ -210,7 +210,7 @@ impl Steps {
         keeps: &dyn Fn(&Table) -> bool,
     ) -> Result<(), schema::SchemaError> {
         let Some(old) = self.schema.keyspaces.get(&now.name).cloned() else { return Ok(()) };
-        // Tables first: types that go are used by none then.
+        // Tables first: then no table uses a dropped type.
         for table in old.tables.values() {
             let same = now.tables.get(&table.name).is_some_and(|is| is.id == table.id);
             if !same && !keeps(table) {

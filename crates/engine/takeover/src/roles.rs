@@ -47,7 +47,7 @@ impl AuthRows {
         }
         let mut changes = Vec::new();
         for row in &self.roles {
-            // `role_members` says the same the other way round.
+            // `role_members` has the same the other way round.
             for role in texts(row, "member_of")? {
                 let grantee = row.required_text("role")?;
                 changes.push(AuthChange::GrantRole { role, grantee });

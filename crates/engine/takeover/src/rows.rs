@@ -205,7 +205,7 @@ fn in_key(kind: schema::ColumnKind) -> bool {
     matches!(kind, PartitionKey(_) | Clustering { .. })
 }
 
-/// The complete SSTables of a table with their directories, after a look at everything else there.
+/// The complete SSTables of a table with their directories, after a check of all other files there.
 ///
 /// # Errors
 /// `Format`, `Unfinished`: see [`TakeoverError`].

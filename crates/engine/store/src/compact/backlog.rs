@@ -1,8 +1,8 @@
-//! How far compaction of a shard is behind, how fast it is, and the share of the processor that follows.
+//! Compaction backlog of a shard, its speed, and the resulting share of the processor.
 //!
-//! Looked at once a second: the bytes of the inputs of all compactions that are due or under way, the rate
-//! at which inputs were read while something ran, how many SSTables reads looked into. From these
-//! `compact_plan::share` makes the share of the compaction group; what users set instead stays.
+//! Updated once a second. Its sources are the bytes of the inputs of all compactions that are due or
+//! running, the rate at which they read inputs, and the number of SSTables per read. From these
+//! `compact_plan::share` computes the share of the compaction group; a share set by the operator stays.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const PREVIEWED_MAX: usize = 200;
 /// Weight of the latest second in the rate: half of it is from the last seven seconds.
 const RATE_WEIGHT: f64 = 0.1;
 
-/// How far compaction is behind.
+/// Backlog of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
     /// Bytes of inputs that compactions which are due or under way have still to read, as on disk for
@@ -70,13 +70,13 @@ pub(crate) struct Control {
 struct Look {
     at: Option<Instant>,
     read: u64,
-    /// Reads of partitions, and SSTables that they looked into.
+    /// Reads of partitions, and SSTables that they read.
     reads: u64,
     sstables: u64,
 }
 
 impl Compactor {
-    /// How far compaction of this shard is behind, a second ago at most.
+    /// Backlog of compaction of this shard, at most a second old.
     pub fn backlog(&self) -> Backlog {
         self.control.backlog.get()
     }

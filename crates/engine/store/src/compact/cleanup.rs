@@ -1,10 +1,10 @@
 //! Cleanup: files lose the partitions that the node does not own any more.
 //!
-//! Each file with such partitions is compacted alone, without them; one that has no others goes. The
-//! order of steps, and what a crash between them leaves, is that of any compaction.
+//! Each file with such partitions is compacted alone, without them; a file with no others is
+//! removed. The order of steps, and the state after a crash between them, is that of any compaction.
 //!
-//! INV-cleanup-1: only files that were there when the caller said what is owned are looked at, so
-//! that what comes afterwards, for ranges that are owned again, stays.
+//! INV-cleanup-1: only files that existed when the caller reported its ranges are processed, so
+//! that later data, for ranges that are owned again, stays.
 //!
 //! After a crash the replay of the commit log may bring rows back that were younger than its oldest
 //! segment; the next cleanup takes them out again.

@@ -39,14 +39,14 @@ use crate::write::flush::REQUEST_BYTES;
 
 /// Behind a background compaction of a table that failed.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The same behind many.
+/// The same after many.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
-/// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
-/// is far more than a table needs.
+/// Limit of rounds before a major compaction: each takes windows out of a file that has many, so
+/// this is far more than a table needs.
 const BEFORE_MAJOR_MAX: usize = 10_000;
 
-/// Most requests that a compaction makes at once for a file, each of 256 KiB. They go to the device together, and
-/// much of what they cost is paid once.
+/// Limit of concurrent requests of a compaction for a file, each of 256 KiB. They are submitted to
+/// the device together, which shares much of their cost.
 const REQUESTS_TOGETHER_MAX: usize = 4;
 /// Requests of all files of a compaction, unless there are more files than that: 8 MiB at least.
 const BUFFERS_MIN: usize = 32;
@@ -80,7 +80,7 @@ pub struct CompactionRecord {
     pub bytes_in: u64,
     /// Bytes of the output's data on disk.
     pub bytes_out: u64,
-    /// How many partitions were merged out of so many inputs, ascending.
+    /// Number of partitions merged from each number of inputs, ascending.
     pub merged: Vec<(u32, u64)>,
     /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`,
     /// `Remove deleted data`.
@@ -233,7 +233,7 @@ struct Totals {
     counts: MergeCounts,
 }
 
-/// A compaction that only has to be switched to.
+/// A compaction that is complete except for the switch of the view.
 struct Prepared {
     txn: Transaction,
     counts: MergeCounts,
@@ -369,7 +369,7 @@ impl Compactor {
             return false;
         }
         let mut tables = self.tables.all_tables();
-        // Each table has its turn, however much another has to do.
+        // Tables take turns, however much one of them has to do.
         let last = self.compacted_last.get();
         let behind = tables.partition_point(|t| last.is_some_and(|last| t.id <= last));
         tables.rotate_left(behind);
@@ -690,7 +690,8 @@ impl Compactor {
         write_merged(self, merge, blocks, owned, outputs, notes).await
     }
 
-    /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
+    /// Number of requests that a compaction of `files` files submits at once for each of them; it
+    /// has as many buffers.
     pub(crate) fn requests_together(&self, files: usize) -> usize {
         let all = self.env.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
         let together =
@@ -734,9 +735,9 @@ fn least_of(memtable: &Memtable) -> TimestampMicros {
     memtable.min_timestamp().unwrap_or(TimestampMicros(i64::MIN))
 }
 
-/// Below which timestamp a partition's tombstones may go: the smallest one in memtables that have the
-/// partition, and in files outside of the compaction that may have it; none at all while a file that no view
-/// knows may have it. Source: Cassandra `CompactionController.getPurgeEvaluator`.
+/// Timestamp below which a partition's tombstones may be purged: the smallest one in memtables that
+/// have the partition, and in files outside of the compaction that may have it; none at all while a
+/// file that no view knows may have it. Source: Cassandra `CompactionController.getPurgeEvaluator`.
 fn timestamp_below(
     table: Rc<TableState>,
     inputs: Vec<Generation>,

@@ -42,7 +42,7 @@ pub struct Compactor {
     pub(crate) lifecycle: Rc<Lifecycle>,
     /// Where the search for the next background compaction begins: after this table.
     compacted_last: Cell<Option<TableId>>,
-    /// How far compaction is behind.
+    /// Backlog of compaction.
     pub(crate) control: Control,
     /// Bytes per second; 0 is no limit.
     compaction_rate: Cell<u64>,

@@ -27,7 +27,7 @@ use crate::tables::table::{InFlight, TableState, TableVersion};
 use crate::tables::table_file::{TableFile, map_error};
 use crate::write::flush::Sieve;
 
-/// Files that are being written from what a merge gives.
+/// Files that are being written from the output of a merge.
 pub(crate) struct Outputs<'s> {
     store: &'s Compactor,
     table: Rc<TableState>,
@@ -55,7 +55,7 @@ pub(crate) struct Outputs<'s> {
     is_warm: bool,
     /// Bytes that may still go into the chunk cache.
     warm_left: usize,
-    /// Numbers of files of which something went there.
+    /// Numbers of files with chunks added to the cache.
     warmed: Vec<u64>,
 }
 
@@ -316,8 +316,8 @@ impl<'s> Outputs<'s> {
         self.writer.as_ref().and_then(|writer| writer.copier(input.reader.meta()))
     }
 
-    /// Copies the rows at the start of `bytes`, which follow what was put, as far as `until` says. None when the
-    /// first one cannot be copied.
+    /// Copies the rows at the start of `bytes`, which follow the previous item, up to `until`. None
+    /// when the first one cannot be copied.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -332,8 +332,8 @@ impl<'s> Outputs<'s> {
         self.sieve.copy_rows(copier, bytes, until, writer).map_err(map_error)
     }
 
-    /// How long partitions for [`Outputs::whole_partitions`] are at most, and the token behind which they belong into
-    /// another file. `None`: there is no place for any; the merge goes on.
+    /// Largest size of partitions for [`Outputs::whole_partitions`], and the token after which they
+    /// belong into another file. `None`: none can be written; the merge continues.
     pub(crate) fn wholes(&self) -> Option<(usize, Token)> {
         let writer = self.writer.as_ref()?;
         let last = match &self.cut {
@@ -343,8 +343,9 @@ impl<'s> Outputs<'s> {
         Some((writer.whole_max()?, last.unwrap_or(Token::MAX)))
     }
 
-    /// Writes partitions of one row of the inputs, behind one that was ended, as
-    /// [`SstableWriter::whole_partitions`]: how many. None also where the next one may belong into another file.
+    /// Writes partitions of one row of the inputs, after a complete one, as
+    /// [`SstableWriter::whole_partitions`]. Returns how many. None also where the next one may
+    /// belong into another file.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.

@@ -23,7 +23,7 @@ use crate::write::verbatim_copy::is_on;
 /// found none.
 const PAUSE_MAX: u32 = 64;
 
-/// So many partitions before one is copied its bytes are asked for.
+/// Distance, in partitions, at which the bytes of a partition are prefetched before it is copied.
 const PREFETCHED: usize = 16;
 
 /// Partitions found ahead in one input.
@@ -176,7 +176,7 @@ impl Ahead {
         Ok((taken, None))
     }
 
-    /// Copies the next partition, which is put into the cache of chunks where it comes from there.
+    /// Copies the next partition, and adds it to the chunk cache if it came from there.
     fn copy_one(
         &mut self,
         copiers: &Copiers,
@@ -190,7 +190,7 @@ impl Ahead {
         self.copy(copiers, outputs, counts, 1)
     }
 
-    /// Copies partitions that were put in order, at most so many: how many.
+    /// Copies sorted partitions, at most `most`. Returns how many.
     fn copy(
         &mut self,
         copiers: &Copiers,
@@ -238,7 +238,7 @@ impl Ahead {
     fn gather(&mut self, merge: &mut impl Merging, copiers: &Copiers) -> Gathered {
         self.order.clear();
         self.at = 0;
-        // Those behind `last`, and from `other` on, are not in order.
+        // Those after `last`, and from `other` on, are not sorted.
         let (mut last, mut other) = (Token::MAX, None);
         for (number, input) in self.inputs.iter_mut().enumerate() {
             input.look(merge, number, copiers.of(number), self.is_moved);

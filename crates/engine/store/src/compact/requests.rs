@@ -21,7 +21,7 @@ use crate::tables::table_file::{TableFile, has_partition};
 /// How a table is compacted now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionControl {
-    /// Compactions begin by themselves.
+    /// Compactions begin automatically.
     pub automatic: bool,
     /// Files of a compaction at least, where the strategy counts them.
     pub min_threshold: u32,
@@ -29,7 +29,7 @@ pub struct CompactionControl {
     pub max_threshold: u32,
 }
 
-/// Partitions whose tombstones may go at any age, until this is dropped.
+/// Partitions whose tombstones may be purged at any age, until this is dropped.
 struct Ageless<'t>(&'t TableState);
 
 impl<'t> Ageless<'t> {
@@ -46,8 +46,8 @@ impl Drop for Ageless<'_> {
 }
 
 impl Compactor {
-    /// Removes from this shard's files of a table what is not owned. `owned` is asked when nothing
-    /// is between its answer and the choice of files; `None` gives it up.
+    /// Removes data that is not owned from this shard's files of a table. `owned` is called
+    /// directly before the choice of files; `None` aborts.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
@@ -275,8 +275,9 @@ impl Compactor {
     }
 
     /// Compacts the files of this shard that may have one of the partitions, as
-    /// [`Compactor::compact_files`]; tombstones of these partitions go at any age where nothing of what they
-    /// hide is in another file or in a memtable. Nothing is flushed before, as in Cassandra.
+    /// [`Compactor::compact_files`]. Tombstones of these partitions are purged at any age unless
+    /// another file or a memtable has data that they hide. Nothing is flushed before, as in
+    /// Cassandra.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].

@@ -25,8 +25,8 @@ use crate::read::sources::Source;
 use crate::tables::table_file::map_error;
 use crate::write::verbatim_copy::is_on;
 
-/// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
-/// rates are kept evenly, and of small tables too.
+/// Bytes of outputs after which a compaction checks if it is too quick. Less than a request, so
+/// that low rates are kept evenly, and for small tables too.
 const PACE_BYTES: u64 = 256 * 1024;
 
 /// For each input what finds rows of it that can be copied.
@@ -74,8 +74,8 @@ impl Copiers {
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
-    /// The same of a partition of which several inputs have rows: those of one before the next one of all
-    /// others.
+    /// The same for a partition with rows in several inputs: copies the rows of one before the next
+    /// row of all others.
     fn take_run(
         &self,
         merge: &mut impl Merging,
@@ -98,7 +98,7 @@ impl Copiers {
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
-    /// The same of a partition of one row, of which several inputs have versions.
+    /// The same for a partition of one row with versions in several inputs.
     fn take_newest(
         &self,
         merge: &mut impl Merging,
@@ -199,8 +199,8 @@ pub(crate) async fn write_merged<M: Merging>(
                 let index = request.source as usize;
                 let Some(reader) = blocks.get_mut(index) else { continue };
                 let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                // The total is that of the inputs' data; a block in which a row is cut off is asked
-                // for again.
+                // The total is that of the inputs' data; a block in which a row is cut off is
+                // requested again.
                 if let Some(next) = next_blocks.get_mut(index)
                     && (*next..ROWS_BLOCK).contains(&request.block)
                 {

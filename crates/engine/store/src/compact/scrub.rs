@@ -111,7 +111,7 @@ struct Host<'s> {
     progress: &'s Progress,
     flights: Vec<InFlight>,
     losses: Vec<String>,
-    /// Bytes of the current output when it was looked at last.
+    /// Bytes of the current output at the last update.
     written: u64,
 }
 
@@ -195,7 +195,8 @@ impl Compactor {
                 Err(_) if claim.progress.stopped.get() => {
                     return Err(StoreError::Invalid("Compaction interrupted".to_owned()));
                 }
-                // No write was refused, but this one, which needs more than most; the disk is looked at every second.
+                // No write was refused but this one, which needs more than most; the disk is
+                // checked every second.
                 Err(StoreError::DiskFull { .. }) => {}
                 _ => self.files.note_write_result(&result),
             }
@@ -279,7 +280,8 @@ impl Compactor {
         };
         let replaced = table.replace_file(file, &new);
         if !replaced {
-            // The file is of who emptied the table, and the record must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record must not
+            // remove it.
             self.files.discard_all(table, flights).await;
             return Err(StoreError::UnknownTable(table.id));
         }

@@ -1,9 +1,9 @@
-//! The files that a distribution of cluster-key compaction writes at once: one for each window, one for
-//! what is shared.
+//! The files that a distribution of cluster-key compaction writes at once: one for each window, and one
+//! for shared data.
 //!
-//! Their number is bounded, and with it the memory for their buffers: the windows that are met first have
-//! a file each, those behind them share files in stretches of [`STRETCH`] windows, then of [`STRETCH`]
-//! such stretches, and so on; the last file takes the rest. What shares a file is distributed again later.
+//! Their number is bounded, and with it the memory for their buffers. The first windows have a file each;
+//! later ones share files in stretches of [`STRETCH`] windows, then of [`STRETCH`] such stretches, and so
+//! on; the last file takes the rest. The content of a shared file is distributed again later.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -58,7 +58,7 @@ pub(crate) struct Sorted {
     token: Token,
     /// Markers before the item that was prepared.
     pieces: Vec<Piece>,
-    /// Where the item goes.
+    /// Slot of the item.
     target: Option<Slot>,
     missing: Vec<Slot>,
     is_warm: bool,
@@ -110,7 +110,7 @@ impl Sorted {
         slot
     }
 
-    /// Looks where an item goes; true when a file is missing for it.
+    /// Determines the slot of an item. Returns true when a file is missing for it.
     pub(crate) fn prepare(&mut self, item: Item<'_>) -> bool {
         self.pieces.clear();
         let mut pieces = std::mem::take(&mut self.pieces);
@@ -168,7 +168,7 @@ impl Sorted {
         Ok(file.writer.is_full())
     }
 
-    /// See [`SstableWriter::set_warm`]; of the files that the next items go to.
+    /// See [`SstableWriter::set_warm`]; for the files of the next items.
     pub(crate) fn set_warm(&mut self, is_warm: bool) {
         self.is_warm = is_warm;
     }

@@ -1,21 +1,20 @@
-//! Which of the items of a partition go into which window of the first clustering column, for
-//! cluster-key compaction.
+//! Routes the items of a partition to windows of the first clustering column, for cluster-key
+//! compaction.
 //!
-//! Rows go into the window of their first clustering value. A range deletion is cut at the borders of
-//! windows: each window within which it begins or ends, or has rows, gets its piece; whole windows between
-//! these are deleted in the shared file, in one piece each time, however many they are. Together the
-//! pieces delete what the whole one did. Positions within a window are written with values of that
-//! window, so that statistics tell of no other. What is shared stays so
-//! when it is sorted again.
+//! Rows are routed to the window of their first clustering value. A range deletion is cut at the borders
+//! of windows: each window within which it begins or ends, or has rows, gets its piece; whole windows
+//! between these are deleted in the shared file, in one piece each time, however many they are. Together
+//! the pieces delete what the whole one did. Positions within a window are written with values of that
+//! window, so that statistics name no other. Shared data stays shared when it is sorted again.
 //!
-//! INV-routing-1: what goes to one place is in order, and every range that opens there closes there within
-//! the partition.
+//! INV-routing-1: the items of one place are in order, and every range that opens there closes there
+//! within the partition.
 
 use compact_plan::Windows;
 use data::clustering::{components, push_component};
 use data::{BoundRef, DeletionTime, Marker};
 
-/// Where an item goes.
+/// Destination of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     /// Data in no window, or in several.
@@ -53,8 +52,8 @@ enum Side {
 /// The open range, if any.
 enum Range {
     None,
-    /// It opens, or goes on, at this position, which is not written yet: where it goes depends on what
-    /// comes.
+    /// It opens, or continues, at this position, which is not written yet: its destination depends
+    /// on the next items.
     Begun {
         prefix: Vec<u8>,
         after: bool,
@@ -92,7 +91,7 @@ impl Router {
         self.range = Range::None;
     }
 
-    /// Where a row goes, and what must be written before it.
+    /// Returns the destination of a row, and appends the pieces that must be written before it.
     pub(crate) fn row(&mut self, clustering: &[u8], pieces: &mut Vec<Piece>) -> Place {
         let place = match self.value(clustering) {
             Some((value, _)) => Place::Window(self.windows.window_of(value)),
@@ -237,7 +236,7 @@ impl Router {
     ) {
         let Change { close, open } = change;
         let (mut prefix, mut after) = (at.prefix.to_vec(), at.after);
-        // "Before the first value of the next window" is "behind the last one of this".
+        // "Before the first value of the next window" is "after the last one of this".
         if let (Place::Window(window), Some((value, true))) = (place, self.value(at.prefix))
             && self.windows.window_of(value) != window
             && let Some(inside) = self.value_at(at, side)

@@ -22,9 +22,9 @@ use crate::tables::damage::VerifiedTimes;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// How often it is looked whether a file is due.
+/// Interval of the checks for due files.
 const ROUND: Duration = Duration::from_secs(60);
-/// How often it is looked whether the store stops.
+/// Interval of the checks for a stop of the store.
 const LOOK: Duration = Duration::from_millis(200);
 /// A file that was never verified is due when it has been open for so long: others are gone by then.
 const COLD: Duration = Duration::from_secs(3_600);

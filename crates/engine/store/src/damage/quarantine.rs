@@ -1,12 +1,13 @@
 //! Damaged files: known by name, kept for reads that need only their good parts, in no compaction, until
 //! a copy of what can be read of them and a repair, or a scrub, have their place.
 //!
-//! 1. A file of which a read, a compaction or a verification says that it is corrupt is looked at as a
-//!    whole ([`crate::damage::background_verify`]). When it is, a mark (`helenus-damaged-<generation>.<shard>`) says so.
-//! 2. What can be read of it is written to new files, as by a scrub. With nothing lost they take its place.
-//!    When that fails (a device does not give it back) it is tried again, twice as late each time.
-//! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of
-//!    a client that needs a damaged part fails as before: it is not answered without what is lost.
+//! 1. When a read, a compaction or a verification reports a file as corrupt, the whole file is verified
+//!    ([`crate::damage::background_verify`]). If it is corrupt, a mark (`helenus-damaged-<generation>.<shard>`) records
+//!    that.
+//! 2. Its readable data is written to new files, as by a scrub. With nothing lost they replace it. When that fails (a
+//!    device cannot read it back) it is retried, after twice the time each time.
+//! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of a client
+//!    that needs a damaged part fails as before: it is not answered without the lost data.
 //! 4. When every owned range of it was repaired with the other replicas, by a repair that began after step 3, it is
 //!    removed with the record of a compaction ([`crate::files::table_files`]); the mark is removed after it. A scrub
 //!    does the same at once.
@@ -38,7 +39,7 @@ use crate::tables::retry_backoff::Failures;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// By so much a repair must have begun behind the copy, as clocks of nodes differ.
+/// Minimum time between the copy and the begin of a later repair, as clocks of nodes differ.
 const CLOCKS_DIFFER_SECONDS: i64 = 10;
 /// A copy that failed is tried again so much later, and twice as late each time.
 const COPY_AGAIN: Duration = Duration::from_secs(60);
@@ -62,8 +63,8 @@ pub struct DamagedFile {
     pub reason: String,
     /// When that was found, seconds since 1970.
     pub found: i64,
-    /// Since when all that can be read of it is in other files too, seconds since 1970: then a repair of
-    /// its ranges lets it go. `None`: it is not.
+    /// Time since when all its readable data is in other files too, seconds since 1970. A later
+    /// repair of its ranges releases it. `None`: it is not.
     pub salvaged: Option<i64>,
     /// Why it is not: what came of attempts, in words.
     pub copy_failure: Option<String>,
@@ -207,10 +208,10 @@ impl Verifier {
         }
     }
 
-    /// Lets go of the damaged files of a table whose tokens were all repaired since what can be read of
-    /// them is in other files. `repaired` gives for a file's first and last token when the owned ranges
-    /// between them were last repaired with other replicas, the earliest of these times, in seconds since
-    /// 1970; `None`: not all were. The files go in the background.
+    /// Releases the damaged files of a table whose tokens were all repaired after their readable
+    /// data was copied to other files. `repaired` returns for a file's first and last token when
+    /// the owned ranges between them were last repaired with other replicas, the earliest of these
+    /// times, in seconds since 1970; `None`: not all were. The files are removed in the background.
     pub fn release_repaired(&self, id: TableId, repaired: impl Fn(Token, Token) -> Option<i64>) {
         let Some(table) = self.tables.table(id) else { return };
         let mut released = false;
@@ -265,7 +266,8 @@ impl Verifier {
             }
         };
         if !table.replace_file(file, &[]) {
-            // The file is of who emptied the table, and the record must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record must not
+            // remove it.
             self.files.discard_all(table, vec![flight]).await;
             return Ok(());
         }

@@ -42,11 +42,11 @@ pub struct VerifyOptions {
 }
 
 impl Verifier {
-    /// Reads this shard's files of a table. Gives the Data component of each that failed, and why; the
-    /// others were looked at too.
+    /// Reads this shard's files of a table. Returns the Data component of each that failed, and
+    /// why; the others were verified too.
     ///
     /// # Errors
-    /// `UnknownTable`, `Stopping`, `Invalid` (given up).
+    /// `UnknownTable`, `Stopping`, `Invalid` (aborted).
     pub async fn verify(
         &self,
         id: TableId,

@@ -15,7 +15,7 @@ pub enum StoreFailure {
     Disk(String),
     /// A data file is not what was written.
     Corrupt(String),
-    /// A data directory failed, and this shard goes on without it and the SSTables in it.
+    /// A data directory failed, and this shard continues without it and its SSTables.
     OutOfService(String),
     /// A data directory failed that this shard cannot do without.
     NoDirectory(String),

@@ -115,8 +115,8 @@ impl ChunkCache {
         self.show(&cache);
     }
 
-    /// Forgets the blocks of a file that was removed. Looks at all that is cached: where a file may be large
-    /// and reads go on, [`crate::read::cache_handover`] does it in small steps.
+    /// Removes the blocks of a deleted file. Scans the whole cache: where a file may be large and
+    /// reads continue, [`crate::read::cache_handover`] does it in small steps.
     pub(crate) fn forget(&self, file: u64) {
         self.cache.borrow_mut().retain(|key, _| key.0 != file);
     }

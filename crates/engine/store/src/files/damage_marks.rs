@@ -1,4 +1,5 @@
-//! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file says so over restarts.
+//! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file records the damage
+//! across restarts.
 
 use std::rc::Rc;
 
@@ -242,7 +243,7 @@ impl Files {
         Ok(())
     }
 
-    /// Keeps in mind, durably, that a file is damaged. Not again if it is known.
+    /// Records durably that a file is damaged, unless that is known.
     pub(crate) async fn quarantine(
         &self,
         table: &TableState,

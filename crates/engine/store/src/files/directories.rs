@@ -19,7 +19,7 @@ use stdx::{IoErrorKind, TableId};
 use crate::env::Env;
 use crate::error::StoreError;
 
-/// Which of so many directories a shard writes the files of a table to.
+/// Index of the directory to which a shard writes the files of a table.
 fn place(shard: u16, shards: u16, directories: usize, table: TableId) -> usize {
     let (shard, shards) = (usize::from(shard), usize::from(shards.max(1)));
     if directories <= shards {
@@ -65,8 +65,8 @@ impl Directories {
         format!("{}/{}", table.keyspace, table.directory_name())
     }
 
-    /// Where this shard writes files of a table. Those of local keyspaces lie together, in the first directory,
-    /// so that a node can go on without the others.
+    /// Returns the directory of this shard's files of a table. Those of local keyspaces are
+    /// together, in the first directory, so that a node can run without the others.
     pub(crate) fn directory_of(&self, table: &Table) -> String {
         let directories = self.data_directories();
         let at = match self.env.options.best_effort && is_local(&table.keyspace) {

@@ -1,4 +1,5 @@
-//! Data directories that failed, with `disk_failure_policy: best_effort`: this shard goes on without them.
+//! Data directories that failed, with `disk_failure_policy: best_effort`: this shard continues without
+//! them.
 //!
 //! 1. A read or write of a file in a data directory fails as only a device fails. Nothing is written there any more.
 //! 2. SSTables in it leave the views. Files held by a compaction, or by another operation on the whole table,
@@ -13,7 +14,7 @@
 //! INV-out-of-service-1: a start that finds the directory again answers as if it had never been gone.
 //!
 //! Source of the policy: Cassandra's `DefaultFSErrorHandler`, `DisallowedDirectories`. There a write error leaves
-//! the files readable, and purging goes on.
+//! the files readable, and purging continues.
 
 use std::rc::Rc;
 

@@ -45,13 +45,13 @@ pub struct Held {
     pub(crate) rest: Rc<TableView>,
 }
 
-/// A file that can go as it is.
+/// A file that can be sent unmodified.
 pub struct HeldFile {
     pub(crate) generation: Generation,
     pub(crate) version: Version,
     /// Component, its open file, its bytes; TOC last.
     pub(crate) components: Vec<(Component, File, u64)>,
-    /// Reads of it may go on.
+    /// Keeps it open for reads.
     pub(crate) _file: Rc<TableFile>,
 }
 

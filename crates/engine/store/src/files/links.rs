@@ -1,4 +1,5 @@
-//! Hard links of SSTables: none of a view's files goes while they are being linked, and their pace.
+//! Hard links of SSTables: no file of a view is removed while they are being linked, and their
+//! pace.
 //!
 //! INV-snapshot-1: a file that leaves the view is removed from its directory only while no task links files:
 //! a compaction that ends meanwhile would remove its inputs, and its outputs are no part of this moment.
@@ -34,7 +35,7 @@ impl Links {
         Links { env, linking: Cell::default(), linked: Notify::new(), backups }
     }
 
-    /// Waits until no file is being linked: before files that are in no view any more go.
+    /// Waits until no file is being linked, before files outside of all views are removed.
     pub(crate) async fn wait_for_links(&self) {
         loop {
             let linked = self.linked.notified();
@@ -94,7 +95,7 @@ impl Links {
     }
 }
 
-/// Files of a view are being linked: none goes until this is dropped.
+/// Files of a view are being linked: none is removed until this is dropped.
 pub(crate) struct Linking<'s>(&'s Links);
 
 impl<'s> Linking<'s> {

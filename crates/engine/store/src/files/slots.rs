@@ -151,8 +151,8 @@ impl Drop for Claim {
 }
 
 impl Slots {
-    /// Changes how many compactions of this shard run at a time, from now on; those that run go on.
-    /// At least 1, at most 64.
+    /// Changes how many compactions of this shard run at a time, from now on; running ones
+    /// continue. At least 1, at most 64.
     pub fn set_concurrent_compactors(&self, max: u32) {
         let slots = self;
         slots.end(|| slots.max.set(max.clamp(1, COMPACTORS_MAX)));
@@ -163,9 +163,9 @@ impl Slots {
         self.max.get()
     }
 
-    /// Has those running compactions of this shard give up that `is_meant` says, by what is shown of
-    /// them: their outputs are removed, their inputs stay. Returns how many. A background compaction
-    /// that was given up is not begun again for a minute.
+    /// Aborts the running compactions of this shard that `is_meant` selects by their progress:
+    /// their outputs are removed, their inputs stay. Returns how many. An aborted background
+    /// compaction is not started again for a minute.
     pub fn stop_compactions(&self, is_meant: impl Fn(&CompactionProgress) -> bool) -> u64 {
         let running = self.running.borrow();
         let meant = running.iter().filter(|(_, shown, _)| is_meant(shown));
@@ -240,7 +240,7 @@ impl Slots {
         Claim { slots: self.clone(), table: table.clone(), inputs, id, progress }
     }
 
-    /// Compactions that did not begin, or did not go on, for want of space, since the start.
+    /// Compactions since the start that were not started, or were aborted, for lack of space.
     pub fn refused_compactions(&self) -> u64 {
         self.refused.get()
     }

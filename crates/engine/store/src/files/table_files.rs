@@ -1,7 +1,8 @@
-//! SSTables of a table's directory: which ones this shard opens, how they go.
+//! SSTables of a table's directory: which ones this shard opens, and their removal.
 //!
-//! A file that this node wrote lies in one shard's slice and says so; only that shard opens it. A
-//! file that spans slices (Cassandra's, or ours from a run with another shard count) is opened by
+//! A file that this node wrote lies in one shard's slice and records that; only that shard opens
+//! it. A file that spans slices (Cassandra's, or ours from a run with another shard count) is
+//! opened by
 //! every shard with a token filter. A shard that needs it no longer leaves a note
 //! (`nb-7-big-Released.0of2`); the shard whose note makes them complete removes the file.
 //!
@@ -12,7 +13,7 @@
 //! 2. The record, naming the inputs, is written and synced.
 //! 3. The view is switched.
 //! 4. The inputs are removed.
-//! 5. The record is removed. A start that finds a record goes on with step 4.
+//! 5. The record is removed. A start that finds a record continues with step 4.
 //!
 //! The files of an ingest become ones together by a record of another kind: see `row_ingest`.
 
@@ -117,8 +118,8 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
     lines.map(file).collect()
 }
 
-/// The generation in the name of a half-written `.tmp` file of a file set or record; not of the mark of an
-/// unfinished write, which goes after everything else of the set.
+/// The generation in the name of a half-written `.tmp` file of a file set or record; not of the
+/// mark of an unfinished write, which is removed after everything else of the set.
 fn leftover_of(name: &str) -> Option<Generation> {
     if marked_set(name).is_some() {
         return None;
@@ -426,7 +427,7 @@ impl Files {
         self.file_cached_as(table, self.cache.next_file(), reader, notes)
     }
 
-    /// The same of a file of which the chunk cache may have blocks already, under this number.
+    /// The same for a file whose blocks may be in the chunk cache already, under this number.
     pub(crate) fn file_cached_as(
         &self,
         table: TableId,
@@ -488,8 +489,8 @@ impl Files {
         }
     }
 
-    /// As [`Files::discard`] for all outputs of one compaction, of which the first names the record: the
-    /// others stay while the record may be there, or a start would remove the inputs and miss them.
+    /// As [`Files::discard`] for all outputs of one compaction; the first names the record. The
+    /// others stay while the record may exist, or a start would remove the inputs and miss them.
     pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
         table.orphans.borrow_mut().extend(outputs);
         self.retry_orphans(table).await;
@@ -586,7 +587,7 @@ impl Files {
         };
         if (0..shards).all(has) {
             remove_generation(fs, directory, generation).await?;
-            // The notes go last: without them the file would come back whole.
+            // The notes are removed last: without them the file would reappear whole.
             fs.sync_dir(directory).await?;
             for entry in names.iter().filter(|e| parse_note(&e.name, generation).is_some()) {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
@@ -596,7 +597,7 @@ impl Files {
     }
 
     /// The next generation of this shard in a table: generations of a shard are congruent to its
-    /// number, so no two shards ever give the same.
+    /// number, so no two shards ever assign the same.
     pub(crate) fn next_generation(&self, table: &TableState) -> Generation {
         let (shard, shards) = self.env.shard();
         let (shard, shards) = (u64::from(shard), u64::from(shards));
@@ -715,5 +716,5 @@ impl Files {
     }
 }
 
-/// Blocks that are forgotten before the clock is looked at again.
+/// Blocks that are removed between two checks of the clock.
 const BLOCKS_PER_LOOK: usize = 128;

@@ -43,7 +43,7 @@ pub struct SnapshotInfo {
 /// How a snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// After so many seconds [`Lifecycle::clear_expired`] removes it.
+    /// Seconds after which [`Lifecycle::clear_expired`] removes it.
     pub ttl_seconds: Option<u32>,
     /// Memtables are not flushed first, so that what they hold is not in it.
     pub skip_flush: bool,

@@ -11,10 +11,10 @@
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
 //! `helenus-dropped` that names the snapshot (in the envelope of small files; a damaged one ends the start): the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
-//! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
-//! directory like that of any table that the schema does not have: who knows that it was dropped
-//! ([`Lifecycle::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
-//! ([`Lifecycle::settle_drops`]): files that come there later are not those of the drop.
+//! of a table missing in the schema continues with step 3. A process that ends before step 2 leaves a
+//! directory like that of any table missing in the schema: a caller that knows of the drop
+//! ([`Lifecycle::finish_drops_of`]) continues with step 2. The mark is removed once nothing is left
+//! ([`Lifecycle::settle_drops`]): files created there later are not those of the drop.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl Lifecycle {
         if gone.is_empty() {
             return;
         }
-        // Files of the truncated slice go; of files that span slices only the slice.
+        // Files of the truncated slice are removed; of files that span slices only the slice.
         let mut removed = Vec::new();
         for file in gone {
             let group = file.reader.meta().group().and_then(|g| Some((g.shard?, g.shard_count)));

@@ -270,7 +270,7 @@ impl PartitionCursor {
         matches!(self.stage, Stage::End | Stage::Done)
     }
 
-    /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
+    /// Skips `count` rows of [`PartitionCursor::next_rows`]; true when it is over then.
     pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         if let Stage::Partition = self.stage {
             // The only slice, which has everything.
@@ -336,7 +336,7 @@ impl Cursor for PartitionCursor {
 /// Partitions that a scan takes from the memtable at once: enough that their waits for memory
 /// overlap, and few to hold while a write wants them.
 const AHEAD_MAX: usize = 32;
-/// So many partitions before a scan comes to one it has it loaded.
+/// Distance, in partitions, at which a scan prefetches a partition.
 const PREFETCHED: usize = 16;
 
 /// Partitions of a memtable within a range.
@@ -349,7 +349,7 @@ pub(crate) struct MemtableScan {
     from: RingBound,
     end: RingBound,
     current: Option<PartitionCursor>,
-    /// Partitions behind the current one, in order, down to `from`.
+    /// Partitions after the current one, in order, down to `from`.
     ahead: VecDeque<Partition>,
     /// How many are taken next time: twice as many each time, as many scans end soon.
     batch: usize,
@@ -385,7 +385,7 @@ impl MemtableScan {
         self.ahead.pop_front()
     }
 
-    /// Has a partition loaded that comes so many behind the next one.
+    /// Prefetches the partition at that distance from the next one.
     #[inline]
     fn prefetch(&self, behind: usize) {
         if let Some(partition) = self.ahead.get(behind) {
@@ -402,7 +402,8 @@ impl MemtableScan {
             self.from =
                 RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             if self.ahead.len() > 1 {
-                // They lie all over the memory. Those behind these are asked for as these are taken.
+                // They lie all over the memory. The ones after these are prefetched as these are
+                // taken.
                 self.ahead.iter().take(PREFETCHED).for_each(Partition::prefetch);
             }
         }
@@ -454,14 +455,15 @@ impl MemtableScan {
         self.ahead.drain(..count.min(self.ahead.len()));
     }
 
-    /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.
+    /// The next rows of the current partition, when it has nothing but rows, all of which are
+    /// wanted.
     #[inline]
     pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         self.current.as_ref()?.next_rows()
     }
 
-    /// Passes over so many rows of [`MemtableScan::next_rows`]; true when the partition is over then, which
-    /// is not shown any more.
+    /// Skips `count` rows of [`MemtableScan::next_rows`]; true when the partition is over then,
+    /// which is not shown any more.
     pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         self.current.as_mut().is_some_and(|current| current.pass_rows(count))
     }

@@ -38,7 +38,7 @@ use plain::{Chunks, only_row};
 use slot::{Slot, Versions, key_of};
 pub(crate) use view::RowsFrom;
 
-/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
+/// Items that are written between two checks of the clock: some 20 us, small against a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
 /// See the module.
@@ -262,7 +262,7 @@ impl Memtable {
         self.map.borrow().get(&token.0)?.get(token, key, &mut self.chunks.borrow_mut())
     }
 
-    /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
+    /// The next partitions after a position of the ring, at most `count`, appended to `out`: each
     /// with its versions folded into one (a private copy when readers hold some). None is appended
     /// only when there is none.
     pub(crate) fn next_after(
@@ -283,7 +283,7 @@ impl Memtable {
         let mut chunks = self.chunks.borrow_mut();
         let mut scratch = Vec::new();
         for (&here, slot) in map.range_mut((from, Bound::Unbounded)) {
-            // Keys are looked at under one token only: they lie where nothing else is needed yet.
+            // Keys are compared under one token only: they lie where nothing else is needed yet.
             let bound = match start {
                 RingBound::Key { token, key, after } if here == token.0 => Some((key, *after)),
                 _ => None,

@@ -173,7 +173,7 @@ impl PartitionVersion {
         row.bytes().len() + 16
     }
 
-    /// Puts a row behind all others; returns its memory.
+    /// Appends a row after all others; returns its memory.
     pub(crate) fn put_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> usize {
         let entry = Entry::new(clustering, row);
         let bytes = entry.memory_bytes();

@@ -88,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// Puts a row behind all others.
+    /// Appends a row after all others.
     pub(crate) fn push(&mut self, entry: Entry) {
         let place = match self {
             Rows::None => Place { block: 0, index: 0 },

@@ -86,7 +86,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// First row behind a bound.
+    /// First row after a bound.
     pub(crate) fn after_bound(self, cmp: &ClusteringComparator, bound: BoundRef<'_>) -> Place {
         if bound == BoundRef::BOTTOM {
             return Place::FIRST;
@@ -104,7 +104,7 @@ impl<'v> RowsView<'v> {
         Some(Place { block, index: blocks.get(block)?.len().checked_sub(1)? })
     }
 
-    /// The row behind a row.
+    /// The row after a row.
     #[inline(always)]
     pub(crate) fn next(self, place: Place) -> Place {
         match self {
@@ -131,7 +131,7 @@ impl<'v> RowsView<'v> {
         RowsFrom { one, block: block.iter(), behind: behind.iter() }
     }
 
-    /// The row that is so many behind a row; `None`: there are not so many.
+    /// The row `count` rows after a row; `None`: there are fewer.
     pub(crate) fn behind(self, place: Place, count: u64) -> Option<Place> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let RowsView::Blocks(blocks) = self else {

@@ -341,7 +341,7 @@ impl Observer {
         *self.large.on_words.borrow_mut() = Some(Rc::new(hook));
     }
 
-    /// Tells `hook` of files with something large, when they come into use and when they go out of it.
+    /// Reports files with large data to `hook`, when they come into use and when they leave it.
     pub fn on_large_data(self: &Rc<Self>, hook: impl Fn(LargeEvent) + 'static) {
         let before = self.large.on_events.borrow_mut().replace(Rc::new(hook));
         self.tell_large_events();
@@ -414,7 +414,7 @@ impl Observer {
     }
 }
 
-/// All that the log says of a file.
+/// All log messages for a file.
 fn words(
     table: &Table,
     file: &LargeFile,
@@ -456,7 +456,7 @@ pub(crate) struct Large {
     counters: LargeCounters,
     on_words: crate::env::failure::Hook<(bool, String)>,
     on_events: crate::env::failure::Hook<LargeEvent>,
-    /// A file waits to be looked through.
+    /// A file waits for its scan.
     pub(crate) waits: Notify,
 }
 

@@ -20,10 +20,10 @@ use stdx::{HostId, ShardMap, TableId};
 pub enum FlushCompression {
     /// Not at all.
     None,
-    /// As their table says, unless its compressor is slow: then LZ4, so that writes do not wait for it. The next
-    /// compaction compresses as the table says.
+    /// The compression of their table, unless its compressor is slow: then LZ4, so that writes do
+    /// not wait for it. The next compaction compresses as the table says.
     Fast,
-    /// As their table says.
+    /// The compression of their table.
     Table,
 }
 
@@ -53,7 +53,8 @@ pub struct StoreOptions {
     pub data_directories: Vec<String>,
     /// A data directory that fails is taken out of service, see `failed_directories`.
     pub best_effort: bool,
-    /// A file that cannot be opened at the start is taken for a damaged one, instead of ending it.
+    /// Treats a file that cannot be opened at the start as a damaged one, instead of aborting the
+    /// start.
     pub starts_with_damaged_files: bool,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,

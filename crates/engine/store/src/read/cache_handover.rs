@@ -1,10 +1,10 @@
 //! Carries the cached state of files over to the files that replace them. A compaction writes its outputs
 //! beside the page cache. Without this, all hot data would be read from the disk again, at once.
 //!
-//! A chunk of an output goes into the cache when rows in it come from chunks that are in it. What goes in is
-//! no more than what was found of the inputs, and a chunk for each of its stretches, so a compaction of cold
-//! files changes nothing there. What a
-//! flush writes was in memory: of a table that is read it goes in as long as nothing has to go out for it.
+//! A chunk of an output is cached when rows in it come from cached chunks. The cached bytes are at most
+//! those found of the inputs, and a chunk for each of its stretches, so a compaction of cold files changes
+//! nothing there. The output of a flush was in memory: for a table that is read it is cached as long as
+//! nothing must be evicted for it.
 
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ struct Input {
     file: u64,
     /// The current chunk is cached.
     is_cached: bool,
-    /// It has the partition at hand.
+    /// It has the current partition.
     is_in: bool,
 }
 
@@ -41,8 +41,8 @@ impl Warmth {
         Warmth { inputs: inputs.collect(), is_any_cached: false }
     }
 
-    /// An input goes on with another chunk. How many chunks of outputs may be cached for it. Files that only
-    /// hide are no inputs.
+    /// An input continues with another chunk. Returns how many chunks of outputs may be cached for
+    /// it. Files that only hide data are no inputs.
     pub(crate) fn feed(&mut self, cache: &ChunkCache, input: usize, block: u64) -> usize {
         let Some(input) = self.inputs.get_mut(input) else { return 0 };
         let was_cached = input.is_cached;
@@ -64,7 +64,7 @@ impl Warmth {
         self.is_any_cached
     }
 
-    /// The merge comes to a partition that these inputs have.
+    /// The merge reaches a partition that these inputs have.
     pub(crate) fn partition_of(&mut self, members: impl Iterator<Item = usize>) {
         self.inputs.iter_mut().for_each(|input| input.is_in = false);
         for number in members {
@@ -91,8 +91,8 @@ impl Warmth {
 }
 
 impl ChunkCache {
-    /// Takes blocks of a file that is being written as long as nothing has to go for them. False: that is
-    /// over.
+    /// Caches blocks of a file that is being written as long as nothing must be evicted for them.
+    /// False: the cache is full.
     pub(crate) fn fill(&self, file: u64, blocks: Vec<(u64, Rc<Chunk>)>) -> bool {
         for (block, chunk) in blocks {
             if !self.has_room(chunk.memory_bytes()) {

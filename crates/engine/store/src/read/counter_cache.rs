@@ -9,11 +9,11 @@
 //! memtables pass by here ([`CounterCache::note`]):
 //! - Counts of other writers change nothing.
 //! - A count of this writer that did not come from its leader just now (a hint, a read repair) makes the cache
-//!   forget that one counter; a leader keeps what it has written behind that.
-//! - A deletion, of whatever, makes it forget the partition: the number of erasures of the partition's group
-//!   goes up, and what was kept under the number before is never found again and just grows old.
+//!   drop that one counter; a leader stores its own count after that.
+//! - Any deletion drops the partition: the number of erasures of the partition's group rises, and entries
+//!   under the old number are never found again and just age out.
 //!
-//! Whatever else changes what a table has gives its views another number of contents
+//! Any other change of a table's data gives its views another number of contents
 //! ([`TableView::contents`](crate::tables::table::TableView::contents)), with the same result.
 //!
 //! INV-counter-cache-1: what is found is the part of this writer in the cell that a read of the table would find,
@@ -147,7 +147,7 @@ struct Group {
 pub(crate) struct CounterCache {
     counts: RefCell<Cache<CellKey, Kept, ByBytes, FixedHasher>>,
     capacity: Cell<u64>,
-    /// As whom this node counts; nothing is kept before that is known.
+    /// The id under which this node counts; nothing is cached before that is known.
     writer: Cell<Option<CounterId>>,
     groups: RefCell<Vec<Group>>,
     /// How often everything was forgotten.
@@ -321,7 +321,7 @@ pub struct CountsOf {
 }
 
 impl CountsOf {
-    /// As whom its counts are found and kept.
+    /// The id under which its counts are found and stored.
     pub fn writer(&self) -> CounterId {
         self.writer
     }

@@ -29,7 +29,7 @@ const CURSOR_BUFFERS_MAX: usize = 64;
 /// Items that a read shows before it checks if other tasks wait for the shard. It is more than a
 /// usual slice has, so that those end in one pass, and much less than a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 128;
-/// Items that are merged before it is looked again whether plain rows follow.
+/// Items that are merged between two checks for plain rows.
 const MERGED_IN_ONE_GO: usize = 15;
 /// Bytes of a row that count as one item more.
 pub(crate) const BYTES_PER_ITEM: usize = 512;
@@ -39,7 +39,7 @@ pub(crate) const BYTES_PER_ITEM: usize = 512;
 pub enum Flow {
     /// Go on.
     Continue,
-    /// Nothing more of this partition; its `partition_end` still comes.
+    /// Nothing more of this partition; its `partition_end` still follows.
     SkipPartition,
     /// Nothing more at all; nothing else is called.
     Stop,
@@ -66,8 +66,8 @@ pub(crate) struct HashedKey<'a> {
     pub(crate) key: &'a [u8],
 }
 
-/// Up to where a read has come: everything up to this place was looked at, and the sink has been shown what of it
-/// there is for it.
+/// Progress of a read: everything up to this position was scanned, and all results up to it were
+/// passed to the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedAt<'a> {
     /// Token of the partition.
@@ -112,8 +112,8 @@ pub trait RowSink {
         Look::Continue
     }
 
-    /// Tombstones behind which a read says how far it has come; `u32::MAX`: it may meet any number of them
-    /// without.
+    /// Tombstones after which a read reports its progress; `u32::MAX`: any number of them without a
+    /// report.
     fn tombstones_per_look(&self) -> u32 {
         u32::MAX
     }
@@ -146,7 +146,7 @@ struct Run<'s> {
     per_look: u32,
     /// Those of the only partition.
     slices: Option<Arc<Slices>>,
-    /// Items shown since the last look at the clock.
+    /// Items shown since the last check of the clock.
     items: usize,
     /// Items for which it is not looked whether plain rows follow.
     merged: usize,
@@ -435,8 +435,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Runs the merge and shows what it gives. `slices`: of the only partition. When it is gone on with it is not shown
-    /// for its static row alone if rows of it were.
+    /// Runs the merge and shows its output. `slices`: of the only partition. If the partition
+    /// continues from an earlier page that showed rows of it, it is not shown for its static row
+    /// alone.
     async fn drive<S: RowSink>(
         &self,
         shape: &TableShape,
@@ -587,7 +588,7 @@ impl Reader {
 }
 
 impl Run<'_> {
-    /// Tells the sink how far the read has come, if the item at hand is such a place.
+    /// Reports the progress to the sink, if the current item is such a position.
     #[cold]
     fn tell<S: RowSink>(&mut self, sink: &mut S, stats: &ReadStats) -> Look {
         let merge = &self.merge;
@@ -649,7 +650,7 @@ pub(crate) fn candidates<'v>(
     found
 }
 
-/// The row that slices begin behind, in read order; `None`: they do not.
+/// The row after which slices begin, in read order; `None`: they do not.
 pub(crate) fn floor_of<'s>(
     shape: &TableShape,
     slices: &'s Slices,
@@ -727,7 +728,7 @@ pub(crate) fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut 
     sink.partition(shown.token, &shown.key, static_row)
 }
 
-/// The command's slices; in the partition where a page goes on, only what lies behind the last row
+/// The command's slices; in the partition where a page continues, only the part after the last row
 /// returned.
 pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Arc<Slices> {
     let last = match &command.resume {

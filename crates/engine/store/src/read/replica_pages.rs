@@ -1,9 +1,9 @@
-//! Reads for coordinators and for streams: what this shard has, deletions included, as pages
+//! Reads for coordinators and for streams: this shard's data, deletions included, as pages
 //! (`docs/formats/replica-page.md`).
 //!
 //! Owns: [`Reader::read_replica`], [`Reader::read_stream`]. The sources are those of [`Store::read`];
-//! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
-//! equal bytes whatever their files and memtables look like.
+//! `data::PageWriter` alone decides where a page ends, so that replicas with equal content send equal
+//! bytes whatever their files and memtables look like.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -82,7 +82,7 @@ struct Job<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// For a coordinator: blocks come from the cache and go to it.
+    /// For a coordinator: blocks are read through the cache.
     Read,
     /// For another node's files: passes by the cache.
     Stream,
@@ -106,13 +106,13 @@ enum Pause {
 struct Filling<'s> {
     writer: PageWriter<'s>,
     stats: ReadStats,
-    /// Items since the last look at the clock.
+    /// Items since the last check of the clock.
     items: usize,
     /// Items of the whole page.
     all_items: usize,
     /// The partition that the last item belonged to.
     last: Option<Vec<u8>>,
-    /// The page ends behind `last` although nothing says that it is full.
+    /// The page ends after `last` although it is not full.
     ended_early: bool,
 }
 
@@ -218,7 +218,7 @@ impl Reader {
     }
 
     /// Tombstones of a table that were made before it need not be shown to a coordinator, as every
-    /// replica of their ranges has them. An unknown table has none that may go.
+    /// replica of their ranges has them. An unknown table has none to purge.
     pub fn purge_before(&self, id: TableId, now: DeletionSeconds) -> DeletionSeconds {
         self.tables.table(id).map_or(NEVER, |table| table.gc_before(now))
     }
@@ -233,8 +233,8 @@ impl Reader {
         }
     }
 
-    /// One page of ranges of a table for another node, with everything as it was written. It goes on
-    /// from range to range; an empty page that is not exhausted is possible.
+    /// One page of ranges of a table for another node, with everything as it was written. It
+    /// continues from range to range; an empty page that is not exhausted is possible.
     ///
     /// # Errors
     /// `UnknownTable`, `Corrupt`, `Io`, `Stopping`.
@@ -246,7 +246,7 @@ impl Reader {
         self.stream_of(&table, view, stream).await
     }
 
-    /// The same of what is held and does not go as whole files.
+    /// The same for held data that is not sent as whole files.
     ///
     /// # Errors
     /// As [`Reader::read_stream`]; `Invalid` when `held` is of another table.
@@ -631,7 +631,7 @@ impl<'s> Filling<'s> {
     }
 }
 
-/// Files of which what was read ahead is kept: 256 KiB each.
+/// Files whose read-ahead is kept: 256 KiB each.
 const READ_AHEADS_MAX: usize = 16;
 
 /// Blocks that pages without the cache have read of files after their ends. The next page begins

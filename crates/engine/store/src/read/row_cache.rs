@@ -2,9 +2,9 @@
 //! once and kept as the memtable keeps partitions.
 //!
 //! Owns: heads of partitions by (table, contents, token, key), their budget, counts of hits. Reads merge a head
-//! with the memtables in the place of the files, so a write does not drop it; a flush merges what it wrote into
-//! the heads. Whatever else changes what the files have gives the table's views another number of contents
-//! ([`TableView::contents`]), and heads of other numbers are never found again and just grow old.
+//! with the memtables in the place of the files, so a write does not drop it; a flush merges its output into
+//! the heads. Any other change of the files' data gives the table's views another number of contents
+//! ([`TableView::contents`]), and heads of other numbers are never found again and just age out.
 //!
 //! INV-row-cache-1: a head that is found under a view's number has, down to where it ends, just what the files of
 //! that view have, and perhaps something that is in a memtable of the view too.
@@ -41,7 +41,7 @@ use crate::tables::table::{TableState, TableView};
 
 /// A head takes at most this part of the cache.
 const PART_OF_CACHE: u64 = 16;
-/// Partitions of a flushed memtable that are looked up before the clock is looked at.
+/// Partitions of a flushed memtable that are looked up between two checks of the clock.
 const PARTITIONS_PER_LOOK: usize = 32;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -471,7 +471,8 @@ impl Reader {
     }
 }
 
-/// A flush that folds itself into the row cache, to its end: what is read meanwhile does not go there.
+/// A flush that is being folded into the row cache, until it ends: reads meanwhile do not fill the
+/// cache.
 #[must_use]
 pub(crate) struct Fold<'t>(&'t TableState);
 

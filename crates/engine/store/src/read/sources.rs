@@ -1,6 +1,6 @@
 //! Sources of items for reads and compactions: memtables, SSTables, and filters before an SSTable.
 //!
-//! Owns: the kinds of sources and their common cursor. Which are asked is chosen in `read`, blocks are fetched there.
+//! Owns: the kinds of sources and their common cursor. `read` chooses the sources and fetches blocks.
 
 use std::rc::Rc;
 
@@ -99,7 +99,7 @@ impl FileSource {
 /// waits for the file.
 pub(crate) struct TailSource {
     pub(crate) inner: FileSource,
-    /// It ends behind its last row.
+    /// It ends after its last row.
     head: Rc<PartitionVersion>,
     stage: Tail,
 }
@@ -118,7 +118,7 @@ enum Tail {
 }
 
 impl TailSource {
-    /// `inner` has just the slices behind the last row of the head.
+    /// `inner` has just the slices after the last row of the head.
     pub(crate) fn new(inner: FileSource, head: Rc<PartitionVersion>) -> TailSource {
         TailSource { inner, head, stage: Tail::Start }
     }

@@ -1,14 +1,14 @@
-//! Reads of one partition that may need several files: files are asked in the order of their largest
-//! timestamps, newest first, and those are left out that can change nothing.
+//! Reads of one partition that may need several files: files are read in the order of their largest
+//! timestamps, newest first, and those that can change nothing are skipped.
 //!
 //! Owns: which files such a read opens, and in what order. Never: merging; it gives [`Source`]s to its
 //! caller. Two conditions end the order early. Either a deletion of the partition is newer than all data of
 //! the next file. Or rows are named by whole clusterings, and all requested cells were found and are newer
 //! than that file.
 //!
-//! INV-by-timestamp-1: what the sources give is what all files would give: to a read of rows (`Exactness::Rows`)
-//! the same live rows with the same cells of the columns looked at, to a page of a replica (`Exactness::All`)
-//! the same bytes, deletions included.
+//! INV-by-timestamp-1: the sources show what all files would show: to a read of rows (`Exactness::Rows`) the
+//! same live rows with the same cells of the requested columns, to a page of a replica (`Exactness::All`) the
+//! same bytes, deletions included.
 //!
 //! Source: Cassandra's `SinglePartitionReadCommand.queryMemtableAndSSTablesInTimestampOrder`; here a row
 //! without liveness is complete too, when one of its cells is live, as no other replica is asked.
@@ -47,7 +47,7 @@ pub(crate) type Candidates<'v> = SmallVec<[&'v Rc<TableFile>; 4]>;
 /// The data that must equal a read of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exactness {
-    /// Live rows, and cells of the columns looked at.
+    /// Live rows, and cells of the requested columns.
     Rows,
     /// Everything, deletions included.
     All,
@@ -90,7 +90,7 @@ impl Seen {
     }
 }
 
-/// Cells that are looked at, by column id ascending.
+/// Requested cells, by column id ascending.
 struct Cells(SmallVec<[(ColumnId, Seen); 8]>);
 
 impl Cells {
@@ -121,7 +121,7 @@ impl Cells {
     }
 }
 
-/// A row that is asked for by its clustering.
+/// A row that is requested by its clustering.
 struct Named<'a> {
     clustering: &'a [u8],
     /// Timestamp of the deletion that covers it, of the row or of a range.
@@ -437,7 +437,7 @@ impl Reader {
         Ok(chunk)
     }
 
-    /// Copies what a file has of the rows that are asked for.
+    /// Copies a file's data for the requested rows.
     async fn copy_part(
         &self,
         asked: &Asked<'_>,

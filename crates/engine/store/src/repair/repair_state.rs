@@ -65,8 +65,9 @@ struct PartOf<'a> {
 }
 
 impl Repair {
-    /// The sessions of incremental repairs that files of this shard take part in, with the files' bytes on
-    /// disk: each file that has tokens of one of the ranges, behind the first token and up to the second.
+    /// The sessions of incremental repairs that files of this shard take part in, with the files'
+    /// bytes on disk: each file that has tokens of one of the ranges, after the first token and up
+    /// to the second.
     pub fn pending_files(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<(Uuid, u64)> {
         let Some(table) = self.tables.table(table) else { return Vec::new() };
         let view = table.view();
@@ -389,7 +390,8 @@ impl Repair {
         let outputs: Vec<_> = inside.files().iter().chain(outside.files()).cloned().collect();
         let replaced = table.replace_file(file, &outputs);
         if !replaced {
-            // The file is of who emptied the table, and the record, which the first ones name, must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record, which
+            // the first ones name, must not remove it.
             inside.discard().await;
             outside.discard().await;
             return Ok(());

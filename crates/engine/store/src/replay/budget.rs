@@ -9,9 +9,9 @@
 //! replays from its beginning. One in the midst of 2 leaves files that have nothing which the log would not give
 //! again: merged twice it is the same, counters included.
 //!
-//! So nothing is seen of what a TRUNCATE takes away further behind in the log. Its record takes all that was held of
-//! this shard's slice. One of a run with another number of shards takes a part of it, so all of those are looked for
-//! before the first file is held; what they will take away is not replayed at all.
+//! So nothing is seen of data that a TRUNCATE further on in the log removes. Its record removes all data held of
+//! this shard's slice. A record of a run with another number of shards removes a part of it, so all of those are
+//! searched before the first file is held; data that they will remove is not replayed at all.
 //!
 //! INV-replay-1: memtables have their budget and one mutation at most.
 //! INV-replay-2: no file that was held is one before the whole log was found sound.
@@ -46,7 +46,7 @@ pub(super) struct Ahead {
 }
 
 impl Replaying<'_> {
-    /// Notes what memtables take, and says whether to pause behind the record that was taken.
+    /// Counts the memory of memtables. Returns true if the replay should pause after this record.
     pub(super) fn wants_room(&mut self) -> bool {
         let inner = self.store;
         let (bytes, most) =
@@ -138,7 +138,7 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// Looks for truncations behind here that take a part of this shard's slice away, and carries them out in
+    /// Finds the later truncations that remove a part of this shard's slice, and applies them to
     /// memtables.
     async fn look_ahead(&mut self) -> Result<(), StoreError> {
         let mut ahead = Vec::new();

@@ -210,8 +210,9 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// A mutation of a table that the schema does not have: of one that was dropped it goes, else it is
-    /// acknowledged data of a table of which the metadata log has lost the definition.
+    /// A mutation of a table missing in the schema. If the table was dropped, the mutation is
+    /// discarded, else it is acknowledged data of a table whose definition the metadata log has
+    /// lost.
     fn note_unknown(&mut self, table: TableId) {
         let options = &self.store.env.options;
         match &options.tables_ever {
@@ -223,8 +224,7 @@ impl Replaying<'_> {
         }
     }
 
-    /// # Errors
-    /// `Corrupt`: there are mutations of tables of which the metadata log knows nothing.
+    /// # Errors `Corrupt`: mutations of tables that the metadata log does not know.
     fn check_unknown(&self) -> Result<(), StoreError> {
         let Some((first, _)) = self.unknown.values().min() else { return Ok(()) };
         let count: u64 = self.unknown.values().map(|(_, count)| count).sum();

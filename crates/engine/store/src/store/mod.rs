@@ -58,7 +58,7 @@ struct CacheSizes {
 }
 
 impl CacheSizes {
-    /// Shares what the options give all of them.
+    /// Divides the options' budget among the caches.
     fn of(options: &StoreOptions) -> Result<CacheSizes, StoreError> {
         let (both, rows) = (options.chunk_cache_bytes_max, options.row_cache_bytes_max);
         if rows > both as u64 / 2 {
@@ -159,8 +159,8 @@ impl Store {
         Ok((store, report))
     }
 
-    /// Refuses new writes from now on and flushes everything, so that the next start replays nothing
-    /// and Cassandra can open the files. Reads go on.
+    /// Refuses new writes from now on and flushes everything, so that the next start replays
+    /// nothing and Cassandra can open the files. Reads continue.
     ///
     /// # Errors
     /// As [`Store::flush`]; what was not written stays in the commit log.
@@ -302,7 +302,7 @@ impl Store {
         self.rooms.writer.commit()
     }
 
-    /// Makes everything applied so far durable, whatever `commitlog_sync` says.
+    /// Makes everything applied so far durable, whatever `commitlog_sync` is.
     ///
     /// # Errors
     /// As [`Writer::commit`].

@@ -44,7 +44,7 @@ pub(crate) fn partitions_together<'m>(metas: impl Iterator<Item = &'m SstableMet
 }
 
 impl Tables {
-    /// Estimates for ranges that begin behind their first token and end with their second one
+    /// Estimates for ranges that begin after their first token and end with their second one
     /// (`Token::MIN` as the second: the end of the ring). Zeros for unknown tables.
     pub fn range_estimates(&self, id: TableId, ranges: &[(Token, Token)]) -> Vec<RangeEstimate> {
         let Some(table) = self.table(id) else {
@@ -68,7 +68,7 @@ impl Tables {
 const SAMPLES_PER_FILE: usize = 4096;
 
 impl Tables {
-    /// Tokens of some of the keys of this shard's files of a table, within ranges that begin behind
+    /// Tokens of some of the keys of this shard's files of a table, within ranges that begin after
     /// their first token and end with their second one (`Token::MIN`: the end of the ring): the
     /// samples of the summaries, of a file without one its first and last key. Empty for unknown
     /// tables.

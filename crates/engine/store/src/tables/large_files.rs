@@ -27,7 +27,7 @@ pub struct PartitionFacts {
     pub rows: u64,
     /// Range deletions that begin in it.
     pub range_tombstones: u64,
-    /// Rows with deletions of which nothing is live.
+    /// Rows with deletions and nothing live.
     pub dead_rows: u64,
 }
 
@@ -146,7 +146,7 @@ impl LargeFiles {
     }
 }
 
-/// Nobody may be there who takes them.
+/// No receiver may be registered.
 pub(crate) fn push(events: &mut Vec<LargeEvent>, event: LargeEvent) {
     if events.len() < EVENTS_MAX {
         events.push(event);

@@ -9,7 +9,7 @@ pub struct ReadStats {
     pub rows: u64,
     /// Tombstones and expired cells met.
     pub tombstones: u32,
-    /// SSTables that were looked into.
+    /// SSTables that were read.
     pub sstables: u32,
     /// Blocks that were not in the cache.
     pub blocks_read: u32,
@@ -24,7 +24,7 @@ pub struct ReadStats {
 pub struct Filtered {
     /// Rows.
     pub rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without any scanned row.
     pub partitions: u64,
     /// Bytes of rows and keys.
     pub bytes: u64,

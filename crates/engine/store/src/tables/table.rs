@@ -125,9 +125,10 @@ pub struct TableStats {
     /// Partitions that were looked for in SSTables, as Bloom filters let them pass, and were not there; since
     /// start.
     pub filter_misses: u64,
-    /// SSTables that reads of partitions looked into since start.
+    /// SSTables read by reads of partitions since start.
     pub sstables_read: u64,
-    /// Cells of SSTables that are tombstones old enough to go, as estimated by Statistics, and all cells.
+    /// Cells of SSTables that are tombstones old enough to be purged, as estimated by Statistics,
+    /// and all cells.
     pub droppable_cells: (u64, u64),
     /// Tombstones that reads met.
     pub tombstones_scanned: u64,
@@ -135,7 +136,7 @@ pub struct TableStats {
     pub read_latency: EstimatedSnapshot,
     /// How long writes took: log buffer and memtable.
     pub write_latency: EstimatedSnapshot,
-    /// SSTables that each read looked into, plus one.
+    /// SSTables read by each read, plus one.
     pub sstables_per_read: EstimatedSnapshot,
     /// How long reads of ranges of this shard's data took.
     pub scan_latency: EstimatedSnapshot,
@@ -163,7 +164,7 @@ pub(crate) struct TableCounters {
     pub(crate) read_latency: EstimatedHistogram,
     pub(crate) write_latency: EstimatedHistogram,
     pub(crate) sstables_per_read: EstimatedHistogram,
-    /// Reads of partitions, and SSTables that they looked into.
+    /// Reads of partitions, and SSTables that they read.
     pub(crate) partition_reads: Cell<u64>,
     pub(crate) sstables_read: Cell<u64>,
     /// False positives of the Bloom filters of files that are no longer in the view.
@@ -172,7 +173,7 @@ pub(crate) struct TableCounters {
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
     pub(crate) sampling: Sampling,
-    /// `reads` and `writes` when they were last looked at.
+    /// `reads` and `writes` at the last check.
     seen: Cell<(u64, u64)>,
 }
 
@@ -319,7 +320,7 @@ pub(crate) struct TableState {
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
     pub(crate) compaction_paused_until: Cell<Instant>,
-    /// Background compactions that failed one behind another.
+    /// Consecutive failures of background compactions.
     pub(crate) failed_compactions: Cell<Failures>,
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
@@ -353,17 +354,17 @@ pub(crate) struct TableState {
     /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
     /// in no file yet.
     pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
-    /// Tokens of partitions whose tombstones may go at any age.
+    /// Tokens of partitions whose tombstones may be purged at any age.
     pub(crate) ageless: RefCell<Vec<Token>>,
     /// Damaged files: in no compaction, see [`crate::damage::quarantine`].
     pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
     /// Those of them that could not be copied.
     pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,
-    /// Those of them that may go.
+    /// Those of them that may be removed.
     pub(crate) releasable: RefCell<Vec<Generation>>,
     /// When files were verified in the background, once that was read.
     pub(crate) verified: RefCell<Option<VerifiedTimes>>,
-    /// When tombstones are old enough to go.
+    /// Policy for the age at which tombstones may be purged.
     pub(crate) gc: RefCell<Rc<GcPolicy>>,
 }
 
@@ -467,7 +468,7 @@ impl TableState {
         files.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
     }
 
-    /// Tombstones of any partition that were made before it may go.
+    /// Returns the time before which tombstones of every partition are old enough to be purged.
     pub(crate) fn gc_before(&self, now: DeletionSeconds) -> DeletionSeconds {
         let grace = self.version.borrow().table.options.gc_grace_seconds;
         self.gc.borrow().least(now, grace)
@@ -485,7 +486,7 @@ impl TableState {
         }))
     }
 
-    /// Keeps in mind what Bloom filters of files let pass in vain that go out of the view.
+    /// Records the false positives of Bloom filters of files that leave the view.
     fn keep_misses(&self, files: &[Rc<TableFile>]) {
         let of = |files: &[Rc<TableFile>]| files.iter().map(|f| f.reader.meta().misses()).sum();
         let (before, after): (u64, u64) = (of(&self.view.borrow().files), of(files));

@@ -114,5 +114,5 @@ pub(crate) fn map_error(error: SstableError) -> StoreError {
     }
 }
 
-/// Gaps between ranges in which a file is looked into for partitions; with more it goes as rows.
+/// Gaps between ranges in which a file is searched for partitions; with more it is sent as rows.
 const GAPS_MAX: usize = 128;

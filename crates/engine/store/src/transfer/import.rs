@@ -14,8 +14,8 @@
 //!
 //! INV-import-1: a file set whose directory is refused is left as it was, names and bytes.
 //! INV-import-2: after a crash all files of an import are in use or none is.
-//! INV-import-3: no truncation names a file before it is adopted: one that runs meanwhile comes
-//! before the import.
+//! INV-import-3: no truncation names a file before it is adopted: a concurrent one counts as before
+//! the import.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -181,10 +181,10 @@ impl Transfer {
         Ok(done)
     }
 
-    /// Files in the table's directory that this node has neither written nor opened, as far as their
-    /// names fall to this shard: those with a number by it, those with a UUID to the first. Their
-    /// numbers are not given to others from now on. A number that this node has given already is
-    /// taken for one of its own files.
+    /// Files in the table's directory that this node has neither written nor opened, as far as
+    /// their names fall to this shard: those with a number by it, those with a UUID to the first.
+    /// Their numbers are not assigned to other files from now on. A number that this node has
+    /// assigned already is treated as one of its own files.
     ///
     /// # Errors
     /// `Invalid`: files of a truncation are still being removed; `UnknownTable`, `Io`, `Stopping`.
@@ -246,11 +246,10 @@ impl Transfer {
         Ok(())
     }
 
-    /// Shows what this shard has of files that were taken in, in one step. Returns how many.
+    /// Shows this shard's part of files that were taken in, in one step. Returns how many.
     ///
-    /// # Errors
-    /// `UnknownTable`: it was dropped, and the files go with it; `Corrupt`, `Io`, `Stopping`: the next
-    /// start opens them.
+    /// # Errors `UnknownTable`: it was dropped, and the files with it; `Corrupt`, `Io`, `Stopping`:
+    /// the next start opens them.
     pub async fn adopt(&self, id: TableId, files: &[Descriptor]) -> Result<u64, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let (fs, version) = (self.env.rt.fs(), table.version());
@@ -634,7 +633,7 @@ async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError>
     }
     let mut found = Vec::with_capacity(sets.len());
     for (descriptor, mut components) in sets {
-        // TOC comes last.
+        // TOC is last.
         components.sort_unstable_by_key(|(c, _)| (*c == Component::Toc, *c));
         if components.last().is_none_or(|(c, _)| *c != Component::Toc) {
             if unfinished.contains(&descriptor) {

@@ -40,7 +40,7 @@ const FIRST_PARTITIONS: u64 = 8192;
 const GROWTH: u64 = 8;
 /// Partitions of one file at most.
 const PARTITIONS_MAX: u64 = 64 << 20;
-/// Items between two looks at the clock.
+/// Items between two checks of the clock.
 const ITEMS_PER_LOOK: usize = 128;
 
 /// Result of an ingest.
@@ -64,7 +64,7 @@ pub struct Ingest {
     /// How often the table had been emptied when this began.
     emptied: u64,
     open: Option<(SstableWriter, InFlight)>,
-    /// The file that comes as it is.
+    /// The file that is received unmodified.
     pub(crate) coming: Option<Coming>,
     /// Components of the last file that came so, which become durable.
     pub(crate) syncing: Vec<Syncing>,
@@ -89,7 +89,7 @@ pub(crate) struct Done {
 /// How far the data has come.
 #[derive(Default)]
 struct Place {
-    /// The last partition, with its token; it may go on in the next page.
+    /// The last partition, with its token; it may continue in the next page.
     key: Option<(Token, Vec<u8>)>,
     /// The writer is inside of it.
     in_partition: bool,
@@ -160,9 +160,9 @@ impl Ingest {
         self
     }
 
-    /// Takes a page of the table, forward and with nothing purged, whose partitions lie behind those
-    /// given so far, or go on with the last one where its page ended inside. Returns how many
-    /// partitions the page begins or goes on with.
+    /// Takes a page of the table, forward and with nothing purged, whose partitions follow those
+    /// given so far, or continue the last one where its page ended inside. Returns how many
+    /// partitions the page begins or continues.
     ///
     /// # Errors
     /// `Invalid`: not such a page, a partition of another shard, or the table was emptied meanwhile;
@@ -227,7 +227,7 @@ impl Ingest {
                 self.store.env.rt.yield_if_due().await;
             }
         }
-        // The next page may go on with this partition.
+        // The next page may continue this partition.
         if ends && !ends_inside {
             self.end_partition()?;
         }
@@ -242,9 +242,9 @@ impl Ingest {
     /// Ends the files and shows all of them in one step. From here on they are durable.
     ///
     /// # Errors
-    /// As [`Ingest::page`]; nothing of it is seen then.
+    /// As [`Ingest::page`]; nothing of it is visible then.
     pub async fn finish(mut self) -> Result<Ingested, StoreError> {
-        // A file that was begun behind a truncation is not named in its record: it must not become
+        // A file that was begun after a truncation is not named in its record: it must not become
         // one that a start after a crash would open.
         self.check_alive()?;
         let shown = self.show().await;
@@ -366,7 +366,7 @@ impl Ingest {
         ranges.get(at).is_some_and(inside)
     }
 
-    /// Looks where a partition goes: behind the last one, or on with it.
+    /// Determines the place of a partition: after the last one, or continuing it.
     fn place_partition(
         &mut self,
         token: Token,
@@ -390,7 +390,7 @@ impl Ingest {
                 return Ok(Step::GoOn);
             }
             // It was written to between the two pages. A partition's beginning cannot be changed,
-            // so the rest goes to a file of its own.
+            // so the rest is written to a file of its own.
             self.end_partition()?;
             // A range that was closed at the page's end may be opened again at that very place.
             self.place.last = None;
@@ -427,7 +427,7 @@ impl Ingest {
         }
     }
 
-    /// Begins a partition whose place is known, unless it goes on.
+    /// Begins a partition whose place is known, unless it continues.
     fn begin_partition(
         &mut self,
         token: Token,
@@ -486,7 +486,7 @@ impl Ingest {
         self.hold_or_put(marker)
     }
 
-    /// A marker that only closes is written when it is known that nothing is opened there.
+    /// Holds a marker that only closes until it is known that nothing is opened there.
     fn hold_or_put(&mut self, marker: Marker<'_>) -> Result<(), StoreError> {
         match (marker.close, marker.open) {
             (Some(close), None) => {
@@ -508,7 +508,7 @@ impl Ingest {
         }
     }
 
-    /// Moves on to a row or marker, which must lie behind the last one.
+    /// Moves to a row or marker, which must lie after the last one.
     fn advance_to(
         &mut self,
         shape: &TableShape,

@@ -133,8 +133,8 @@ impl Writer {
         }
     }
 
-    /// Everything applied so far is on the disk afterwards, whatever `commitlog_sync` says. For what
-    /// other nodes rely on, such as Paxos promises.
+    /// Makes everything applied so far durable, whatever `commitlog_sync` is. For data that other
+    /// nodes rely on, such as Paxos promises.
     ///
     /// # Errors
     /// As [`Store::commit`].

@@ -142,8 +142,8 @@ fn put_rows(
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Writes partitions of one row of the usual form that follow in a memtable, as far as the scan has them at hand: how
-/// many. They need no merge.
+/// Writes the next partitions of one row of the usual form of a memtable, as far as the scan has
+/// them loaded. Returns how many. They need no merge.
 fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<usize> {
     let Some(bytes_max) = writer.whole_max() else { return Ok(0) };
     let schema = writer.schema();

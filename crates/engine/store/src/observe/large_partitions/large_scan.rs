@@ -5,10 +5,9 @@
 //! store stops or an operator stops it. Most files need not be read: their statistics say that no partition
 //! has as many bytes as anything large.
 //!
-//! A file was not written here when it names another node, or has none of our checksums. Those that were looked
-//! through, and those that wait though they name this node, are kept per table and shard in
-//! `helenus-looked.<shard>`; what is lost of it only has files looked through again. Of files that shards share
-//! the one whose number it is looks through all.
+//! A file was not written here when it names another node, or has none of our checksums. The scanned ones, and
+//! those that wait though they name this node, are kept per table and shard in `helenus-looked.<shard>`; losing
+//! it only repeats scans. A file that shards share is scanned by the shard that its number belongs to.
 //!
 //! INV-large-1: the reports for a file are those that its writer would have made.
 
@@ -30,7 +29,7 @@ use crate::tables::large_files::{LargeEvent, LargeFile, name_of, push};
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// Bytes of Data, uncompressed, that a shard looks through in a second.
+/// Bytes of Data, uncompressed, that a shard scans per second.
 const BYTES_PER_SECOND: u64 = 16 << 20;
 /// Interval of the checks for waiting files, besides notifications.
 const ROUND: Duration = Duration::from_secs(60);
@@ -66,8 +65,8 @@ impl Observer {
         self.large.waits.notify_one();
     }
 
-    /// Keeps durably that files wait of which a start would not see it. Best effort: without it they are
-    /// missing in the tables when a restart comes first.
+    /// Records durably that files wait, where a start could not detect it. Best effort: without it
+    /// they are missing in the tables when a restart comes first.
     pub(crate) async fn keep_waiting(&self, table: &TableState, files: &[Rc<TableFile>]) {
         let of_it =
             |file: &&Rc<TableFile>| self.env.is_mine(file.generation) && self.files.is_own(file);
@@ -97,7 +96,7 @@ impl Observer {
                     return;
                 }
                 let deadline = store.env.rt.now() + ROUND;
-                // Elapsed: it is looked again.
+                // Elapsed: check again.
                 let waits = store.large.waits.notified();
                 let _ = store.env.rt.timeout(deadline, waits).await;
             }

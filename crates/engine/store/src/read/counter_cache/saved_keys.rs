@@ -1,4 +1,4 @@
-//! Which counters are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
+//! Keys of cached counters, saved in a file and read again after the next start: [`crate::read::saved_keys`].
 
 use std::rc::Rc;
 
@@ -77,7 +77,7 @@ impl Counters {
             return;
         }
         let bytes = {
-            // Most nodes count nothing, and need no file that says so.
+            // Most nodes count nothing, and need no such file.
             if cache.counts.borrow().is_empty() {
                 return;
             }

@@ -17,7 +17,7 @@ pub(super) enum Until {
     End,
     /// Behind its last row; no range deletion is open there.
     LastRow,
-    /// The beginning of the partition cannot be kept within the bounds: reads go to the files.
+    /// The beginning of the partition does not fit within the bounds: reads use the files.
     Nothing,
 }
 

@@ -1,4 +1,4 @@
-//! Which partitions are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
+//! Keys of cached partitions, saved in a file and read again after the next start: [`crate::read::saved_keys`].
 
 use std::rc::Rc;
 
