@@ -142,7 +142,7 @@ pub mod lz4 {
         Ok(())
     }
 
-    /// Appends what the raw block `src` holds, which must be exactly `expected_len` bytes.
+    /// Appends the content of the raw block `src`, which must be exactly `expected_len` bytes.
     ///
     /// # Errors
     /// `OutputTooLong` when a block of this size cannot hold so much (checked before allocation), `LengthMismatch`,
@@ -298,7 +298,7 @@ pub mod snappy {
         append(out, cap, |buffer| encoder.compress(src, buffer).map_err(|_| too_long))
     }
 
-    /// Appends what the block holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the block. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged`.
@@ -355,7 +355,7 @@ pub mod deflate {
         })
     }
 
-    /// Appends what the stream holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the stream. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged` (also when the stream ends early; bytes after its end are damage too).
@@ -474,7 +474,7 @@ pub mod zstd {
         })
     }
 
-    /// Appends what the frame holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the frame. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged`.
@@ -610,7 +610,7 @@ impl Compressor {
         result
     }
 
-    /// Appends what the block holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the block. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `LengthMismatch`, `Damaged`.

@@ -23,7 +23,7 @@ pub(crate) const LAST_LITERALS: usize = 5;
 pub(crate) const LAST_MATCH: usize = 12;
 /// After `1 << STEP_SHIFT` places without a match the step grows by one.
 const STEP_SHIFT: u32 = 6;
-/// So many bytes without a match are noise.
+/// This many bytes without a match are noise.
 const NOISE_BYTES: usize = 96;
 /// Positions of noise that are compared together, as they do not depend on each other, and their
 /// bytes.
@@ -48,7 +48,7 @@ const BLOCKS_COMPARED: u32 = 64;
 /// Blocks that slots can name before the table is cleared.
 const BLOCKS_MAX: u32 = 0xff;
 
-/// By what places are found in a block: four bytes that may be among noise, five, four.
+/// Ways to find positions in a block: four bytes that may be among noise, five, four.
 const NOISE: u8 = 0;
 const FIVE: u8 = 1;
 const FOUR: u8 = 2;
@@ -70,7 +70,7 @@ pub(crate) struct Encoder {
 /// match directly after the first lies in between.
 #[derive(Default)]
 struct Rhythm {
-    /// Where the last such match begins.
+    /// Start of the last such match.
     at: usize,
     /// Distance from the match before.
     period: usize,
@@ -78,7 +78,7 @@ struct Rhythm {
     found: u32,
     /// Distance of the last match that did not keep the period.
     other: usize,
-    /// How often one was tried there since.
+    /// Number of attempts there since.
     tried: u32,
 }
 
@@ -137,7 +137,7 @@ fn eight_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// How many bytes from `at` on, below `end`, are as those from `earlier` on.
+/// Number of bytes from `at` on, below `end`, that equal those from `earlier` on.
 #[inline]
 pub(crate) fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
     let now = bytes.get(at..end).unwrap_or(&[]);
@@ -376,7 +376,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Noise of few different bytes, runs, and copies of what was there.
+    /// Noise of few different bytes, runs, and copies of earlier bytes.
     pub(crate) fn sample(length: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
         while bytes.len() < length {

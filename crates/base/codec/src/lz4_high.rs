@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn runs_take_few_places_and_become_no_larger_than_by_the_reference_implementation() {
         let block = runs(16_384, 60, 255);
-        // Level, what liblz4 1.9.4 makes of them, places for each byte.
+        // Level, size from liblz4 1.9.4, positions for each byte.
         for (level, size_max, looked_max) in
             [(3, 2207, 16), (6, 2111, 24), (9, 1997, 30), (12, 1955, 80)]
         {

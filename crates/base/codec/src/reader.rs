@@ -1,6 +1,6 @@
 //! The one cursor through which bytes from outside are decoded.
 //!
-//! Owns bounds and overflow checks and the error that names what was being read and where. Never allocates.
+//! Owns bounds and overflow checks and the error that names the item and its offset. Never allocates.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Guardrails: the settings that limit statements, as tools show and change them while a node runs.
 //!
-//! Owns: which settings are guardrails, how Cassandra's tool names them, what is wrong with values.
-//! Never: what is limited (`cql-plan::guardrails`).
+//! Owns: the list of guardrails, their names in Cassandra's tool, the errors of values. Never: what
+//! is limited (`cql-plan::guardrails`).
 //!
 //! Source: `GuardrailsOptions`, and `GuardrailsConfigCommand` of Cassandra 5.1, whose
 //! `getguardrailsconfig` and `setguardrailsconfig` these are.

@@ -249,7 +249,7 @@ pub const SCYLLA_ONLY: &[&str] = &[
     "unsafe_bypass_fsync",
 ];
 
-/// Settings that ask for protection, with what they ask for; see [`asks_for_protection`].
+/// Settings that ask for protection, and which; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
     ("client_encryption_options", "encryption of client connections"),

@@ -1,7 +1,7 @@
 //! Layers: defaults < file < environment < command line.
 //!
-//! Owns: which layer wins, what is reported as wrong and what as a warning, checks that concern
-//! several settings. Never: opens the file, reads the environment.
+//! Owns: the precedence of layers, errors and warnings, checks that concern several settings.
+//! Never: opens the file, reads the environment.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -519,7 +519,8 @@ impl Loader {
         });
     }
 
-    /// Sets `name` (written as `written`). `form` is what an old spelling expects, else empty.
+    /// Sets `name` (written as `written`). `form` describes the value of an old spelling, else
+    /// empty.
     fn assign(&mut self, written: &str, name: &str, node: &Node, origin: Origin, form: &str) {
         let Some(&(name, status)) = NAMES.iter().find(|(n, _)| *n == name) else {
             self.without_field(written, name, node, origin);

@@ -1,4 +1,4 @@
-//! Where a node stands: the property files of Cassandra's snitches, and the address for the one
+//! Location of a node: the property files of Cassandra's snitches, and the address for the one
 //! without a file.
 //!
 //! Owns: their grammar (Java properties without line continuation). Never: opens a file.

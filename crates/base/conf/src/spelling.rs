@@ -17,7 +17,7 @@ pub enum Unit {
     MillisOrUnset,
     /// Seconds.
     Seconds,
-    /// Seconds; what is negative is 0.
+    /// Seconds; a negative value is 0.
     SecondsOrZero,
     /// Seconds when it is a bare number, else today's grammar; the name is also the new one.
     SecondsBare,
@@ -31,7 +31,7 @@ pub enum Unit {
     Kibibytes,
     /// MiB.
     Mebibytes,
-    /// MiB; what is negative is unset.
+    /// MiB; a negative value is unset.
     MebibytesOrUnset,
     /// MiB per second.
     MebibytesPerSecond,

@@ -214,7 +214,7 @@ impl ClusteringComparator {
         }
         match (a_longer, b_longer) {
             (false, false) => a.after.cmp(&b.after),
-            // `b` is a prefix of `a`: `a` lies inside what starts with `b`.
+            // `b` is a prefix of `a`: `a` starts with `b`.
             (true, _) => {
                 if b.after {
                     Ordering::Less
@@ -252,7 +252,7 @@ impl Slice {
         Slice { start: Vec::new(), start_after: false, end: Vec::new(), end_after: true }
     }
 
-    /// Exactly what starts with `prefix`.
+    /// All clusterings that start with `prefix`.
     pub fn prefix(prefix: Vec<u8>) -> Slice {
         Slice { start: prefix.clone(), start_after: false, end: prefix, end_after: true }
     }

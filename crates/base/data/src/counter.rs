@@ -247,8 +247,8 @@ pub fn without_local(context: &[u8], out: &mut Vec<u8>) {
     encode(&cleared, out);
 }
 
-/// Merges versions of one counter cell. A tombstone wins whatever its timestamp: what is added to a
-/// deleted counter before the tombstone is gone is lost, as in Cassandra (CASSANDRA-7346). `None`:
+/// Merges versions of one counter cell. A tombstone wins whatever its timestamp: an increment of a
+/// deleted counter is lost if the tombstone still exists, as in Cassandra (CASSANDRA-7346). `None`:
 /// there was no cell. The merged context is in `scratch` when it is none of the sources.
 pub(crate) fn merge_cells<'a>(
     cells: &[CellRef<'a>],

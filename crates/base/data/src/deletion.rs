@@ -46,7 +46,7 @@ impl DeletionTime {
     }
 }
 
-/// Primary-key liveness of a row: what INSERT writes beside the cells, so that a row whose cells
+/// Primary-key liveness of a row: INSERT writes it beside the cells, so that a row whose cells
 /// are all null still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Liveness {

@@ -30,7 +30,7 @@ pub enum Keep {
     Purge(Purge),
 }
 
-/// When compaction may forget a tombstone.
+/// Condition under which compaction may purge a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
     /// The clock of TTLs.
@@ -71,7 +71,7 @@ pub enum Merged {
 pub struct Outcome {
     /// Where the merged row is.
     pub row: Merged,
-    /// Tombstones and expired cells met (after merging); what the tombstone limits count.
+    /// Tombstones and expired cells met (after merging), for the tombstone limits.
     pub tombstones: u32,
 }
 
@@ -352,8 +352,9 @@ fn merge_columns(
     }
 }
 
-/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Each version is
-/// dropped by what deletes it before the others are looked at (Cassandra's `Row.Merger`).
+/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Each
+/// version's own deletion is applied to it before the versions are merged (Cassandra's
+/// `Row.Merger`).
 #[cold]
 fn merge_counters(
     shape: &TableShape,

@@ -315,7 +315,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.scratch = scratch;
     }
 
-    /// Ends the merge and hands out the scratch buffer and the sources.
+    /// Ends the merge and returns the scratch buffer and the sources.
     pub fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = C>) {
         (self.scratch, self.lanes.into_iter().map(|l| l.cursor))
     }

@@ -1,5 +1,5 @@
-//! Mutations: what bind produces and what commit log, memtable and replicas carry. One encoding,
-//! made once per write.
+//! Mutations: bind produces them, and commit log, memtable and replicas carry them. One encoding,
+//! built once per write.
 //!
 //! Layout, version 1 (`v` = LEB128; see `docs/formats/mutation.md`):
 //!

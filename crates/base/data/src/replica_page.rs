@@ -1,4 +1,4 @@
-//! Replica pages: what one replica has of a read, tombstones included.
+//! Replica pages: the result of a read on one replica, tombstones included.
 //!
 //! Owns: the encoding (`docs/formats/replica-page.md`), [`PageWriter`] which cuts a page, and
 //! [`ReplicaPage`], the checked view. Never: merging (see [`crate::page_cursor`] for the cursor over
@@ -46,10 +46,10 @@ pub(crate) const TAG_CUT: u8 = 4;
 pub(crate) const HAS_DELETION: u8 = 1;
 pub(crate) const HAS_STATIC: u8 = 2;
 
-/// Up to where a page shows what its replica has.
+/// End of the part of the read that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageEnd<'a> {
-    /// To the end of what was asked for.
+    /// To the end of the requested range.
     Exhausted,
     /// To the end of this partition.
     After {
@@ -109,8 +109,8 @@ pub(crate) fn behind(clustering: &[u8], reversed: bool) -> BoundRef<'_> {
     BoundRef { prefix: clustering, after: !reversed }
 }
 
-/// Where a page stops. All replicas of one read use the same limits, and limits look only at what
-/// the page holds, so that replicas with equal content cut at the same place.
+/// Limits of a page. All replicas of one read use the same limits, and limits depend only on the
+/// content of the page, so that replicas with equal content cut at the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// Rows that are live at the command's `now`; at least 1.
@@ -155,7 +155,7 @@ pub enum PageError {
     /// Written by a version that this build does not read.
     #[error("replica page has the version {0}, this node reads version 1")]
     Version(u8),
-    /// Not what a page can be.
+    /// The bytes cannot be a page.
     #[error("replica page is malformed: {0}")]
     Malformed(&'static str),
 }
@@ -292,8 +292,7 @@ impl<'a> ReplicaPage<'a> {
     /// Checks bytes from a peer whole: every length, row and bound, the order of everything and
     /// that nothing is left over. `reversed` is the command's.
     ///
-    /// # Errors
-    /// `Version`, `Malformed` with what does not hold.
+    /// # Errors `Version`; `Malformed`, which names the violated rule.
     pub fn parse(
         bytes: &'a [u8],
         shape: &TableShape,
@@ -309,8 +308,8 @@ impl<'a> ReplicaPage<'a> {
         self.bytes
     }
 
-    /// The encoded items without header and end: what pages of the same content have alike, wherever
-    /// their limits were.
+    /// The encoded items without header and end: pages of the same content are equal in them,
+    /// whatever their limits were.
     pub fn content(&self) -> &'a [u8] {
         self.items
     }

@@ -1,4 +1,4 @@
-//! Results that are made of rows where they lie.
+//! Results that are computed from rows where they are stored.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ pub trait RowFold: Debug + Send + Sync {
     /// Creates the state that a shard needs while it folds.
     fn on_shard(&self) -> Box<dyn ShardFold>;
 
-    /// Appends what a fold has left, for a shard of another node; false: it is none of this fold.
+    /// Appends the state of a fold, for a shard of another node; false: it is none of this fold.
     fn encode_state(&self, state: &FoldState, out: &mut Vec<u8>) -> bool;
 
     /// Decodes the output of [`RowFold::encode_state`]; `None`: the bytes are none of this fold.
@@ -33,7 +33,8 @@ pub trait RowFold: Debug + Send + Sync {
 
 /// A fold on one shard.
 pub trait ShardFold {
-    /// Begins a page where the page before ended, with what that one left. Results are appended to `out`.
+    /// Begins a page where the previous page ended, with its final state. Results are appended to
+    /// `out`.
     fn begin<'a>(&'a self, state: Option<FoldState>, out: &'a mut Vec<u8>)
     -> Box<dyn Folding + 'a>;
 }
@@ -78,7 +79,7 @@ pub struct FoldResult<'a> {
     pub token: Token,
     /// Its key.
     pub key: &'a [u8],
-    /// Clustering of the last row that it was made of; `None`: the partition is done with it.
+    /// Clustering of the last row in the result; `None`: the partition is complete.
     pub last: Option<&'a [u8]>,
     /// The encoded result.
     pub bytes: &'a [u8],

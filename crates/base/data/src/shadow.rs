@@ -63,7 +63,7 @@ pub struct Shadow<S> {
     pub first: u32,
 }
 
-/// A cursor over `D` without what `S` hides. Both are in ascending order of clusterings.
+/// A cursor over `D` without the data that `S` hides. Both are in ascending order of clusterings.
 pub struct ShadowCursor<'s, D, S> {
     shape: &'s TableShape,
     by: ShadowBy,
@@ -86,7 +86,7 @@ pub struct ShadowCursor<'s, D, S> {
 }
 
 impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
-    /// Leaves out of `data` what `shadow` hides.
+    /// Creates a cursor over `data` without the data that `shadow` hides.
     pub fn new(shape: &'s TableShape, by: ShadowBy, data: D, shadow: Shadow<S>) -> Self {
         ShadowCursor {
             shape,
@@ -156,7 +156,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         self.partition_deletion.max(self.shadow_open)
     }
 
-    /// Shows a change of what is open, if there is one.
+    /// Shows a change of the open deletion, if there is one.
     fn show_open(&mut self, of_shadow: bool) -> bool {
         let open = unless_hidden(self.data_open, &self.active());
         if open == self.shown_open {
@@ -407,7 +407,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) active: DeletionTime,
 }
 
-/// Takes out of a row what is beside it hides.
+/// Removes from a row the cells that `beside` hides.
 pub(crate) fn left_of(
     shape: &TableShape,
     row: RowRef<'_>,

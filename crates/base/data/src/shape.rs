@@ -92,8 +92,9 @@ impl TableShape {
         }
     }
 
-    /// The shape for what is kept: memtables, files and what is sent to other replicas keep cells of dropped columns
-    /// that are newer than the drop, as the column may be added again. The shape itself is for what clients see.
+    /// The shape for stored data: memtables, files and data for other replicas keep cells of
+    /// dropped columns that are newer than the drop, as the column may be added again. The shape
+    /// itself is for data shown to clients.
     #[inline]
     pub fn stored(&self) -> &TableShape {
         self.stored.as_deref().unwrap_or(self)

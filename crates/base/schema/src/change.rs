@@ -1,8 +1,8 @@
 //! Schema changes and their application: `Schema` + `SchemaChange` → new `Schema`.
 //!
-//! A change carries the full new definition of what it touches, already validated by `cql-plan`
-//! against the schema it was planned on; [`Schema::apply`] checks again what must hold whatever
-//! happened in between (existence, ids), because changes come out of a log.
+//! A change carries the full new definition of each changed item, already validated by `cql-plan`
+//! against the schema it was planned on; [`Schema::apply`] repeats the checks that concurrent
+//! changes can break (existence, ids), because changes come out of a log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -82,8 +82,8 @@ pub enum TableKind {
 /// cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactForm {
-    /// No clustering column was written: what was written is static; the clustering column and the
-    /// regular column are hidden. Flags: none.
+    /// No clustering column was declared: the declared columns are static; the clustering column
+    /// and the regular column are hidden. Flags: none.
     Static,
     /// One clustering column. Flag `dense`.
     Dense,

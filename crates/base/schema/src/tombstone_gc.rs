@@ -1,6 +1,6 @@
-//! `tombstone_gc`: what a tombstone must wait for before a compaction may forget it. ScyllaDB's
-//! option by name, form and meaning; kept in the table's extensions under its name, which is a place
-//! that Cassandra and its tools pass over.
+//! `tombstone_gc`: the condition under which a compaction may purge a tombstone. ScyllaDB's option
+//! by name, form and meaning. It is stored in the table's extensions under its name, which Cassandra
+//! and its tools ignore.
 //!
 //! The bytes of the extension are a CQL `map<text, text>`: count i32, then each key and value with
 //! its length i32 before it.

@@ -21,7 +21,7 @@ pub enum IoErrorKind {
     AddrInUse,
     /// Fewer bytes than asked for: the file is shorter than its metadata says.
     UnexpectedEof,
-    /// The bytes are not what was written: a checksum or the format does not fit.
+    /// The bytes differ from those written: a checksum or the format does not fit.
     Damaged,
     /// The node or the simulated process is stopping.
     Stopping,

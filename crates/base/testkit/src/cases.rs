@@ -1,4 +1,4 @@
-//! Tests in text files: a command with its input, and what it must print.
+//! Tests in text files: a command with its input, and the expected output.
 //!
 //! ```text
 //! # A comment, or nothing.

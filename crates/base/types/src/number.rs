@@ -618,7 +618,8 @@ fn join_digits(digits: &str, powers: &[BigUint]) -> Option<BigUint> {
     Some(join_digits(high, rest)? * power + join_digits(low, rest)?)
 }
 
-/// Why a text with more digits than a number may have is none. `None`: that is not what is wrong with it.
+/// Returns the error for a text with more digits than a number may have. `None`: the text has
+/// another error.
 pub fn too_many_digits(text: &str) -> Option<TypeError> {
     if text.len() <= NUMBER_DIGITS_MAX {
         return None;

@@ -277,7 +277,7 @@ fn validate_timeuuid(bytes: &[u8]) -> Result<(), TypeError> {
     Err(TypeError::Marshal(format!("Invalid version for TimeUUID type: 0x{shown:x}")))
 }
 
-/// True for bytes that Cassandra takes as text: UTF-8, and what its validator lets through beyond it
+/// True for bytes that Cassandra accepts as text: UTF-8, and more that its validator accepts
 /// (surrogates, `C0 80` for NUL, some wrong second bytes after `E0`, lead bytes up to `F7`). Old
 /// clients have stored such bytes, so they must stay valid.
 ///

@@ -98,7 +98,7 @@ impl Archive {
             Err(error) => return Err(error),
         };
         match self.fs.metadata(&target).await {
-            // A restart, or another shard, has done it; what is shorter is not this one.
+            // A restart, or another shard, has done it; a shorter file is not this one.
             Ok(there) if there.len >= length => return self.fs.sync_dir(&self.directory).await,
             Ok(_) => copy(&self.fs, path, &self.unfinished_path(), &target).await?,
             Err(error) if error.kind == IoErrorKind::NotFound => {

@@ -17,7 +17,7 @@ use crate::keys::{Keys, NO_KEY, NONCE_BYTES, SEALED_BYTES};
 
 /// Records are packed together until a block has this many bytes of them; a record is never cut.
 pub const BLOCK_BYTES: usize = 64 * 1024;
-/// Bytes of a block before what it stores.
+/// Bytes of a block before its stored content.
 pub const BLOCK_HEADER_BYTES: usize = 24;
 /// Longest content: far above half of the largest segment, which one record may take.
 const UNPACKED_BYTES_MAX: u32 = (1 << 30) + (1 << 20);
@@ -97,8 +97,7 @@ pub(crate) enum NotUnpacked {
 impl Block<'_> {
     /// Replaces `out` with the records.
     ///
-    /// # Errors
-    /// The stored bytes do not unpack to what the header says, or do not open.
+    /// # Errors The stored bytes do not match the header after unpacking, or cannot be decrypted.
     pub(crate) fn unpack(&self, with: &mut Unpacker, out: &mut Vec<u8>) -> Result<(), NotUnpacked> {
         const WRONG: NotUnpacked = NotUnpacked::Damaged("a block does not unpack to what it says");
         out.clear();

@@ -26,7 +26,7 @@ pub enum LogError {
         /// Description of the damage.
         what: &'static str,
     },
-    /// A segment is missing, or shorter than what was synced to it.
+    /// A segment is missing, or shorter than its synced length.
     #[error(
         "commit-log segment {file} {}, but {expected} bytes were synced to it: writes that are in no SSTable are \
          missing; restore the file, or remove {inventory} to start without them, then repair this node",

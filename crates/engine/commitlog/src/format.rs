@@ -95,7 +95,7 @@ pub struct SegmentHeader {
     pub host: HostId,
     /// The shard that wrote it.
     pub shard: u16,
-    /// How many shards there were.
+    /// Number of shards when it was written.
     pub shards: u16,
     /// Wall clock at its creation, microseconds.
     pub created: i64,
@@ -145,7 +145,7 @@ impl SegmentHeader {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a header; the error says what was wrong.
+    /// Decodes a header; the error describes the fault.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, &'static str> {
         let header = bytes.get(..HEADER_BYTES).ok_or("the header is cut short")?;
         let (body, crc) = header.split_at(HEADER_BYTES - 4);

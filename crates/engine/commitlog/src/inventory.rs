@@ -9,7 +9,7 @@
 //! 3. Lists of earlier runs are removed before the first of their segments is: all of these are flushed
 //!    then.
 //!
-//! So whatever a list names was durable and is needed, at every moment; after a crash a list may lag
+//! So every listed segment was durable and is needed, at every moment; after a crash a list may lag
 //! behind the segments, never be ahead of them.
 
 use std::cell::{Cell, RefCell};

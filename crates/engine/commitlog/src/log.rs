@@ -78,7 +78,8 @@ impl LogOptions {
     }
 }
 
-/// A table version as its writer uses it: what to append before the first mutation per segment.
+/// A table version as its writer uses it: the record to append before the first mutation per
+/// segment.
 pub struct TableTicket {
     descriptor: Vec<u8>,
     described_in: Cell<SegmentId>,
@@ -453,8 +454,7 @@ impl CommitLog {
 
     /// Hands everything appended so far to the kernel, in batch and group mode to the disk.
     ///
-    /// # Errors
-    /// `DiskFull`: what was appended stays in the buffer and is written by a later commit.
+    /// # Errors `DiskFull`: the appended records stay in the buffer and a later commit writes them.
     /// `Failed`: for ever.
     pub async fn commit(&self) -> Result<(), LogError> {
         let target = {

@@ -112,13 +112,12 @@ impl<V: Visitor> Walk<'_, V> {
 }
 
 impl CommitLog {
-    /// Gives every record of the segments of earlier runs to `visitor`, in the order in which they
-    /// were written (per writer). Segments that this shard released already are skipped; those of
-    /// this run as well.
+    /// Passes every record of the segments of earlier runs to `visitor`, in the order in which they
+    /// were written (per writer). Skips segments that this shard released already, and those of
+    /// this run.
     ///
-    /// # Errors
-    /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
-    /// which `visitor` says what is wrong with it. `Lost`: a segment is missing or shorter than it was.
+    /// # Errors `Corrupt`: damage where a marker attests that the segment had been synced, or a
+    /// record that `visitor` rejects. `Lost`: a segment is missing or shorter than it was.
     /// `Sealed`: a segment that the keys do not open. Those of [`Visitor::pause`].
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
         let damaged_inventories = self.check_inventories().await?;

@@ -44,7 +44,7 @@ pub struct Scan {
     pub length: u64,
     /// Why reading ended there.
     pub what: &'static str,
-    /// A block is whole and does not open: nothing is known of what is in the segment.
+    /// A block is intact and cannot be decrypted: the segment's content is unknown.
     pub sealed: Option<&'static str>,
 }
 

@@ -42,8 +42,8 @@ impl Chunk {
     }
 }
 
-/// The contiguous bytes that a cursor sees of one file, from its position on. Bytes come straight
-/// from the block at hand; only what spans blocks is copied together.
+/// The contiguous bytes that a cursor sees of one file, from its position on. They are borrowed
+/// from the current block; only data that spans blocks is copied.
 #[derive(Debug)]
 pub(crate) struct Window {
     mark: u64,

@@ -12,7 +12,7 @@ pub(crate) struct Covered {
     low: Vec<u8>,
     /// Serialised prefix after which no clustering lies; empty = unknown.
     high: Vec<u8>,
-    /// The file can have what a read of any clusterings needs.
+    /// The file can have data that every read needs, whatever its clusterings.
     always: bool,
 }
 

@@ -57,7 +57,7 @@ use stdx::{IoError, IoErrorKind};
 /// Errors of an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SstableError {
-    /// Bytes on disk are not what was written there: restore the file from a replica or snapshot.
+    /// Bytes on disk differ from those written: restore the file from a replica or snapshot.
     #[error(
         "{file} is corrupt at offset {offset}: {what}; restore it from a replica or a snapshot"
     )]
@@ -108,7 +108,7 @@ impl SstableError {
         }
     }
 
-    /// Turns what a decoder said about a component into an error that names its file.
+    /// Turns a decoder's error about a component into one that names its file.
     pub(crate) fn of_format(file: &str, base: u64, error: &FormatError) -> SstableError {
         match error {
             FormatError::Unsupported { .. } | FormatError::UnknownColumn { .. } => {

@@ -98,7 +98,7 @@ pub(crate) struct StandIn {
     pub(crate) checksums: Option<Checksums>,
     /// First and last token, or the whole ring.
     pub(crate) span: (Token, Token),
-    /// Those that are there.
+    /// Components that exist.
     pub(crate) components: Vec<Component>,
     pub(crate) data_length: u64,
     pub(crate) small_bytes: usize,
@@ -580,7 +580,7 @@ impl SstableMeta {
         self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8)
     }
 
-    /// How often a partition was looked for here that its Bloom filter let pass and that is not here.
+    /// Number of false positives of its Bloom filter.
     pub fn misses(&self) -> u64 {
         self.misses.get()
     }

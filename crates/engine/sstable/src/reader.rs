@@ -52,8 +52,8 @@ impl SstableReader {
         SstableReader::open_for(purpose, fs, directory, descriptor, table).await
     }
 
-    /// As [`SstableReader::open`] of a table, for an offline tool: what a node does not serve is opened, too,
-    /// such as files in the order of other partitioners.
+    /// As [`SstableReader::open`] of a table, for an offline tool. It opens also files that a node
+    /// does not serve, such as files in the order of other partitioners.
     ///
     /// # Errors
     /// Those of [`SstableReader::open`].
@@ -209,7 +209,7 @@ impl SstableReader {
         self.sequential_from(ReadAhead::default())
     }
 
-    /// The same, going on with what another one of the same file has read.
+    /// The same, continuing with the read-ahead of another reader of the same file.
     pub fn sequential_from(&self, ahead: ReadAhead) -> SequentialReader {
         SequentialReader::new(self.clone(), ahead)
     }

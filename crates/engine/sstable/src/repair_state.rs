@@ -19,7 +19,7 @@ use crate::{Result, SstableError};
 /// Largest Statistics.db or Checksums.db, bytes.
 const BYTES_MAX: usize = 2 << 30;
 
-/// How a file stands towards repairs.
+/// Repair state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairState {
     /// Milliseconds since 1970 of the repair that its data took part in, 0 = none.
@@ -36,8 +36,8 @@ impl RepairState {
     }
 }
 
-/// Writes the state of a complete file set. Readers that have it open keep what they know. Nobody
-/// else may change the same file set meanwhile.
+/// Writes the state of a complete file set. Readers that have it open keep the old state. The
+/// caller must exclude other changes of the same file set.
 ///
 /// # Errors
 /// `Corrupt`, `Io`: the old or the new state holds then, in full.

@@ -141,7 +141,7 @@ impl SequentialReader {
     }
 }
 
-/// A future, and what came of it.
+/// A future, and its result.
 struct Waiting<F: Future> {
     future: Pin<Box<F>>,
     result: Option<F::Output>,

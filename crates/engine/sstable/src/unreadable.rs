@@ -1,10 +1,10 @@
-//! A file set that cannot be opened, as something that can be in a view: a read that may need it fails
-//! with `Corrupt` instead of being answered without it, and no tombstone is purged that may hide what it
-//! has.
+//! A file set that cannot be opened, as something that can be in a view. A read that may need it fails
+//! with `Corrupt` instead of being answered without it, and no tombstone is purged that may hide its
+//! data.
 //!
-//! What is known of it is used where checksums say that it is right: its slice of the ring
-//! (Checksums.db), its statistics, its first and last key (Statistics since `oa`; the Summary where
-//! Checksums.db has it). Otherwise it is taken for one with all tokens and all times.
+//! Parts of it are used where checksums match: its slice of the ring (Checksums.db), its statistics, its
+//! first and last key (Statistics since `oa`; the Summary where Checksums.db has it). Otherwise it is
+//! treated as one with all tokens and all times.
 
 use rt::{Fs, OpenOptions};
 use schema::Table;
@@ -102,7 +102,7 @@ pub async fn open_unreadable(
     Ok(SstableReader::of_parts(meta, data, some, None))
 }
 
-/// First and last token, by what checksums say is right; otherwise the whole ring.
+/// First and last token, from components with matching checksums; otherwise the whole ring.
 fn span_of(
     own: Option<&Statistics>,
     checksums: Option<&Checksums>,

@@ -132,7 +132,7 @@ pub struct SstableWriter {
     clustering: Vec<u8>,
     data: Output,
     index: Output,
-    /// Format BTI: what is written instead of Index.
+    /// Format BTI: written instead of Index.
     tries: Option<Box<TrieIndex>>,
     compressor: Option<Compressor>,
     chunk: Vec<u8>,
@@ -296,7 +296,7 @@ impl SstableWriter {
         self.data.is_full() || self.index.is_full() || rows
     }
 
-    /// Writes what is full: whole requests.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`; the writer should then be aborted.
@@ -454,7 +454,7 @@ impl SstableWriter {
         self.placed(PrefixKind::Clustering, clustering, at)
     }
 
-    /// Looks for what is large in a row that was encoded from a position on.
+    /// Finds large data in a row that was encoded from a position on.
     #[inline]
     fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
         let bytes = self.offset() - at;

@@ -27,7 +27,7 @@ pub enum StoreError {
         /// The data that could not be written, or the remaining free space.
         detail: String,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from those written.
     #[error("{file} is corrupt: {what}")]
     Corrupt {
         /// The file.
@@ -56,10 +56,10 @@ pub enum StoreError {
     /// A read met more tombstones than allowed.
     #[error("scanned over {scanned} tombstones")]
     TombstoneFailure {
-        /// How many it met before it gave up.
+        /// Number met before the read was aborted.
         scanned: u32,
     },
-    /// A mutation, or what a memtable holds, that no SSTable can hold.
+    /// A mutation, or data of a memtable, that no SSTable can hold.
     #[error("{what} ({place})")]
     Unwritable {
         /// Why, in Cassandra's words where it has them.

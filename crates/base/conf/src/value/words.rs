@@ -39,7 +39,7 @@ macro_rules! words {
 }
 
 words! {
-    /// When appended commit-log records are synced.
+    /// Time at which appended commit-log records are synced.
     CommitLogSync {
         /// Every `commitlog_sync_period`; the answer does not wait for the sync.
         Periodic = "periodic",
@@ -63,7 +63,7 @@ words! {
 }
 
 words! {
-    /// How files are compressed that memtables become.
+    /// Compression of flushed files.
     FlushCompression {
         /// Not at all.
         None = "none",
@@ -143,7 +143,7 @@ words! {
 }
 
 words! {
-    /// Where a role may connect from.
+    /// Networks from which a role may connect.
     CidrAuthorizer {
         /// Everywhere.
         AllowAll = "AllowAllCIDRAuthorizer",
@@ -163,7 +163,7 @@ words! {
 }
 
 words! {
-    /// Where data centre and rack names come from.
+    /// Source of data centre and rack names.
     Snitch {
         /// One data centre `datacenter1`, one rack `rack1`.
         Simple = "SimpleSnitch",
@@ -177,7 +177,7 @@ words! {
 }
 
 words! {
-    /// Which versions of Cassandra can read what is written.
+    /// Versions of Cassandra that can read the written files.
     StorageCompatibilityMode {
         /// 4.0 and later.
         Cassandra4 = "CASSANDRA_4",

@@ -1,4 +1,4 @@
-//! Leaving rows and markers out of what a reader sees, and telling of it now and then.
+//! Skipping of rows and markers that a reader does not see, and reporting it now and then.
 
 use super::inside::Position;
 use super::{Current, MergeCursor};
@@ -6,7 +6,8 @@ use crate::clustering::BoundRef;
 use crate::cursor::{Cursor, Item};
 use crate::passed::place_between;
 
-/// So many times as many are left out when no place is found between them at which a page could end.
+/// Factor by which more items are skipped when no position between them is found at which a page
+/// could end.
 const PLACELESS_TIMES: u32 = 4;
 
 /// End of the skipped rows and markers.
@@ -83,7 +84,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         matches!(self.current, Current::Passed(_))
     }
 
-    /// Tombstones met so far, deletions of partitions, and what they hide: what a reader has waited for.
+    /// Tombstones met so far, deletions of partitions, and data that they hide: the cost of the
+    /// scan for a reader.
     #[inline]
     pub fn scanned(&self) -> u32 {
         self.tombstones.saturating_add(self.passing.hidden)
@@ -101,7 +103,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
         passing.count >= passing.every && passing.every < u32::MAX && self.tells_of_last()
     }
 
-    /// True when what was left out last is a place to show.
+    /// True when the item skipped last is a position to show.
     pub(super) fn tells_of_last(&mut self) -> bool {
         let passing = &mut self.passing;
         let at = match passing.last {

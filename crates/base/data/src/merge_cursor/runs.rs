@@ -82,8 +82,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
     }
 
-    /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
-    /// ([`RowRef::is_plain`]) come out as they are.
+    /// As [`MergeCursor::untouched`] for a reader: the number of the source whose plain rows
+    /// ([`RowRef::is_plain`]) come out unmodified.
     #[inline]
     pub fn untouched_live(&self) -> Option<usize> {
         let index = self.sole.filter(|_| self.in_partition)?;

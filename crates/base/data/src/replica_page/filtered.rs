@@ -1,4 +1,4 @@
-//! Pages that a filter has left little of: what [`super::PageWriter`] puts aside while it writes the whole page.
+//! Pages after a selective filter: [`super::PageWriter`] collects them while it writes the whole page.
 //!
 //! A filtered page is encoded as any page, ends where the whole page does, and has of its partitions and live rows
 //! those that pass. It has no deletions, so nothing may be merged with it: it is for showing only.
@@ -37,7 +37,7 @@ pub struct WholePage {
     pub dropped_rows: u64,
     /// Partitions that did not pass.
     pub dropped_partitions: u64,
-    /// Bytes of what did not pass.
+    /// Bytes of the filtered-out partitions and rows.
     pub dropped_bytes: u64,
 }
 
@@ -84,7 +84,7 @@ impl<'s> Kept<'s> {
         (self.passes, self.is_put) = (None, false);
     }
 
-    /// A live row, which is what `place.out` has from `at` on.
+    /// Adds a live row, which `place.out` holds from `at` on.
     #[inline]
     pub(super) fn row(&mut self, place: &Place<'_>, row: ClusteredRow<'_>, at: usize) {
         let ClusteredRow { clustering, row } = row;

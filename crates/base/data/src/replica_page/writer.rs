@@ -50,7 +50,7 @@ pub struct PageWriter<'s> {
     /// Clustering of the last row met; empty and unset at the start of a partition.
     last: Vec<u8>,
     has_last: bool,
-    /// The range deletion open after what was written.
+    /// The range deletion open after the last written item.
     open: DeletionTime,
     /// A marker that may still be joined by another one of its position.
     pending: Option<DeletionTime>,
@@ -121,8 +121,8 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// Puts aside what passes the filter, see [`PageWriter::finish_filtered`]. Partitions may not be cut by a limit of
-    /// their own then.
+    /// Collects the rows that pass the filter, see [`PageWriter::finish_filtered`]. A limit per
+    /// partition is not allowed then.
     pub fn filter(&mut self, filter: &'s dyn RowFilter) {
         self.kept = Some(Kept::new(filter));
     }

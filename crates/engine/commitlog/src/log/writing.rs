@@ -91,9 +91,9 @@ impl State {
         }
     }
 
-    /// When the next sync may begin after one that took so long. Where many wait for a slow disk each sync is
-    /// shared by more when it does not follow the one before at once; what a sync costs is the same for one and
-    /// for a hundred.
+    /// Delays the next sync after one that took long. Where many tasks wait for a slow disk, a
+    /// delayed sync is shared by more of them than one that starts at once; a sync costs the same
+    /// for one and for a hundred.
     fn gather(&mut self, ended: Instant, took: Duration) {
         let gathers = self.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
         if gathers {
@@ -231,9 +231,10 @@ impl CommitLog {
         self.inner.signal.notify();
     }
 
-    /// Writes what was appended at `offset` as blocks. Gives the buffer back, and the bytes that the
-    /// file has more. The header of a segment stays as it is, records become blocks behind what the
-    /// file has. After a failure the next try writes at the same place, from the same record on.
+    /// Writes the records appended at `offset` as blocks. Returns the buffer, and by how many bytes
+    /// the file has grown. The header of a segment is written plain, records become blocks after
+    /// the file's existing content. After a failure the next attempt writes at the same offset,
+    /// from the same record on.
     async fn put_blocks(
         &self,
         file: &File,
@@ -275,7 +276,7 @@ impl CommitLog {
             buf.len(),
             chunk.offset
         );
-        // Put the bytes back in front of what was appended meanwhile.
+        // Put the bytes back before the ones appended meanwhile.
         let mut whole = buf;
         whole.extend_from_slice(&chunk.buf);
         chunk.buf = whole;
@@ -364,8 +365,8 @@ impl CommitLog {
         }
     }
 
-    /// Writes what was appended and syncs every segment that has unsynced bytes, oldest first, then appends
-    /// the marker.
+    /// Writes the appended records and syncs every segment that has unsynced bytes, oldest first,
+    /// then appends the marker.
     async fn sync_once(&self) {
         let gathers_until = self.inner.state.borrow().gathers_until;
         if gathers_until > self.inner.rt.now() {

@@ -95,7 +95,7 @@ enum State {
     StaticRow,
     /// Looking for the promoted block where the next slice begins.
     Seek,
-    /// As `Seek`, with the block known: its start and what is open there.
+    /// As `Seek`, with the block known: its start and the deletion open there.
     SeekOpen { block: usize, offset: u64 },
     /// Rows, forward.
     Rows,
@@ -105,7 +105,7 @@ enum State {
     ReverseLoad { block: usize },
     /// Decoding rows up to a position into the arena.
     ReverseFill { block: usize, end: Option<u64> },
-    /// Handing out what was unpacked.
+    /// Returning the unpacked rows.
     ReverseRows { block: usize },
     /// All rows of the partition were shown.
     PartitionEnd,
@@ -217,7 +217,7 @@ pub struct SstableCursor {
     events: Vec<Event>,
     /// A partition of the range was read.
     started: bool,
-    /// A promoted block of a reversed read was entered: what is open is known.
+    /// A promoted block of a reversed read was entered: the open deletion is known.
     entered: bool,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct RowTrie {
 }
 
 impl SstableCursor {
-    /// Takes what is needed to look the target up.
+    /// Prepares the lookup of the target.
     pub(super) fn start_in_trie(&mut self) {
         self.place_key.clear();
         self.state = match &self.target {
@@ -79,7 +79,7 @@ impl SstableCursor {
             Ok(Err(block)) => return Ok(Step::Need(block)),
             Err(at) => return Err(self.damaged_trie(at)),
         };
-        // One byte of the key's hash: what the Bloom filter let pass is mostly seen here.
+        // One byte of the key's hash: false positives of the Bloom filter are mostly detected here.
         let found = found.filter(|(hash, _)| {
             let own = codec::hash_key(&self.key).bloom.base.to_be_bytes()[7];
             is_range || hash.is_none_or(|hash| hash == own)

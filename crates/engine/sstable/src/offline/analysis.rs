@@ -89,7 +89,7 @@ impl Distribution {
 /// One partition over all files.
 #[derive(Clone, Debug)]
 pub struct PartitionTotals {
-    /// Sums of what the files hold of it; `live`: no file deletes it.
+    /// Sums of the files' data for it; `live`: no file deletes it.
     pub stats: PartitionStats,
     /// Files that have it.
     pub files: u32,
@@ -330,7 +330,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// The next partition; `each` gets what every file has of it.
+    /// Reads the next partition; `each` receives the data of every file for it.
     pub(super) async fn next(
         &mut self,
         each: &mut dyn FnMut(usize, &PartitionStats),
@@ -424,7 +424,7 @@ pub struct TableSummary {
     pub partitions: u64,
 }
 
-/// Sums what files say of themselves; no row is read. `None` without files.
+/// Sums the statistics of files; no row is read. `None` without files.
 pub fn summarise(readers: &[SstableReader]) -> Option<TableSummary> {
     let mut all: Option<TableSummary> = None;
     for reader in readers {

@@ -41,8 +41,9 @@ pub enum DumpForm {
     Internal,
 }
 
-/// Hands the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now` decides
-/// what is shown as expired. The reader must have been opened without a table: columns are named as
+/// Passes the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now`
+/// decides which cells are shown as expired. The reader must have been opened without a table:
+/// columns are named as
 /// in the file, dropped ones too.
 ///
 /// # Errors

@@ -58,9 +58,9 @@ pub struct PurgeReport {
     pub leaders: Vec<Reclaimable>,
 }
 
-/// Merges the files as a compaction of all of them at `clock` would, and measures what is left. No
-/// other files are thought of: with data in other files, memtables or replicas that a tombstone
-/// must still hide, a compaction frees less.
+/// Merges the files as a compaction of all of them at `clock` would, and measures the result.
+/// Ignores other files: with data in other files, memtables or replicas that a tombstone must still
+/// hide, a compaction frees less.
 ///
 /// # Errors
 /// `Unsupported` when the files are not of one table or not in the same order; `Corrupt`, `Io`.

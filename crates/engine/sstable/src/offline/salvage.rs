@@ -21,14 +21,13 @@ pub(super) struct Salvaged {
     pub(super) reader: SstableReader,
     /// The index can be asked for places of partitions.
     pub(super) has_index: bool,
-    /// Components that are damaged or lost, with what is wrong.
+    /// Components that are damaged or lost, with the error.
     pub(super) bad: Vec<String>,
 }
 
-/// Opens a file set; of a damaged one what is left. `table`: see [`SstableMeta::open`].
+/// Opens a file set, or the remains of a damaged one. `table`: see [`SstableMeta::open`].
 ///
-/// # Errors
-/// What stands against reading rows at all.
+/// # Errors Errors that prevent any reading of rows.
 pub(super) async fn open(
     fs: &Fs,
     directory: &str,
@@ -166,7 +165,8 @@ fn check_statistics(components: &Components, version: Version, path: &str) -> Re
     Ok(())
 }
 
-/// Takes what is damaged and can be done without out of the list. Whether something is damaged that cannot.
+/// Removes damaged components from the list if reading works without them. Returns true if a needed
+/// one is damaged.
 fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<String>) -> bool {
     let checksums = components.small.iter().find(|(c, _)| *c == Component::Checksums);
     let checksums = checksums.and_then(|(_, bytes)| Checksums::decode(bytes).ok());

@@ -1,4 +1,4 @@
-//! The partitions of one file one after the other, with what each of them holds.
+//! The partitions of one file one after the other, with counts for each of them.
 
 use std::sync::Arc;
 
@@ -203,7 +203,7 @@ impl ScanClock {
 }
 
 impl PartitionStats {
-    /// Adds what another file has of the same partition.
+    /// Adds another file's counts for the same partition.
     pub(super) fn sum(&mut self, other: &PartitionStats) {
         self.size += other.size;
         self.live &= other.live;

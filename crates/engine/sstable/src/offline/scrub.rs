@@ -50,7 +50,7 @@ pub struct ScrubReport {
     pub bad_partitions: u64,
     /// Rows whose time to live had overflowed and was set to the largest.
     pub fixed_rows: u64,
-    /// The host gave it up: what was written is not all.
+    /// The host aborted it: the output is incomplete.
     pub given_up: bool,
     /// Components that were damaged and have been rebuilt, with the error.
     pub bad_components: Vec<String>,
@@ -63,7 +63,7 @@ pub struct ScrubOptions {
     pub skip_corrupted: bool,
     /// A row with a value that its column cannot have is lost.
     pub validate: bool,
-    /// Rows whose time to live went beyond 2038 in a version before `oa` win over what deleted them.
+    /// Rows whose time to live went beyond 2038 in a version before `oa` win over their deletions.
     pub reinsert_overflowed_ttl: bool,
 }
 
@@ -126,13 +126,12 @@ impl ScrubHost for Alone<'_> {
     }
 }
 
-/// Writes what can be read of a file set to new ones in the same directory, with the numbers from
+/// Writes the readable data of a file set to new ones in the same directory, with the numbers from
 /// `first` on. The old one stays.
 ///
-/// # Errors
-/// `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are of no use, so that
-/// nothing can be read; something of a counter is lost without `skip_corrupted`. `Io`, `AlreadyExists`
-/// among them, of writing. What was written is removed then.
+/// # Errors `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are unusable,
+/// so that nothing can be read; data of a counter is lost without `skip_corrupted`. `Io`,
+/// `AlreadyExists` among them, of writing. The written files are removed then.
 pub async fn scrub(
     fs: &Fs,
     directory: &str,

@@ -54,7 +54,7 @@ pub async fn verify_with(
     at: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport> {
     let meta = reader.meta().clone();
-    // First all files for their checksums, then Data for what is in it.
+    // First all files for their checksums, then the content of Data.
     let raw = meta.disk_bytes();
     let total = raw.saturating_add(meta.data_length());
     let mut done = 0u64;
@@ -198,8 +198,8 @@ impl Place {
     }
 }
 
-/// Reads every byte of the large components and of the attached ones with checksums, and compares it with the
-/// digest and Checksums.db; nothing of what the bytes mean.
+/// Reads every byte of the large components and of the attached ones with checksums, and compares
+/// it with the digest and Checksums.db. Does not decode the content.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
@@ -376,7 +376,7 @@ impl<'r> TrieWalk<'r> {
         }
     }
 
-    /// Repeats a walk in one of the files until all its pages are there.
+    /// Repeats a walk in one of the files until all its pages are in memory.
     async fn walk<T>(
         &mut self,
         mark: u64,

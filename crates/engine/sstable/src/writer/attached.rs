@@ -60,7 +60,7 @@ impl AttachedWriter {
         self.output.is_full()
     }
 
-    /// Writes what is full: whole requests.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`; the writer of the file set should then be aborted.

@@ -16,7 +16,7 @@ pub(super) struct Output {
     pub(super) file: File,
     /// Bytes not written yet, after `front` bytes that are no part of the file.
     pub(super) pending: Vec<u8>,
-    /// So many that what follows lies where direct IO wants it, so that a request need not be copied.
+    /// Padding that aligns the following bytes for direct IO, so that a request need not be copied.
     front: usize,
     is_direct: bool,
     /// Memory of the last request, for the next one.
@@ -24,7 +24,7 @@ pub(super) struct Output {
     request_bytes: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
-    /// So much of `pending` is in the checksums.
+    /// Bytes of `pending` that are in the checksums.
     summed: usize,
     /// For an index: pages that are handed out as they are written.
     pub(super) warm: WarmPages,
@@ -87,8 +87,8 @@ impl Output {
         self.pending = room;
     }
 
-    /// Takes what is pending into the checksums, so that it is done while the bytes are in the processor's cache.
-    /// They must not be changed any more.
+    /// Adds pending bytes to the checksums while they are in the processor's cache. They must not
+    /// be changed any more.
     pub(super) fn sum_up(&mut self) {
         self.checksums.update(self.pending.get(self.summed..).unwrap_or(&[]));
         self.summed = self.pending.len();

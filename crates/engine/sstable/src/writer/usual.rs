@@ -23,7 +23,7 @@ pub struct CopiedRows {
     pub ended: bool,
 }
 
-/// How far rows of another file are copied.
+/// Limit up to which rows of another file are copied.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyUntil<'a> {
     /// To the end of the partition, which is ended.

@@ -1,5 +1,5 @@
-//! Blocks of a file under way that are handed out as they are written: what was cached of the files that it
-//! replaces is wanted of this one at once, and need not be read for that.
+//! Blocks of a file being written that are handed out as they are written. Data that was cached of the
+//! replaced files is wanted of this one at once, and need not be read for that.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! Partitions of one row of the usual form, many at a time: all that such a partition has is known when it comes. Its
-//! bytes are written at once, and what filter, statistics and index want of it is settled for many of them together,
-//! one after the other: each has tables of its own, which would else push the others' out of the nearest cache.
+//! Partitions of one row of the usual form, many at a time: such a partition is known completely when it arrives. Its
+//! bytes are written at once. Filter, statistics and index are updated for many of them together, one after the
+//! other: each has tables of its own, which would else evict the others' from the nearest cache.
 
 use std::rc::Rc;
 
@@ -155,8 +155,8 @@ impl SstableWriter {
         self.cut_chunks()
     }
 
-    /// Takes what was written into filter, statistics and index. `last` is the key of the last of it; the others have
-    /// tokens that none beside them has.
+    /// Adds the written partitions to filter, statistics and index. `last` is the key of the last
+    /// of them; the tokens of the others are unique.
     fn settle(&mut self, last: &[u8]) -> Result<()> {
         let Unsettled { partitions, rows } = &mut self.unsettled;
         for partition in &*partitions {

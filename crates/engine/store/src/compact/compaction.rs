@@ -63,7 +63,7 @@ pub struct PlannedCompaction {
     pub expired: usize,
     /// Level of the outputs.
     pub level: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -335,8 +335,8 @@ impl Compactor {
         }
     }
 
-    /// Compacts all files of a table (repaired and other files apart) into what its strategy wants of
-    /// them, one file or several, after a flush.
+    /// Compacts all files of a table (repaired and other files apart) into the files that its
+    /// strategy plans, one or several, after a flush.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; the old files stay then.
@@ -673,7 +673,7 @@ impl Compactor {
         }
     }
 
-    /// Merges files into outputs. Ends before all is read when an input is gone.
+    /// Merges files into outputs. Ends early when an input is gone.
     pub(crate) async fn merge_into(
         &self,
         shape: &data::TableShape,
@@ -767,8 +767,8 @@ fn timestamp_below(
 }
 
 impl Compactor {
-    /// Changes what compactions of this shard may write from now on, also those that run: bytes per
-    /// second; 0 is no limit.
+    /// Changes the write rate of this shard's compactions from now on, also of running ones: bytes
+    /// per second; 0 is no limit.
     pub fn set_compaction_throughput(&self, bytes_per_second: u64) {
         self.compaction_rate.set(bytes_per_second);
     }

@@ -1,11 +1,11 @@
-//! Garbage collection: files lose what other files of their table hide, and tombstones that are not
-//! needed any more.
+//! Garbage collection: removes from files the data that other files of their table hide, and
+//! tombstones that are not needed any more.
 //!
 //! Each file is compacted alone, beside its shadow: the files that overlap it, which are read and never
-//! written. The order of steps, and what a crash between them leaves, is that of any compaction.
+//! written. The order of steps, and the state after a crash between them, is that of any compaction.
 //!
-//! INV-garbage-1: only what is in a file of the view hides anything, never what is in a memtable; and it
-//! is not purged while a file with what it hides is in the view.
+//! INV-garbage-1: only data in a file of the view hides anything, never data in a memtable; and it is
+//! not purged while a file with its hidden data is in the view.
 //! Source: Cassandra `CompactionManager.performGarbageCollection`, `CompactionController.shadowSources`.
 
 use std::cmp::Reverse;
@@ -105,7 +105,7 @@ pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<Shad
         Reason::Upgrade | Reason::Relocation | Reason::Cleanup | Reason::Anticompaction => {
             TombstoneOption::None
         }
-        // A window alone would keep what deletions in the shared file hide.
+        // A window alone would keep data that deletions in the shared file hide.
         Reason::Major if options.strategy == Strategy::ClusterKey && plan.cut == Cut::Never => {
             match options.tombstones.provide_overlapping {
                 TombstoneOption::None => TombstoneOption::Row,
@@ -205,7 +205,7 @@ impl Compactor {
         Ok(collected)
     }
 
-    /// As [`Compactor::merge_into`], without what the shadows hide.
+    /// As [`Compactor::merge_into`], without the data that the shadows hide.
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,

@@ -1,4 +1,4 @@
-//! Compaction: what is merged next, on request or automatically, and its execution.
+//! Compaction: the choice of the next merge, on request or automatically, and its execution.
 //!
 //! Owns: the queue of tables, the backlog, the merge and its outputs, pace. Never: chooses a strategy (`compact-plan`
 //! does); claims (`files::slots` does). Imports: `lifecycle` (a snapshot may come first), `write`, `read`, `observe`,

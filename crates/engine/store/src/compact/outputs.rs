@@ -162,7 +162,8 @@ impl<'s> Outputs<'s> {
         Ok(Some(writer))
     }
 
-    /// So many bytes of the inputs are in the chunk cache, so that as many of the outputs may be.
+    /// Notes that this many bytes of the inputs are in the chunk cache, so that as many of the
+    /// outputs may be.
     pub(crate) fn credit_warm(&mut self, bytes: usize) {
         self.warm_left = self.warm_left.saturating_add(bytes);
     }
@@ -242,7 +243,8 @@ impl<'s> Outputs<'s> {
         }
     }
 
-    /// Ends the file and begins the next one, or opens what windows want. False: an input is gone, nothing more is wanted.
+    /// Ends the file and begins the next one, or opens files for windows. False: an input is gone,
+    /// and the outputs are useless.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -369,7 +371,7 @@ impl<'s> Outputs<'s> {
         self.writer.as_ref().is_some_and(SstableWriter::is_full)
     }
 
-    /// Writes what is full.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`.
@@ -417,7 +419,7 @@ impl<'s> Outputs<'s> {
         &self.files
     }
 
-    /// Removes everything, as the compaction came to nothing: an input is gone.
+    /// Removes everything, as the compaction was in vain: an input is gone.
     ///
     /// # Errors
     /// `Io`.
@@ -432,7 +434,7 @@ impl<'s> Outputs<'s> {
         Ok(())
     }
 
-    /// Removes everything after a failure; what cannot be removed is tried again later.
+    /// Removes everything after a failure; a failed removal is retried later.
     pub(crate) async fn discard(mut self) {
         self.forget_warm();
         while let Some(writer) = self.take_open() {

@@ -36,7 +36,8 @@ struct Input {
 }
 
 impl Input {
-    /// Looks through what follows, unless that is known. `is_moved`: the merge has moved it since.
+    /// Scans the following partitions, unless they are known. `is_moved`: the merge has moved it
+    /// since.
     fn look(
         &mut self,
         merge: &mut impl Merging,
@@ -67,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Has the input pass over what was taken.
+    /// Moves the input past the taken partitions.
     fn pass(&mut self, merge: &mut impl Merging, number: usize) {
         if self.passed == self.next {
             return;
@@ -103,7 +104,7 @@ enum Gathered {
     Some,
     /// The next partition is for the merge.
     None,
-    /// That block has what follows.
+    /// The following partition is in that block.
     Needs(BlockRequest),
 }
 
@@ -115,8 +116,8 @@ pub(crate) struct Ahead {
     at: usize,
     /// The merge has moved inputs since.
     is_moved: bool,
-    /// So many times it is not looked ahead, and how many times after the next attempt that finds none: none after the
-    /// first one.
+    /// Number of partitions without a lookahead, and their number after the next attempt that finds
+    /// none: 0 after the first one.
     pause: u32,
     next_pause: u32,
 }
@@ -234,7 +235,7 @@ impl Ahead {
         Ok(taken)
     }
 
-    /// Puts in order what follows in all inputs, as far as that is known of all.
+    /// Sorts the following partitions of all inputs, as far as they are known of all.
     fn gather(&mut self, merge: &mut impl Merging, copiers: &Copiers) -> Gathered {
         self.order.clear();
         self.at = 0;

@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, has_partition};
 
-/// How a table is compacted now.
+/// Current compaction settings of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionControl {
     /// Compactions begin automatically.
@@ -59,7 +59,7 @@ impl Compactor {
     ) -> Result<Cleaned, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.writer.flush(Some(&[id])).await?;
-        // Held to the end: what another compaction writes now may have newer partitions in it.
+        // Held to the end: the output of another compaction may have newer partitions in it.
         let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
@@ -154,8 +154,8 @@ impl Compactor {
         Ok(written)
     }
 
-    /// How this shard compacts a table; `None`: there is none of that id, or its options are not
-    /// understood.
+    /// Compaction settings of a table on this shard; `None`: there is none of that id, or its
+    /// options are invalid.
     pub fn compaction_control(&self, id: TableId) -> Option<CompactionControl> {
         let table = self.tables.table(id)?;
         let version = table.version();
@@ -179,8 +179,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// How many files a compaction of a table takes at least and at most, from now on, whatever its
-    /// options say.
+    /// Sets the minimum and maximum number of files of a table's compaction, from now on, whatever
+    /// its options say.
     ///
     /// # Errors
     /// `UnknownTable`; `Invalid` in Cassandra's words: 0, or more at least than at most.
@@ -209,8 +209,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// Compacts all files of a table as [`Compactor::compact_major`] does; size-tiered outputs are cut into
-    /// one with half of what there is, one with half of the rest, and so on.
+    /// Compacts all files of a table as [`Compactor::compact_major`] does; size-tiered outputs are
+    /// cut into one with half of the data, one with half of the rest, and so on.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].

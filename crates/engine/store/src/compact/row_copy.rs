@@ -29,7 +29,7 @@ use crate::write::verbatim_copy::is_on;
 /// that low rates are kept evenly, and for small tables too.
 const PACE_BYTES: u64 = 256 * 1024;
 
-/// For each input what finds rows of it that can be copied.
+/// Finders of rows that can be copied, one for each input.
 pub(crate) struct Copiers {
     of: Vec<Option<RowCopier>>,
 }
@@ -146,7 +146,7 @@ impl Copiers {
     }
 }
 
-/// Writes what is merged. `blocks` are the files of the merge's sources, by number.
+/// Writes the merged data. `blocks` are the files of the merge's sources, by number.
 pub(crate) async fn write_merged<M: Merging>(
     compactor: &Compactor,
     mut merge: M,
@@ -244,7 +244,8 @@ pub(crate) async fn write_merged<M: Merging>(
     }
 }
 
-/// Writes what is full, and waits as the rate of compactions wants. `written` is what was before.
+/// Writes all full requests, and waits as the rate of compactions requires. `written` is the value
+/// before.
 async fn write_out(
     compactor: &Compactor,
     outputs: &mut Outputs<'_>,

@@ -7,7 +7,8 @@
 //!
 //! INV-scrub-1: a number for an output is taken only while the file is in the view, in the same turn, as
 //! for any output.
-//! INV-scrub-2: files of a repair under way are left alone: what a session has compared stays as it was.
+//! INV-scrub-2: files of a repair under way are left alone: data that a session has compared stays as it
+//! was.
 //! Source: Cassandra `CompactionManager.performScrub`, `SortedTableScrubber`.
 
 use std::rc::Rc;

@@ -2,7 +2,8 @@
 //! written now.
 //!
 //! Each file is compacted alone, with all that it has: nothing is purged, and its level and state of
-//! repair stay. The order of steps, and what a crash between them leaves, is that of any compaction.
+//! repair stay. The order of steps, and the state after a crash between them, is that of any
+//! compaction.
 
 use compact_plan::{Cut, Plan, Reason};
 

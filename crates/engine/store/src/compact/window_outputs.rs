@@ -32,7 +32,7 @@ pub(crate) enum Slot {
     Shared,
     /// A window.
     Window(i64),
-    /// So many windows, by the exponent of [`STRETCH`] and the number of the stretch.
+    /// Several windows, by the exponent of [`STRETCH`] and the number of the stretch.
     Stretch(u32, i64),
     /// All other windows.
     Rest,
@@ -47,7 +47,7 @@ struct File {
     is_in: bool,
 }
 
-/// See the module. For every item in order: [`Sorted::prepare`], [`Sorted::add`] for what is missing,
+/// See the module. For every item in order: [`Sorted::prepare`], [`Sorted::add`] for missing files,
 /// [`Sorted::put`].
 pub(crate) struct Sorted {
     router: Router,
@@ -143,7 +143,7 @@ impl Sorted {
         self.missing.last().copied()
     }
 
-    /// Hands over what [`Sorted::next_missing`] asked for.
+    /// Supplies the file that [`Sorted::next_missing`] asked for.
     pub(crate) fn add(&mut self, writer: SstableWriter, cached_as: u64) {
         let Some(slot) = self.missing.pop() else { return };
         self.slots.insert(slot, Some(self.files.len()));
@@ -198,7 +198,7 @@ impl Sorted {
         Ok(is_full)
     }
 
-    /// Writes what is full. `warm` gets what was kept of it, by the number of the file.
+    /// Writes all full requests. `warm` receives the kept blocks, by the number of the file.
     ///
     /// # Errors
     /// `Io`.

@@ -1,8 +1,8 @@
 //! Automatic verification of files: files suspected to be corrupt at once, and all others in turn,
 //! slowly. So bit rot in data that no client reads is found while other replicas have it.
 //!
-//! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
-//! only has files verified again.
+//! The times of verification are kept per table and shard in `helenus-verified.<shard>`; losing them only
+//! has files verified again.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -68,7 +68,7 @@ impl Verifier {
                 store.release_all().await;
                 store.salvage_all().await;
                 let deadline = store.env.rt.now() + ROUND;
-                // Elapsed: what could not be done is tried again.
+                // Elapsed: retry failed work.
                 let _ = store.env.rt.timeout(deadline, suspected).await;
             }
         };

@@ -1,5 +1,5 @@
 //! Damaged files: known by name, kept for reads that need only their good parts, in no compaction, until
-//! a copy of what can be read of them and a repair, or a scrub, have their place.
+//! a copy of their readable data and a repair, or a scrub, replace them.
 //!
 //! 1. When a read, a compaction or a verification reports a file as corrupt, the whole file is verified
 //!    ([`crate::damage::background_verify`]). If it is corrupt, a mark (`helenus-damaged-<generation>.<shard>`) records
@@ -18,8 +18,8 @@
 //! A crash between any two leaves a marked file, and perhaps copies of some of its rows, which change no
 //! answer: they have the timestamps of the rows.
 //!
-//! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of what it has is purged.
-//! INV-quarantine-2: an incremental repair of its tokens is refused: it would count as repaired what is lost.
+//! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of its data is purged.
+//! INV-quarantine-2: an incremental repair of its tokens is refused: it would count lost data as repaired.
 
 use std::mem::discriminant;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ pub struct DamagedFile {
     /// Time since when all its readable data is in other files too, seconds since 1970. A later
     /// repair of its ranges releases it. `None`: it is not.
     pub salvaged: Option<i64>,
-    /// Why it is not: what came of attempts, in words.
+    /// Error of the attempts to copy it.
     pub copy_failure: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl Verifier {
                 if failed.is_some_and(|due| self.env.rt.now() < due) {
                     continue;
                 }
-                // Its session has compared it: what becomes of it waits for its end.
+                // Its session has compared it: its treatment waits for the session's end.
                 if state_of(&file).pending.is_some() {
                     continue;
                 }

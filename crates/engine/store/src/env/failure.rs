@@ -13,7 +13,7 @@ pub enum StoreFailure {
     CommitLog(String),
     /// The file system refused to read or write a data file.
     Disk(String),
-    /// A data file is not what was written.
+    /// A data file differs from the written one.
     Corrupt(String),
     /// A data directory failed, and this shard continues without it and its SSTables.
     OutOfService(String),

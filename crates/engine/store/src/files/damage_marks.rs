@@ -35,7 +35,7 @@ pub enum DamageEvent {
     Salvaged {
         /// Its Data component.
         path: String,
-        /// How often something is lost; 0: they have its place.
+        /// Number of losses; 0: the copies replace the file.
         losses: u64,
     },
     /// It was removed, as other files have its place.
@@ -104,7 +104,7 @@ pub(crate) fn cut(mut reason: String) -> String {
 }
 
 impl Files {
-    /// Calls `hook` with what becomes of damaged files.
+    /// Calls `hook` with changes in the state of damaged files.
     pub fn on_damage(&self, hook: impl Fn(DamageEvent) + 'static) {
         *self.on_damage.borrow_mut() = Some(Rc::new(hook));
     }

@@ -1,4 +1,4 @@
-//! Where the files of a table are: in one data directory, or spread over several.
+//! Directories of a table's files: one data directory, or several.
 //!
 //! A shard writes the files of a table into one data directory, so that whatever becomes visible or vanishes
 //! together (outputs and the record that names their inputs, the files of an ingest) is in one. With as many
@@ -80,19 +80,20 @@ impl Directories {
         format!("{data}/{}", Directories::below(table))
     }
 
-    /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
+    /// Directory in which all shards coordinate about a table: the first data directory by name, in
+    /// whatever order they are.
     pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
         let data = self.data_directories().into_iter().min().map_or("", String::as_str);
         format!("{data}/{}", Directories::below(table))
     }
 
-    /// All directories of a table, whether they are there or not.
+    /// All directories of a table, existing or not.
     pub(crate) fn directories_of(&self, table: &Table) -> Vec<String> {
         let below = Directories::below(table);
         self.data_directories().iter().map(|data| format!("{data}/{below}")).collect()
     }
 
-    /// The same of one of them: those that are there. One that is alone is not looked for.
+    /// The same, only existing ones. A single directory is not checked.
     pub(crate) async fn everywhere(
         &self,
         fs: &Fs,

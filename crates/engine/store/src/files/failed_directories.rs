@@ -4,8 +4,8 @@
 //! 1. A read or write of a file in a data directory fails as only a device fails. Nothing is written there any more.
 //! 2. SSTables in it leave the views. Files held by a compaction, or by another operation on the whole table,
 //!    leave after that operation, because it would treat missing inputs as truncated ones.
-//! 3. Until the store is stopped no tombstone is purged, no leftover removed, and what TRUNCATE is to remove stays
-//!    in the commit log: a start may find the directory again.
+//! 3. Until the store is stopped no tombstone is purged, no leftover removed, and records of TRUNCATE stay in the
+//!    commit log: a start may find the directory again.
 //!
 //! The node cannot work without the directory of the local system keyspaces, nor without the last one left: then
 //! it reports that no directory is left. Each shard acts on its own failures, and continues like that until it

@@ -113,8 +113,8 @@ impl Drop for Linking<'_> {
     }
 }
 
-/// Links one component of a file set. Attached ones that are missing are skipped: what an open file set has
-/// lost is rebuilt, and those of other programs are theirs.
+/// Links one component of a file set. Attached ones that are missing are skipped: lost ones of an
+/// open file set are rebuilt, and those of other programs are not ours.
 pub(crate) async fn link_component(
     fs: &Fs,
     meta: &SstableMeta,

@@ -49,8 +49,8 @@ impl Files {
         meta.group().is_some() && host == Some(self.env.options.host.0)
     }
 
-    /// Files of a table that is opened: which of them wait. `list`: what was kept of that. Returns what is wrong
-    /// with it.
+    /// Determines which files of a table being opened wait for a scan. `list`: the persisted list.
+    /// Returns the error of the list.
     pub(crate) async fn open_looked(
         &self,
         table: &TableState,

@@ -2,11 +2,10 @@
 //! how fast all of them together write.
 //!
 //! INV-slots-1: no file is an input of two compactions. A background compaction claims its inputs in the
-//! turn in which it is planned from files that nothing has claimed; what works with a table as a whole
-//! (a major compaction, cleanup, repair sessions) waits until nothing of it is claimed, and keeps the
-//! background away until it is done.
-//! INV-slots-2: a compaction begins only when the disk has room for what it may write, beside what those
-//! that run may still write.
+//! turn in which it is planned, from unclaimed files. An operation on a table as a whole (a major
+//! compaction, cleanup, repair sessions) waits until nothing of it is claimed, and keeps the background
+//! away until it is done. INV-slots-2: a compaction begins only when the disk has room for its output,
+//! beside the remaining output of running ones.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,7 +32,7 @@ pub struct Slots {
     next: Cell<u64>,
     /// A compaction ended, more of them may run, or the store stops.
     pub(crate) changed: Notify,
-    /// When all that was written would have been written at the rate that is allowed.
+    /// Time at which all written bytes would have been written at the allowed rate.
     paced: Cell<Instant>,
     /// Refused for want of space.
     refused: Cell<u64>,
@@ -41,7 +40,7 @@ pub struct Slots {
     pub(crate) read_by_ended: Cell<u64>,
 }
 
-/// How far a compaction is.
+/// Progress of a compaction.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Uncompressed bytes read.
@@ -247,8 +246,8 @@ impl Slots {
 
     /// Reserves space for a compaction, which its progress then needs less and less of.
     ///
-    /// # Errors
-    /// `DiskFull`: there is not as much beside what other compactions may still write; `Io`.
+    /// # Errors `DiskFull`: not enough space beside the remaining output of other compactions;
+    /// `Io`.
     pub(crate) async fn reserve(
         &self,
         progress: &Progress,

@@ -191,7 +191,7 @@ pub(crate) struct OpenedSets {
     pub(crate) rebuilt: Vec<String>,
     /// Data files that were written under other names, or for other tables.
     pub(crate) moved: Vec<String>,
-    /// Small files of tables that are damaged, with what is done about it.
+    /// Damaged small files of tables, with their treatment.
     pub(crate) bad_marks: Vec<String>,
 }
 
@@ -206,8 +206,8 @@ struct Gone {
 }
 
 impl Files {
-    /// Opens this shard's files of a table, finishing what a crash left half done, which is noted in
-    /// `done`.
+    /// Opens this shard's files of a table, and finishes work that a crash interrupted, which is
+    /// noted in `done`.
     pub(crate) async fn open_files(
         &self,
         table: &Table,
@@ -265,7 +265,7 @@ impl Files {
         Ok(Some((files, gone.highest)))
     }
 
-    /// Goes on with what the records of a directory say.
+    /// Finishes the work of a directory's records.
     async fn finish_records(
         &self,
         fs: &Fs,
@@ -274,8 +274,8 @@ impl Files {
     ) -> Result<(), StoreError> {
         let mine = |generation: Generation| self.env.is_mine(generation);
         let entries = fs.read_dir(directory).await?;
-        // First, on every shard: what a record names is no leftover below, and of an import every shard
-        // opens its slice.
+        // First, on every shard: the files that a record names are no leftovers below, and of an
+        // import every shard opens its slice.
         for record in entries.iter().filter(|e| parse_record_name(&e.name).is_some()) {
             finish_ingest(fs, directory, &record.name).await?;
         }
@@ -479,8 +479,8 @@ impl Files {
         Ok(txn)
     }
 
-    /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
-    /// is kept in mind and tried again by [`Files::retry_orphans`].
+    /// Removes the possible remains of a failed flush or compaction. Failed removals are remembered
+    /// and retried by [`Files::retry_orphans`].
     pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
         if self.directories.misses_directories()
             || self.try_discard(table, output.generation()).await.is_err()
@@ -513,8 +513,8 @@ impl Files {
         Ok(())
     }
 
-    /// Tries again what could not be removed, in order, and stops at the first that cannot be now. What may be in
-    /// a directory that is out of service waits for a start.
+    /// Retries failed removals, in order, and stops at the first that fails. Files that may be in a
+    /// directory that is out of service wait for a start.
     pub(crate) async fn retry_orphans(&self, table: &TableState) {
         while !self.directories.misses_directories() {
             let first = table.orphans.borrow().first().map(InFlight::generation);

@@ -45,7 +45,7 @@ pub struct SnapshotInfo {
 pub struct SnapshotOptions {
     /// Seconds after which [`Lifecycle::clear_expired`] removes it.
     pub ttl_seconds: Option<u32>,
-    /// Memtables are not flushed first, so that what they hold is not in it.
+    /// Memtables are not flushed first, so that their data is not in it.
     pub skip_flush: bool,
 }
 

@@ -76,15 +76,16 @@ impl Lifecycle {
         let position = match appended {
             Ok(position) => position,
             Err(error) => {
-                // Nothing was removed; a later attempt must not remove what is acknowledged until then.
+                // Nothing was removed; a later attempt must not remove writes acknowledged until
+                // then.
                 table.refuses_unlogged.set(true);
                 return Err(error.into());
             }
         };
         table.refuses_unlogged.set(false);
         table.note_truncation(self.env.shard(), truncated_at);
-        // Until the record is durable the log keeps what it takes away: a crash before must leave
-        // all of it.
+        // Until the record is durable the log keeps the removed writes: a crash before must leave
+        // all of them.
         let kept = table.first_unflushed().map_or(position, |first| first.min(position));
         table.pins.borrow_mut().push(TruncationPin {
             at: truncated_at,
@@ -112,7 +113,7 @@ impl Lifecycle {
         synced
     }
 
-    /// Empties the view of a table and hands out what was in it.
+    /// Empties the view of a table and returns its content.
     fn empty_view(
         &self,
         table: &Rc<TableState>,
@@ -305,7 +306,7 @@ impl Lifecycle {
         let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "drop-table", task);
     }
 
-    /// The snapshot of a dropped table: `own`, or what another shard chose before.
+    /// The snapshot of a dropped table: `own`, or the one that another shard chose before.
     async fn drop_tag(&self, directory: &str, own: &str) -> Result<String, StoreError> {
         let fs = self.env.rt.fs();
         fs.create_dir_durably(directory).await?;

@@ -88,7 +88,7 @@ impl Partition {
         tombstones.map_or(DeletionTime::LIVE, |t| t.covering(order, clustering))
     }
 
-    /// Has what a scan reads first loaded: the key and the first row.
+    /// Prefetches the data that a scan reads first: the key and the first row.
     #[inline]
     pub(super) fn prefetch(&self) {
         match self {

@@ -48,7 +48,7 @@ pub(crate) struct Memtable {
     bytes: Cell<usize>,
     partitions: Cell<usize>,
     mutations: Cell<u64>,
-    /// Smallest timestamp of all that was written to it, what was overwritten included.
+    /// Smallest timestamp of all writes to it, including overwritten ones.
     oldest: Cell<Option<TimestampMicros>>,
     /// The first and last mutation in it, in the commit log; `None` when none of it is logged.
     first_position: Cell<Option<LogPosition>>,
@@ -84,7 +84,7 @@ impl Memtable {
         self.replayed.set(true);
     }
 
-    /// The smallest timestamp of what was written to it; `None`: nothing was that has one.
+    /// The smallest timestamp of the writes to it; `None`: no write had one.
     pub(crate) fn min_timestamp(&self) -> Option<TimestampMicros> {
         self.oldest.get()
     }
@@ -114,7 +114,7 @@ impl Memtable {
         self.refused.get().min(self.bytes.get())
     }
 
-    /// So many bytes of it are of partitions that a flush could not write.
+    /// Adds bytes of partitions that a flush could not write.
     pub(crate) fn add_refused(&self, bytes: usize) {
         self.refused.set(self.refused.get().saturating_add(bytes));
     }

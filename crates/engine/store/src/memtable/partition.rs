@@ -57,7 +57,7 @@ impl PartitionVersion {
         self.static_row.as_deref().map(RowRef::trusted)
     }
 
-    /// Loads what a scan reads first: the key and the first row.
+    /// Loads the data that a scan reads first: the key and the first row.
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         let key = self.key.first().copied().unwrap_or(0);

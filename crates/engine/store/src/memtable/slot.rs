@@ -60,7 +60,7 @@ impl Slot {
         }
     }
 
-    /// How many partitions.
+    /// Number of partitions.
     pub(super) fn count(&self) -> usize {
         match self {
             Slot::Plain(_) | Slot::One(_) => 1,
@@ -95,7 +95,7 @@ impl Slot {
         Some(held)
     }
 
-    /// Loads what is needed to drop it.
+    /// Loads the data that dropping it needs.
     #[inline]
     pub(super) fn touch(&self) -> u8 {
         match self {

@@ -27,7 +27,7 @@ use crate::tables::table::TableState;
 /// Bytes of the text of a key that are shown.
 const KEY_TEXT_MAX: usize = 16 << 10;
 
-/// Above what is warned, and above what it is an error; `None`: never.
+/// Limits above which a warning or an error is reported; `None`: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds {
     /// A warning.
@@ -62,7 +62,8 @@ pub struct PartitionGuardrails {
     pub collection_items: Thresholds,
 }
 
-/// Above what partitions, rows and cells of a file are named in the tables of large ones; `u64::MAX`: never.
+/// Limits above which partitions, rows and cells of a file are named in the tables of large ones;
+/// `u64::MAX`: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeThresholds {
     /// Bytes of a partition, where no guardrail of its size warns.
@@ -102,7 +103,7 @@ impl Limits {
         Limits { guardrails, ..Limits::default() }
     }
 
-    /// Above what a partition is a large one.
+    /// Size above which a partition is a large one.
     fn partition_bytes(&self) -> u64 {
         self.guardrails.size.warn.unwrap_or(self.thresholds.partition_bytes)
     }
@@ -163,7 +164,7 @@ fn clustering_text(types: &[CqlType], clustering: Option<&[u8]>) -> String {
     texts.collect::<Vec<_>>().join(":")
 }
 
-/// Keys and columns of what is large, in words.
+/// Keys and columns of the large data, as text.
 fn facts_of(
     table: &Table,
     name: SstableName,
@@ -243,7 +244,7 @@ fn lines(file: &LargeFile, guardrails: &PartitionGuardrails) -> Vec<String> {
     said
 }
 
-/// How many were written so far.
+/// Numbers of those written so far.
 pub(crate) struct LargeCounters {
     partitions: telemetry::Counter,
     rows: telemetry::Counter,
@@ -330,13 +331,14 @@ impl Observer {
         self.large.limits.set(limits);
     }
 
-    /// Above what partitions, rows and cells of files that are written from now on are large.
+    /// Sets the limits above which partitions, rows and cells of files written from now on are
+    /// large.
     pub fn set_large_thresholds(&self, thresholds: LargeThresholds) {
         let limits = Limits { thresholds, ..self.large.limits.get() };
         self.large.limits.set(limits);
     }
 
-    /// Tells `hook` of what has too much, in words, when its file is written; `true`: as an error.
+    /// Reports exceeded guardrails to `hook`, as text, when a file is written; `true`: as an error.
     pub fn on_large_partition(&self, hook: impl Fn((bool, String)) + 'static) {
         *self.large.on_words.borrow_mut() = Some(Rc::new(hook));
     }
@@ -389,7 +391,7 @@ impl Observer {
         }
     }
 
-    /// Tells what of a file that was written has too much, and keeps it in mind until the file is in use.
+    /// Reports the large data of a written file, and keeps it until the file is in use.
     pub(crate) fn warn_of_large(&self, table: &Table, written: Option<&Written>) {
         let Some(written) = written.filter(|written| !written.large.is_empty()) else { return };
         let (data, large) = (&written.large, &self.large);

@@ -1,6 +1,6 @@
 //! Counters and reports about a shard's data: samples of partitions, partitions, rows and cells that are large.
 //!
-//! Owns: thresholds and counts of what is large, the scan of files that were written elsewhere. Never: changes data.
+//! Owns: thresholds and counts of large data, the scan of files that were written elsewhere. Never: changes data.
 //! Imports: `files`, `tables`, `env`.
 
 pub(crate) mod large_partitions;

@@ -15,7 +15,7 @@ use schema::Table;
 use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardMap, TableId};
 
-/// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
+/// Compression of flushed files. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCompression {
     /// Not at all.
@@ -90,21 +90,22 @@ pub struct StoreOptions {
     pub chunk_cache_bytes_max: usize,
     /// Part of it for the row cache, at most half; 0: no row cache.
     pub row_cache_bytes_max: u64,
-    /// How often it is saved which partitions are in the row cache; zero: never, nor at the end, and what was
-    /// saved is not read.
+    /// Interval at which the keys of the row cache are saved; zero: never, nor at the end, and
+    /// saved keys are not read.
     pub row_cache_save_period: Duration,
     /// Most partitions that are saved.
     pub row_cache_keys_to_save: usize,
     /// Part of it for the counter cache, at most a quarter; 0: no counter cache. Default: a
     /// sixteenth.
     pub counter_cache_bytes_max: Option<u64>,
-    /// How often it is saved which counters are in the counter cache; zero: as for rows.
+    /// Interval at which the keys of the counter cache are saved; zero: as for rows.
     pub counter_cache_save_period: Duration,
     /// Most counters that are saved.
     pub counter_cache_keys_to_save: usize,
-    /// How long partitions, and as long counters, are read at the start because they were cached before.
+    /// Time limit for each of reading saved partitions and saved counters into the caches at the
+    /// start.
     pub cache_load_max: Duration,
-    /// Where it is saved, shared by all shards.
+    /// Directory of the saved keys, shared by all shards.
     pub saved_caches_directory: String,
     /// Writes are refused while the data disk has less than this free.
     pub disk_reserve_bytes: u64,
@@ -112,7 +113,7 @@ pub struct StoreOptions {
     pub compaction_bytes_per_second: u64,
     /// Bytes per second that are read to verify files in the background; 0 = they are not.
     pub verification_bytes_per_second: u64,
-    /// How long a file that was verified in the background is not verified again. Default 7 days.
+    /// Interval of background verification of a file. Default 7 days.
     pub verification_interval: Duration,
     /// Compactions of this shard that run at a time, 1 to 64. Default 1.
     pub concurrent_compactors: u32,

@@ -1,12 +1,11 @@
-//! The counter cache: what this node itself has counted, so that the next increment of the same counter needs no
-//! read.
+//! The counter cache: this node's own counts, so that the next increment of the same counter needs no read.
 //!
 //! Owns: clocks and counts of one writer (this node) by (table, contents, erasures, token, place, column), their
 //! budget, counts of hits. Never: counts of other writers, values for readers. Source of the idea and the names:
 //! Cassandra's `CounterCacheKey`, `ClockAndCount`.
 //!
-//! What is kept was read or written by a leader, which leads nothing else of the partition meanwhile. Writes to
-//! memtables pass by here ([`CounterCache::note`]):
+//! A cached count was read or written by a leader, which leads nothing else of the partition meanwhile. Writes
+//! to memtables are reported here ([`CounterCache::note`]):
 //! - Counts of other writers change nothing.
 //! - A count of this writer that did not come from its leader just now (a hint, a read repair) makes the cache
 //!   drop that one counter; a leader stores its own count after that.
@@ -16,8 +15,8 @@
 //! Any other change of a table's data gives its views another number of contents
 //! ([`TableView::contents`](crate::tables::table::TableView::contents)), with the same result.
 //!
-//! INV-counter-cache-1: what is found is the part of this writer in the cell that a read of the table would find,
-//! and that cell is visible, and no older than the timestamp that is kept.
+//! INV-counter-cache-1: a cached count is the part of this writer in the cell that a read of the table would
+//! find, and that cell is visible, and no older than the cached timestamp.
 //!
 //! A leader may keep a count only when it knows that its cell is visible: a visible cell that is not newer was
 //! found before it, and no deletion has come since then. So the first increment of a counter keeps nothing.
@@ -93,7 +92,7 @@ impl OwnCount {
     }
 }
 
-/// Numbers that are part of what is looked for.
+/// Numbers that are part of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Numbers {
     table: TableId,

@@ -15,7 +15,7 @@ use crate::{Result, SstableReader};
 const LEADERS: usize = 5;
 /// Items between two progress reports.
 const ITEMS_PER_TOLD: u32 = 1024;
-/// Bytes of what a row, a cell and a collection have beside their values, as Cassandra counts them in memory
+/// Overhead of a row, a cell and a collection beside their values, as Cassandra counts it in memory
 /// (`Row.dataSize`).
 const DELETION_BYTES: u64 = 12;
 const ROW_DELETION_BYTES: u64 = DELETION_BYTES + 1;

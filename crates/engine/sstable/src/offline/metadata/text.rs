@@ -59,7 +59,7 @@ impl Text {
         self.line(&format!("{blue}{name}{cyan}: {reset}{value}{comment}"));
     }
 
-    /// A date, or what stands for one, with the number that it was made of.
+    /// A date, or its substitute, with the original number.
     pub(super) fn date(&mut self, name: &str, date: Option<String>, raw: i64) {
         self.commented(name, date.as_deref().unwrap_or("--"), Some(&raw.to_string()));
     }
@@ -80,8 +80,8 @@ impl Text {
         text.map_or(String::new(), |text| self.white(&format!("({text})")))
     }
 
-    /// `name` gives what stands for a number, and what is said of it in brackets: `None` where nothing ever
-    /// is, which leaves no space.
+    /// `name` returns the text for a number, and a comment in brackets: `None` where no number ever
+    /// has one, which leaves no space.
     pub(super) fn histogram(
         &mut self,
         title: &str,

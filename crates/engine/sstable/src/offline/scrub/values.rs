@@ -12,7 +12,7 @@ use super::ScrubOptions;
 /// The largest time of a version before `oa`: a reader gives it for one that had overflowed.
 const OVERFLOWED: DeletionSeconds = DeletionSeconds(DELETION_SECONDS_MAX);
 
-/// The types of a table's columns, and what is done with rows.
+/// The types of a table's columns, and the treatment of rows.
 pub(super) struct Values {
     /// Name and type of each column; empty: values are not checked.
     columns: FixedMap<ColumnId, (String, CqlType)>,
@@ -66,9 +66,9 @@ impl Values {
         })
     }
 
-    /// The row with times that had overflowed set to the largest and newer by a microsecond, so that it
-    /// wins over what its wrong time made of it; `None`: it has no such time. Source: Cassandra
-    /// `FixNegativeLocalDeletionTimeIterator`.
+    /// The row with overflowed times set to the largest and newer by a microsecond, so that it wins
+    /// over the deletion that its wrong time made of it; `None`: it has no such time. Source:
+    /// Cassandra `FixNegativeLocalDeletionTimeIterator`.
     pub(super) fn fixed(&self, row: RowRef<'_>) -> Option<Vec<u8>> {
         if !self.reinserts || !has_overflowed(row) {
             return None;

@@ -1,4 +1,4 @@
-//! The work of a scrub: stretches of Data, and what becomes of each item.
+//! The work of a scrub: stretches of Data, and the outcome of each item.
 
 use data::clustering::check as check_clustering;
 use data::{Advance, BoundRef, ClusteringComparator, Cursor, DeletionTime, Item, Marker, RowRef};
@@ -68,7 +68,7 @@ enum Stop {
 struct Open {
     key: Vec<u8>,
     place: Option<Place>,
-    /// The range deletion that is open in what was read.
+    /// The range deletion that is open at the current position.
     open: Option<DeletionTime>,
     /// The last marker, until another item is read: it is written with the next item.
     held: Option<Held>,
@@ -87,7 +87,7 @@ impl Open {
         writer.put(Item::Marker(Marker { position: place.bound(), close, open }))
     }
 
-    /// Nothing more is known: what is open ends where the reading did.
+    /// Cuts the input: an open deletion ends where the reading did.
     fn cut(&mut self) {
         let open = self.open.take();
         match (&mut self.held, open, &self.place) {
@@ -184,7 +184,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         self.forget_repair().await
     }
 
-    /// With something lost the rest was not repaired: the next repair brings back what is missing.
+    /// After a loss the rest counts as not repaired: the next repair restores the missing data.
     async fn forget_repair(&self) -> Result<()> {
         if self.report.losses == 0 || self.options.repaired_at == 0 || self.report.given_up {
             return Ok(());

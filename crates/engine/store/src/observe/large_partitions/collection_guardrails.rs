@@ -1,4 +1,4 @@
-//! Guardrails of collections that are not frozen, where a file brings together what single statements wrote.
+//! Guardrails of collections that are not frozen, where a file merges the writes of several statements.
 //!
 //! Source: Cassandra's `SortedTableWriter.guardCollectionSize`. Only live elements count; nothing is refused.
 
