@@ -104,8 +104,9 @@ pub enum CursorError {
 pub trait Cursor {
     /// Moves to the next item.
     ///
-    /// # Errors `Corrupt` when no writer can have written the source's bytes; the cursor must not
-    /// be used again.
+    /// # Errors
+    /// `Corrupt` when no writer can have written the source's bytes; the cursor must not be used
+    /// again.
     fn advance(&mut self) -> Result<Advance, CursorError>;
 
     /// The item that the last [`Advance::Item`] announced.

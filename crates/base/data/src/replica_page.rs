@@ -292,7 +292,8 @@ impl<'a> ReplicaPage<'a> {
     /// Checks bytes from a peer whole: every length, row and bound, the order of everything and
     /// that nothing is left over. `reversed` is the command's.
     ///
-    /// # Errors `Version`; `Malformed`, which names the violated rule.
+    /// # Errors
+    /// `Version`; `Malformed`, which names the violated rule.
     pub fn parse(
         bytes: &'a [u8],
         shape: &TableShape,

@@ -675,7 +675,8 @@ pub fn change(out: &mut Vec<u8>, change: &SchemaChange) {
 
 /// Reads a schema change.
 ///
-/// # Errors Unknown kind, or bytes that [`change`] cannot have written.
+/// # Errors
+/// Unknown kind, or bytes that [`change`] cannot have written.
 pub fn read_change(r: &mut Reader<'_>) -> Result<SchemaChange, DecodeError> {
     Ok(match r.u8()? {
         1 => {

@@ -97,7 +97,8 @@ pub(crate) enum NotUnpacked {
 impl Block<'_> {
     /// Replaces `out` with the records.
     ///
-    /// # Errors The stored bytes do not match the header after unpacking, or cannot be decrypted.
+    /// # Errors
+    /// The stored bytes do not match the header after unpacking, or cannot be decrypted.
     pub(crate) fn unpack(&self, with: &mut Unpacker, out: &mut Vec<u8>) -> Result<(), NotUnpacked> {
         const WRONG: NotUnpacked = NotUnpacked::Damaged("a block does not unpack to what it says");
         out.clear();

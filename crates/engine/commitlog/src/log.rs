@@ -454,7 +454,8 @@ impl CommitLog {
 
     /// Hands everything appended so far to the kernel, in batch and group mode to the disk.
     ///
-    /// # Errors `DiskFull`: the appended records stay in the buffer and a later commit writes them.
+    /// # Errors
+    /// `DiskFull`: the appended records stay in the buffer and a later commit writes them.
     /// `Failed`: for ever.
     pub async fn commit(&self) -> Result<(), LogError> {
         let target = {

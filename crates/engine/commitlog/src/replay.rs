@@ -116,9 +116,10 @@ impl CommitLog {
     /// were written (per writer). Skips segments that this shard released already, and those of
     /// this run.
     ///
-    /// # Errors `Corrupt`: damage where a marker attests that the segment had been synced, or a
-    /// record that `visitor` rejects. `Lost`: a segment is missing or shorter than it was.
-    /// `Sealed`: a segment that the keys do not open. Those of [`Visitor::pause`].
+    /// # Errors
+    /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record that
+    /// `visitor` rejects. `Lost`: a segment is missing or shorter than it was. `Sealed`: a segment
+    /// that the keys do not open. Those of [`Visitor::pause`].
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
         let damaged_inventories = self.check_inventories().await?;
         let mut summary = ReplaySummary { damaged_inventories, ..ReplaySummary::default() };

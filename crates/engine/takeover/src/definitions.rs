@@ -223,7 +223,7 @@ fn unsupported_tables(
     Ok(())
 }
 
-/// The statement that makes what a row is about; `column` names it.
+/// Returns the statement that creates the definition of a row; `column` names it.
 fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, TakeoverError> {
     match column {
         "view_name" => {

@@ -1,7 +1,8 @@
-//! Definitions in a directory of Cassandra's that are not taken over, as the CQL that makes them again.
+//! Definitions in a directory of Cassandra's that are not taken over, as the CQL that creates them
+//! again.
 //!
-//! Owns: the kinds that an operator may leave out ([`Kind`]), their statements. Never: decides what is
-//! left out.
+//! Owns: the kinds that an operator may leave out ([`Kind`]), their statements. Never: decides which
+//! are left out.
 //!
 //! Source of the forms: Cassandra's `Index.appendCqlTo`, `UDFunction`, `UDAggregate`, `ViewMetadata`,
 //! `TriggerMetadata`.

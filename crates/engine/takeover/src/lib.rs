@@ -1,8 +1,8 @@
 //! The one time that system tables are read back: a first start on a directory that Cassandra
 //! wrote (or that lost its metadata log).
 //!
-//! Owns: what of such a directory becomes the node's identity and schema, and everything that is
-//! refused about it. Never: writes anything, opens a store, changes a file.
+//! Owns: the node's identity and schema from such a directory, and all checks that refuse one.
+//! Never: writes anything, opens a store, changes a file.
 //!
 //! Order: 1. the commit log must hold nothing that is not in SSTables ([`commit_log`]); 2. the
 //! tables of `system` and `system_schema` are read from their SSTables ([`rows`]); 3. their rows
@@ -252,7 +252,7 @@ const LEFT_OUT_BYTES_MAX: usize = 64 << 20;
 pub struct ForeignDirectory<'a> {
     /// The only door to its files.
     pub rt: &'a Rt,
-    /// Where the directories are, and what the operator chose to leave out.
+    /// The directories, and the definitions that the operator chose to leave out.
     pub options: &'a Options,
     /// The built-in schema.
     pub base: &'a Schema,
@@ -261,7 +261,8 @@ pub struct ForeignDirectory<'a> {
 }
 
 impl ForeignDirectory<'_> {
-    /// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
+    /// Reads the data that a first start on a directory of Cassandra's needs. `None`: the directory
+    /// is empty.
     /// Call it before the store is opened. `known`: the schema of the metadata log, if one exists.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
-//! A directory with a metadata log on which a Cassandra has run since: what it changed.
+//! A directory with a metadata log on which a Cassandra has run since: its changes.
 //!
 //! A Cassandra knows nothing of the metadata log, so that its schema and roles are in the system
-//! tables only, and there they are newer than the log. What it did is adopted as further entries of
-//! the log: ids of columns stay, and with them the meaning of what the commit log holds.
+//! tables only, and there they are newer than the log. Its changes are adopted as further entries
+//! of the log: ids of columns stay, and with them the meaning of the commit log's content.
 //!
 //! Owns: noticing it ([`ForeignDirectory::written_since`]), the entries ([`ForeignDirectory::adopt`]). Never: writes anything.
 //!
@@ -37,7 +37,7 @@ impl ForeignDirectory<'_> {
         written_since(*self, newest_own).await
     }
 
-    /// The entries that take over what a Cassandra changed. `file`: what shows that it ran.
+    /// The entries that adopt the changes of a Cassandra. `file`: the file that proves that it ran.
     ///
     /// # Errors
     /// As [`ForeignDirectory::read`]; `OtherMembers`.
@@ -355,7 +355,8 @@ fn looks_the_same(schema: &Schema, one: &Table, other: &Table) -> bool {
     rows(one) == rows(other)
 }
 
-/// The entries that replace all roles and what speaks of them; none when they are the same.
+/// The entries that replace all roles and the entries that refer to them; none when they are the
+/// same.
 fn auth_changes(
     before: &Auth,
     imported: &Imported,

@@ -27,7 +27,8 @@ pub(super) struct Salvaged {
 
 /// Opens a file set, or the remains of a damaged one. `table`: see [`SstableMeta::open`].
 ///
-/// # Errors Errors that prevent any reading of rows.
+/// # Errors
+/// Errors that prevent any reading of rows.
 pub(super) async fn open(
     fs: &Fs,
     directory: &str,

@@ -129,9 +129,10 @@ impl ScrubHost for Alone<'_> {
 /// Writes the readable data of a file set to new ones in the same directory, with the numbers from
 /// `first` on. The old one stays.
 ///
-/// # Errors `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are unusable,
-/// so that nothing can be read; data of a counter is lost without `skip_corrupted`. `Io`,
-/// `AlreadyExists` among them, of writing. The written files are removed then.
+/// # Errors
+/// `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are unusable, so that
+/// nothing can be read; data of a counter is lost without `skip_corrupted`. `Io`, `AlreadyExists`
+/// among them, of writing. The written files are removed then.
 pub async fn scrub(
     fs: &Fs,
     directory: &str,

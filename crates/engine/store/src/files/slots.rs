@@ -246,8 +246,8 @@ impl Slots {
 
     /// Reserves space for a compaction, which its progress then needs less and less of.
     ///
-    /// # Errors `DiskFull`: not enough space beside the remaining output of other compactions;
-    /// `Io`.
+    /// # Errors
+    /// `DiskFull`: not enough space beside the remaining output of other compactions; `Io`.
     pub(crate) async fn reserve(
         &self,
         progress: &Progress,

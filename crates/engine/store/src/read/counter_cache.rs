@@ -16,7 +16,7 @@
 //! ([`TableView::contents`](crate::tables::table::TableView::contents)), with the same result.
 //!
 //! INV-counter-cache-1: a cached count is the part of this writer in the cell that a read of the table would
-//! find, and that cell is visible, and no older than the cached timestamp.
+//! find. That cell is visible, and no older than the cached timestamp.
 //!
 //! A leader may keep a count only when it knows that its cell is visible: a visible cell that is not newer was
 //! found before it, and no deletion has come since then. So the first increment of a counter keeps nothing.
@@ -149,7 +149,7 @@ pub(crate) struct CounterCache {
     /// The id under which this node counts; nothing is cached before that is known.
     writer: Cell<Option<CounterId>>,
     groups: RefCell<Vec<Group>>,
-    /// How often everything was forgotten.
+    /// Number of times the whole cache was cleared.
     cleared: Cell<u64>,
     hits: telemetry::Counter,
     misses: telemetry::Counter,
@@ -215,7 +215,7 @@ impl CounterCache {
         self.show();
     }
 
-    /// Forgets everything, and what is being read too.
+    /// Clears the cache, and invalidates reads in progress.
     fn clear(&self) {
         self.cleared.set(self.cleared.get() + 1);
         *self.counts.borrow_mut() = Self::cache(self.capacity.get());
@@ -393,9 +393,9 @@ impl Counters {
             && cache.numbers(&of.table, of.numbers.token) == of.numbers
     }
 
-    /// Keeps what a read found or its leader has just applied, when [`Counters::are_counts_current`] was true right
-    /// before that and nothing has been awaited since then. Of what was applied only counts of which a visible
-    /// cell that is not newer was read.
+    /// Stores the result of a read or the count that its leader has just applied. Pre:
+    /// [`Counters::are_counts_current`] was true right before that, and nothing has been awaited
+    /// since then. An applied count is stored only if a visible cell that is not newer was read.
     pub fn keep_count(
         &self,
         of: &CountsOf,

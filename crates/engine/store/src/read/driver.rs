@@ -78,7 +78,7 @@ pub struct LookedAt<'a> {
     pub clustering: Option<&'a [u8]>,
     /// Tombstones and expired cells met by this read so far.
     pub tombstones: u32,
-    /// The same with what they hide, and with what may be forgotten: what it took.
+    /// The same with data that they hide, and with purgeable tombstones: the cost of the scan.
     pub scanned: u32,
 }
 
@@ -93,7 +93,7 @@ pub enum Look {
     Refuse,
 }
 
-/// Takes what a read finds. Views live until the call returns.
+/// Receives the results of a read. Views live until the call returns.
 pub trait RowSink {
     /// A partition begins: called before its first row, or alone when only a live static row is
     /// there and the command wants it. `static_row` is merged and live, if there is one.
@@ -499,7 +499,7 @@ impl Reader {
         result
     }
 
-    /// Runs the merge as far as memory has what it needs.
+    /// Runs the merge as far as its data is in memory.
     fn run<S: RowSink>(
         &self,
         run: &mut Run<'_>,
@@ -530,7 +530,7 @@ impl Reader {
                 *items += 1;
                 *merged = match item {
                     Item::Partition { .. } | Item::PartitionEnd => 0,
-                    // Where there are none now there will be none soon.
+                    // Without plain rows now, none will follow soon.
                     Item::Row { .. } | Item::Static(_) | Item::Marker(_) if looks => {
                         MERGED_IN_ONE_GO
                     }
@@ -740,7 +740,7 @@ pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool
     let mut slices = Slices::clone(&command.slices);
     slices.0.retain_mut(|slice| {
         if command.reversed {
-            // Keep what is before the last row.
+            // Keep the part before the last row.
             if cmp.compare_to_bound(last, slice.end()).is_lt() {
                 slice.end = last.to_vec();
                 slice.end_after = false;

@@ -1,6 +1,6 @@
 //! Reads: sources, merges, pages for clients and for replicas, and the caches in front of files.
 //!
-//! Owns: which memtables and files a read asks, in which order, and what is cached of rows and counters. Never:
+//! Owns: the choice and order of memtables and files for a read, and the caches of rows and counters. Never:
 //! writes; the row cache apart, which a flush folds itself into. Imports: `observe`, `files`, `tables`, `env`.
 
 pub(crate) mod cache_handover;

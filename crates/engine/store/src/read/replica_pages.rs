@@ -68,7 +68,7 @@ pub struct StreamRead {
 /// Readers of files whose blocks pass by the cache, by source, with the file's number.
 pub(crate) type Passing = BTreeMap<u32, (u64, SequentialReader)>;
 
-/// How a page is made.
+/// Parameters of a page.
 struct Job<'a> {
     table: &'a TableState,
     command: &'a ReadCommand,
@@ -102,7 +102,7 @@ enum Pause {
     Yield,
 }
 
-/// A page being filled, and what that has cost.
+/// A page being filled, and its cost.
 struct Filling<'s> {
     writer: PageWriter<'s>,
     stats: ReadStats,
@@ -127,7 +127,7 @@ pub struct ReplicaShown {
 }
 
 impl Reader {
-    /// One page of what this shard has of a read, deletions included: the answer of a replica. All
+    /// One page of this shard's data for a read, deletions included: the answer of a replica. All
     /// columns of a row are in it, whatever `command.columns` says; `command.resume` and the start
     /// of its range continue an earlier page at its end.
     ///
@@ -150,8 +150,8 @@ impl Reader {
         self.read_replica_filtered(command, limits, shown, None).await
     }
 
-    /// As [`Reader::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
-    /// partition then.
+    /// As [`Reader::read_replica`]; also collects the part of the page that passes a filter. The
+    /// limits must have none for the rows of a partition then.
     ///
     /// # Errors
     /// As [`Reader::read_replica`].
@@ -462,7 +462,7 @@ impl Reader {
         result
     }
 
-    /// Keeps what readers have read ahead for the next page.
+    /// Stores the read-ahead of readers for the next page.
     pub(crate) fn keep_ahead(&self, passing: Passing) {
         let mut aheads = self.read_aheads.borrow_mut();
         for (file, reader) in passing.into_values() {
@@ -496,7 +496,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Loads a block without the cache: what is streamed is read once. Its bytes, unpacked.
+    /// Loads a block without the cache: streamed data is read once. Returns its bytes, unpacked.
     async fn load_passing(
         &self,
         merge: &mut MergeCursor<'_, Source>,
@@ -517,7 +517,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Fills the page as far as memory has what it takes.
+    /// Fills the page as far as its data is in memory.
     fn advance(
         &self,
         merge: &mut MergeCursor<'_, Source>,

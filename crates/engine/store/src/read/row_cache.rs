@@ -1,13 +1,13 @@
-//! The row cache: what the files of a table have of partitions that are read often, deletions included, merged
-//! once and kept as the memtable keeps partitions.
+//! The row cache: the files' content of partitions that are read often, deletions included, merged once and
+//! stored as the memtable stores partitions.
 //!
 //! Owns: heads of partitions by (table, contents, token, key), their budget, counts of hits. Reads merge a head
 //! with the memtables in the place of the files, so a write does not drop it; a flush merges its output into
 //! the heads. Any other change of the files' data gives the table's views another number of contents
 //! ([`TableView::contents`]), and heads of other numbers are never found again and just age out.
 //!
-//! INV-row-cache-1: a head that is found under a view's number has, down to where it ends, just what the files of
-//! that view have, and perhaps something that is in a memtable of the view too.
+//! INV-row-cache-1: a head that is found under a view's number has exactly the data of that view's files, down to
+//! its end. Beyond that it may have data that is in a memtable of the view too.
 //!
 //! Source of the option and the names: Cassandra's `CachingParams` and `CacheMetrics`; Cassandra drops a
 //! partition from its row cache with every write to it.
@@ -412,9 +412,10 @@ impl Reader {
         true
     }
 
-    /// Merges a memtable whose file is written into the heads of its partitions. It must be called before the
-    /// view gets the file, and what it returns be kept until then. Heads have what the memtable has a
-    /// little before the files have it, which changes nothing as long as the memtable is in the view.
+    /// Merges a memtable whose file is written into the heads of its partitions. It must be called
+    /// before the view gets the file, and its result be kept until then. Heads have the memtable's
+    /// data a little before the files have it, which changes nothing as long as the memtable is in
+    /// the view.
     pub(crate) async fn fold<'t>(
         &self,
         table: &'t TableState,
@@ -458,7 +459,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Gives the chunk cache what the others leave.
+    /// Assigns to the chunk cache the budget that the others leave.
     pub(crate) fn share_caches(&self) {
         let others = self.row_cache.capacity.get() + self.counter_cache.capacity();
         let all = self.env.options.chunk_cache_bytes_max as u64;

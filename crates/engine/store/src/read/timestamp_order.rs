@@ -204,7 +204,7 @@ impl<'a> Found<'a> {
             let liveness = named.liveness.timestamp > other;
             let exists = match self.exactness {
                 Exactness::All => liveness,
-                // Else an older cell or liveness may be what makes the row one.
+                // Else the row may exist only by an older cell or liveness.
                 Exactness::Rows => {
                     liveness && named.liveness.is_live || named.cells.has_live(other)
                 }
@@ -271,8 +271,8 @@ enum Copied {
 }
 
 impl Reader {
-    /// Opens what is needed of several files that may have a partition. The sources have those of the memtables
-    /// already.
+    /// Opens the needed ones of several files that may have a partition. The sources contain those
+    /// of the memtables already.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.

@@ -8,9 +8,9 @@
 //! or not; the driver of sessions ends them after a start ([`Repair::pending_repairs`]).
 //!
 //! INV-repairing-1: nothing is purged, and no row changes its bytes, when a file is split.
-//! INV-repairing-2: what a session was sent is in marked files before [`Repair::flush_repair`] returns.
+//! INV-repairing-2: data sent to a session is in marked files before [`Repair::flush_repair`] returns.
 //! INV-repairing-3: a session that was not begun in this run of the node is neither read nor written
-//! to: what it was sent before may be lost.
+//! to: data sent to it before may be lost.
 
 use std::rc::Rc;
 
@@ -32,7 +32,7 @@ use crate::tables::repair_views::{state_of, unknown};
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::{TableFile, has_partition, lies_in, map_error};
 
-/// Memory of what a session was sent, above which it is written.
+/// Memory of the data sent to a session, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;
 
 /// Result of a session's begin.
@@ -79,8 +79,8 @@ impl Repair {
         files.filter_map(|f| Some((state_of(f).pending?, f.reader.meta().disk_bytes()))).collect()
     }
 
-    /// Sets apart what this shard has of the ranges and was never repaired, for a session. May be
-    /// repeated. What is written from now on does not take part.
+    /// Sets apart this shard's data of the ranges that was never repaired, for a session. May be
+    /// repeated. Later writes do not take part.
     ///
     /// # Errors
     /// `Invalid`: another session has some of it; `UnknownTable`, `DiskFull`, `Corrupt`, `Io`,
@@ -122,7 +122,7 @@ impl Repair {
         Ok(begun)
     }
 
-    /// Takes in what this replica lacked of the data of a session. It is seen and durable after
+    /// Adds session data that this replica lacked. It is visible and durable after
     /// [`Repair::flush_repair`].
     ///
     /// # Errors
@@ -231,7 +231,7 @@ impl Repair {
     }
 
     /// Ends a session: its files count as repaired at that time in milliseconds (`Some`), or as if
-    /// there had been none (`None`); what it was sent and did not flush is forgotten then. May be
+    /// there had been none (`None`); data sent to it and not flushed is discarded then. May be
     /// repeated, and needs no begin in this run. Returns how many files changed.
     ///
     /// # Errors
@@ -283,7 +283,8 @@ impl Repair {
         all
     }
 
-    /// How many files of a table were repaired, take part in a repair, and neither.
+    /// Returns how many files of a table are repaired, how many are in a repair, and how many are
+    /// neither.
     pub fn repair_states(&self, id: TableId) -> (u64, u64, u64) {
         let Some(table) = self.tables.table(id) else { return (0, 0, 0) };
         table.view().files.iter().map(|f| state_of(f)).fold((0, 0, 0), |(r, p, u), state| {

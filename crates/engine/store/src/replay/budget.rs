@@ -1,9 +1,9 @@
 //! Replay of a log that has more than memtables may hold.
 //!
-//! Where memtables are over their budget the replay waits between two records, and the largest of them are
-//! written. Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when the log
-//! is at its end, and nothing is wrong with it, the TOC files get their names; 3. the views get the files. The log
-//! stays until what is left in memtables is flushed, too.
+//! While memtables are over their budget the replay pauses between two records and writes the largest of them.
+//! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when the log is at
+//! its end, without errors, the TOC files get their names; 3. the views get the files. The log stays until the rest
+//! of the memtables is flushed, too.
 //!
 //! A crash before 2 leaves sets marked as unfinished, which the next start removes, and all of the log, which it
 //! replays from its beginning. One in the midst of 2 leaves files that have nothing which the log would not give
@@ -55,7 +55,7 @@ impl Replaying<'_> {
         bytes > most || !self.truncated.is_empty()
     }
 
-    /// Removes what was truncated, and when memtables are over their budget, writes the largest.
+    /// Removes truncated data, and when memtables are over their budget, writes the largest.
     pub(super) async fn make_room(&mut self) -> Result<(), StoreError> {
         self.discard_truncated().await;
         let inner = self.store;
@@ -105,7 +105,7 @@ impl Replaying<'_> {
     pub(super) async fn end(&mut self) -> Result<(), StoreError> {
         let store = self.store;
         self.discard_truncated().await;
-        // The node's own first writes come before what is left was flushed.
+        // The node's own first writes happen before the rest is flushed.
         if store.writer.memtable_bytes.get() > store.env.options.memtable_bytes_max / 3 * 2 {
             self.hold_some().await?;
         }

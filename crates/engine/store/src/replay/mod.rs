@@ -49,7 +49,7 @@ pub struct ReplayReport {
     pub memtable_bytes_peak: usize,
     /// Leftovers of unfinished writes that were removed.
     pub removed_files: Vec<String>,
-    /// Small files in the directories of tables that are damaged, with what is done about it.
+    /// Damaged small files in the directories of tables, with their treatment.
     pub damaged_marks: Vec<String>,
     /// Paths of TOC.txt that had been lost and were written again.
     pub rebuilt_tocs: Vec<String>,
@@ -224,7 +224,8 @@ impl Replaying<'_> {
         }
     }
 
-    /// # Errors `Corrupt`: mutations of tables that the metadata log does not know.
+    /// # Errors
+    /// `Corrupt`: mutations of tables that the metadata log does not know.
     fn check_unknown(&self) -> Result<(), StoreError> {
         let Some((first, _)) = self.unknown.values().min() else { return Ok(()) };
         let count: u64 = self.unknown.values().map(|(_, count)| count).sum();

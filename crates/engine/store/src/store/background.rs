@@ -48,7 +48,7 @@ impl Store {
     async fn flush_round(&self) {
         self.watch_disk().await;
         if self.rooms.env.log.disk_full().is_some() {
-            // Tries to write what waits in the log's buffer.
+            // Tries to write the log's buffered records.
             let _ = self.rooms.writer.commit().await;
         }
         if self.rooms.files.directories.misses_directories() {
@@ -89,7 +89,8 @@ impl Store {
     fn tables_to_flush(&self) -> Vec<Rc<TableState>> {
         let tables = self.rooms.tables.all_tables();
         let mut chosen: Vec<Rc<TableState>> = Vec::new();
-        // Memory: the largest active memtable, when what is not on its way yet is over a third.
+        // Memory: the largest active memtable, when the memory not being flushed yet is over a
+        // third.
         let active: usize = tables.iter().map(|t| t.flushable_bytes()).sum();
         if active > self.rooms.writer.flushable_bytes().1 / 3 {
             chosen.extend(tables.iter().max_by_key(|t| t.flushable_bytes()).cloned());

@@ -163,7 +163,7 @@ impl Store {
     /// nothing and Cassandra can open the files. Reads continue.
     ///
     /// # Errors
-    /// As [`Store::flush`]; what was not written stays in the commit log.
+    /// As [`Store::flush`]; unwritten data stays in the commit log.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.rooms.env.drained.set(true);
         let flushed = self.rooms.writer.flush(None).await;
@@ -260,7 +260,7 @@ impl Store {
         &self.rooms.repair
     }
 
-    /// Returns what takes files in and hands them out.
+    /// Returns the room that receives and sends files.
     #[inline]
     pub fn transfer(&self) -> &Rc<Transfer> {
         &self.rooms.transfer

@@ -19,7 +19,7 @@ pub(crate) type VerifiedTimes = BTreeMap<Generation, i64>;
 pub(crate) struct Damage {
     /// When it was found, seconds since 1970.
     pub(crate) found: i64,
-    /// When what could be read of it was there in other files; `None`: it is not yet.
+    /// Time at which all its readable data was in other files; `None`: it is not yet.
     pub(crate) salvaged: Option<i64>,
     pub(crate) reason: String,
 }

@@ -1,4 +1,5 @@
-//! How many partitions of what size lie in a range of the ring, for `system.size_estimates`.
+//! Estimates of the number and size of partitions in a range of the ring, for
+//! `system.size_estimates`.
 //!
 //! Partition keys are hashed, so those of a file are taken as evenly spread over its tokens.
 //! Memtables do not count, as in Cassandra.

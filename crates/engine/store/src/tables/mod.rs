@@ -1,6 +1,6 @@
 //! The tables of a shard: their shape, their view of memtables and files, their lifecycle.
 //!
-//! Owns: what a table is on this shard, TRUNCATE and DROP, snapshots, estimates. Never: merges rows.
+//! Owns: a table's state on this shard, TRUNCATE and DROP, snapshots, estimates. Never: merges rows.
 
 pub(crate) mod cached_rows;
 pub(crate) mod composite_keys;

@@ -31,7 +31,7 @@ pub struct Filtered {
 }
 
 impl Filtered {
-    /// Adds what another read left out.
+    /// Adds the counts of another read.
     pub fn add(&mut self, more: &Filtered) {
         self.rows = self.rows.saturating_add(more.rows);
         self.partitions = self.partitions.saturating_add(more.partitions);

@@ -38,7 +38,7 @@ impl TableState {
     /// Returns the view for a repair's read.
     pub(crate) fn view_for(&self, scope: ReadScope) -> Result<Rc<TableView>, StoreError> {
         let view = self.view();
-        // Other files have what can be read of it.
+        // Other files have all its readable data.
         let is_read = |f: &&Rc<TableFile>| !self.is_salvaged(f.generation);
         let of = |repaired: bool| {
             let is_it = |f: &&Rc<TableFile>| (state_of(f).repaired_at != 0) == repaired;

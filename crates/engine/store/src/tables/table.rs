@@ -104,7 +104,7 @@ pub struct TableStats {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of what is kept of SSTables beside their blocks.
+    /// Memory of SSTables' metadata beside their blocks.
     pub metadata_bytes: u64,
     /// That of Bloom filters.
     pub filter_bytes: u64,
@@ -190,8 +190,9 @@ impl TableCounters {
         reads > 0 && reads.saturating_mul(WRITES_PER_READ) >= writes
     }
 
-    /// A read ended that took so long and met so much. Source of what counts: Cassandra's
-    /// `ReadCommand.recordLatency`, `updateSSTablesIterated`, `tombstoneScannedHistogram`.
+    /// Records a read that ended, with its duration and statistics. Source of the counts:
+    /// Cassandra's `ReadCommand.recordLatency`, `updateSSTablesIterated`,
+    /// `tombstoneScannedHistogram`.
     #[inline]
     pub(crate) fn note_read(
         &self,
@@ -327,11 +328,11 @@ pub(crate) struct TableState {
     overrides: Cell<Overrides>,
     /// Somebody has the table as a whole: no compaction of it begins.
     pub(crate) owned: Cell<bool>,
-    /// How many have it or wait for it.
+    /// Number of tasks that have it or wait for it.
     pub(crate) wanted: Cell<u32>,
     /// When the active memtable became active.
     pub(crate) switched_at: Cell<Instant>,
-    /// How often everything was taken out of it, by TRUNCATE or DROP.
+    /// Number of times it was emptied, by TRUNCATE or DROP.
     pub(crate) emptied: Cell<u64>,
     /// Memory of partitions that flushes could not write, see [`crate::write::unflushable`].
     pub(crate) refused_bytes: Cell<usize>,
@@ -348,11 +349,11 @@ pub(crate) struct TableState {
     /// Held by the task that opens them.
     pub(crate) opening: Semaphore,
     /// Files that were, or may have been, written whole and are in no view, because a later step
-    /// failed. A start would open them, so until they are gone nothing may be purged: what a
-    /// tombstone hides in one of them would come back.
+    /// failed. A start would open them, so nothing may be purged while they exist: data that a
+    /// tombstone hides in one of them would be resurrected.
     pub(crate) orphans: RefCell<Vec<InFlight>>,
-    /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
-    /// in no file yet.
+    /// Sessions of incremental repairs that were begun in this run, with the data sent to them that
+    /// is in no file yet.
     pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
     /// Tokens of partitions whose tombstones may be purged at any age.
     pub(crate) ageless: RefCell<Vec<Token>>,
@@ -362,7 +363,7 @@ pub(crate) struct TableState {
     pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,
     /// Those of them that may be removed.
     pub(crate) releasable: RefCell<Vec<Generation>>,
-    /// When files were verified in the background, once that was read.
+    /// Times of the files' background verification, once they were read.
     pub(crate) verified: RefCell<Option<VerifiedTimes>>,
     /// Policy for the age at which tombstones may be purged.
     pub(crate) gc: RefCell<Rc<GcPolicy>>,
@@ -493,7 +494,7 @@ impl TableState {
         bump(&self.counters.misses_before, before.saturating_sub(after));
     }
 
-    /// How often Bloom filters let a partition pass that was not there, since the start.
+    /// Number of false positives of Bloom filters since the start.
     pub(crate) fn filter_misses(&self) -> u64 {
         let view = self.view.borrow();
         let now: u64 = view.files.iter().map(|f| f.reader.meta().misses()).sum();
@@ -571,7 +572,7 @@ impl TableState {
         }
     }
 
-    /// Changes what counts instead of options, also in later versions of the table.
+    /// Changes the overrides of options, also for later versions of the table.
     pub(crate) fn change_overrides(&self, change: impl FnOnce(&mut Overrides)) {
         let mut overrides = self.overrides.get();
         change(&mut overrides);
@@ -586,7 +587,7 @@ impl TableState {
         view.active.bytes().saturating_sub(view.active.refused_bytes())
     }
 
-    /// Where in the log its first mutation lies that is in no SSTable.
+    /// Position in the log of its first mutation that is in no SSTable.
     pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
         let pin = self.pins.borrow().iter().map(TruncationPin::needed).min();
         let pinned = self.memtable_pins.borrow().iter().copied().min();

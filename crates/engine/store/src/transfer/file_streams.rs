@@ -8,10 +8,10 @@
 //! A receiver takes the components of a file one after the other ([`Ingest::begin_whole`]), compares
 //! them with their Checksums.db, and shows the file with everything else of its [`Ingest`].
 //!
-//! What is written after the hold is not in it: it must reach the receiver as a write.
+//! Writes after the hold are not in it: they must reach the receiver as writes.
 //!
-//! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
-//! it lies in the ranges and the slice that were asked for.
+//! INV-whole-1: a file is taken only when every byte of every component is verified to be as written,
+//! and it lies in the requested ranges and the slice.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -55,9 +55,9 @@ impl Transfer {
         WriterOptions::VERSIONS.into_iter().filter(takes).collect()
     }
 
-    /// Holds what this shard has of ranges `(start, end]` of a table, ascending and apart from each
-    /// other (one that begins with the smallest token holds it), when some file of at least
-    /// `bytes_min` bytes of Data, of a form that is taken, lies in them as a whole. `None`: there is no
+    /// Holds this shard's data of ranges `(start, end]` of a table, ascending and apart from each
+    /// other (one that begins with the smallest token holds it). `None`: no file of at least
+    /// `bytes_min` bytes of Data, of an accepted form, lies in the ranges as a whole.
     /// such file.
     ///
     /// # Errors
@@ -441,10 +441,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Ends the file that came: verified, and shown with the rest of the ingest when it is durable.
+    /// Ends the received file: verified, and shown with the rest of the ingest when it is durable.
     ///
     /// # Errors
-    /// `Invalid`: it is not whole, or not what its writer wrote, or of another shard or range; `Io`.
+    /// `Invalid`: it is incomplete, or differs from the written file, or is of another shard or
+    /// range; `Io`.
     /// Drop the ingest then.
     pub async fn end_whole(&mut self) -> Result<(), StoreError> {
         self.check_alive()?;
@@ -494,8 +495,8 @@ impl Ingest {
         };
         for sum in coming.sums.iter().filter(|sum| sum.component != Component::Checksums) {
             let listed = list.component(sum.component);
-            // Statistics has checksums of its own, which are compared below (none in `me`, where nothing
-            // says that it is not what its writer wrote; it came in frames that have some).
+            // Statistics has checksums of its own, which are compared below (none in `me`, where
+            // nothing proves that it is as written; it was received in frames that have some).
             if listed.is_none() && sum.component == Component::Statistics {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! Import: SSTables that an operator put into a directory become files of a table, on every shard.
 //!
-//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts what lies
+//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts the files
 //! in its slice ([`Transfer::adopt`]), as a start opens files of a foreign number of shards.
 //!
 //! Order: 1. every file set is read where it is; 2. its components are linked, or copied, into the
@@ -50,7 +50,7 @@ const CHECKSUMS_BYTES_MAX: usize = 2 << 30;
 /// File sets of one import: their record is read as a whole.
 const FILE_SETS_MAX: usize = 100_000;
 
-/// How an import is done.
+/// Options of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The level in the files stays; else it becomes 0.
@@ -163,7 +163,7 @@ impl Transfer {
     /// their rows.
     ///
     /// # Errors
-    /// As [`Transfer::import`], and what is wrong with a file: then none is taken in.
+    /// As [`Transfer::import`], and an error of a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.env.rt.fs();
@@ -248,8 +248,9 @@ impl Transfer {
 
     /// Shows this shard's part of files that were taken in, in one step. Returns how many.
     ///
-    /// # Errors `UnknownTable`: it was dropped, and the files with it; `Corrupt`, `Io`, `Stopping`:
-    /// the next start opens them.
+    /// # Errors
+    /// `UnknownTable`: it was dropped, and the files with it; `Corrupt`, `Io`, `Stopping`: the next
+    /// start opens them.
     pub async fn adopt(&self, id: TableId, files: &[Descriptor]) -> Result<u64, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         let (fs, version) = (self.env.rt.fs(), table.version());
@@ -516,7 +517,7 @@ impl Transfer {
         Ok(target.sync_data().await?)
     }
 
-    /// Takes back what was placed; what cannot be removed now is tried again in the background.
+    /// Takes back the placed files; failed removals are retried in the background.
     async fn unplace(&self, table: &Rc<TableState>, placed: Vec<Placed>) {
         let flights = placed.iter().map(|one| table.in_flight(one.descriptor.generation)).collect();
         self.files.discard_all(table, flights).await;
@@ -749,6 +750,6 @@ async fn remove_source(fs: &Fs, set: &FileSet, left: &mut Vec<String>) {
             left.push(path);
         }
     }
-    // A power cut may bring names back: they are of files that are in use under others.
+    // A power cut may restore names: they are of files that are in use under others.
     let _ = fs.sync_dir(&set.directory).await;
 }

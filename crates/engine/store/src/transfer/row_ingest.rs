@@ -10,7 +10,7 @@
 //! finds a record continues with step 3. So all files of an ingest exist or none: a deletion may be in one of
 //! them and its hidden data in another, and a replica that had both may have purged both since.
 //!
-//! INV-ingest-1: what was given is kept as it was written: timestamps, deletions, expired cells.
+//! INV-ingest-1: ingested data is stored as it was written: timestamps, deletions, expired cells.
 //! INV-ingest-2: when a truncation or drop came after the ingest began, nothing of it stays.
 //! INV-ingest-3: after a crash all files of an ingest are in use or none is.
 
@@ -61,7 +61,7 @@ pub struct Ingest {
     pub(crate) table: Rc<TableState>,
     pub(crate) version: Rc<TableVersion>,
     pub(crate) directory: String,
-    /// How often the table had been emptied when this began.
+    /// Number of times the table had been emptied when this began.
     emptied: u64,
     open: Option<(SstableWriter, InFlight)>,
     /// The file that is received unmodified.
@@ -86,7 +86,7 @@ pub(crate) struct Done {
     pub(crate) is_whole: bool,
 }
 
-/// How far the data has come.
+/// Progress of the data.
 #[derive(Default)]
 struct Place {
     /// The last partition, with its token; it may continue in the next page.
@@ -613,7 +613,8 @@ impl Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        // The background removes what was written. Until then nothing is purged that it may hide.
+        // The background removes the written files. Until then no tombstone that hides their data
+        // is purged.
         let open = self.open.take().map(|(writer, in_flight)| {
             drop(writer);
             in_flight

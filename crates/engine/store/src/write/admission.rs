@@ -43,9 +43,9 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its metadata have a
-    /// reserve beyond the memtables' budget, and are written in memory while the disk is full: what the metadata
-    /// log has decided is shown whatever clients write.
+    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its
+    /// metadata have a reserve beyond the memtables' budget, and are written in memory while the
+    /// disk is full: decisions of the metadata log are shown whatever clients write.
     ///
     /// # Errors
     /// As [`Writer::admit_write`].

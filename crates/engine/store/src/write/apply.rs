@@ -64,7 +64,7 @@ impl Writer {
 
     /// Limits of this node's SSTable formats, beyond those of the column types.
     pub fn write_limits(&self) -> WriteLimits {
-        // The sign bit marks what is not deleted.
+        // The sign bit marks "not deleted".
         WriteLimits { negative_deletions: !self.env.options.sstable_version.has_uint_times() }
     }
 
@@ -118,8 +118,9 @@ impl Writer {
     /// Hands everything applied so far to the kernel with one write, in batch and group mode also
     /// synced. Does not suspend in periodic mode.
     ///
-    /// # Errors `DiskFull`: the writes are in memory and in the log's buffer, which is written when
-    /// space returns; the client is notified that its write failed. `LogFailed`.
+    /// # Errors
+    /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
+    /// returns; the client is notified that its write failed. `LogFailed`.
     pub async fn commit(&self) -> Result<(), StoreError> {
         let _waiting = self.env.stages.mutation.hold();
         match self.env.log.commit().await {

@@ -160,7 +160,7 @@ fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Re
     Ok(count)
 }
 
-/// Where a memtable is written to, and how.
+/// Target of a flush, and its options.
 #[derive(Clone, Copy)]
 pub(crate) struct FlushTo<'a> {
     pub(crate) directory: &'a str,
@@ -175,8 +175,9 @@ impl Writer {
     /// Writes memtables to SSTables: of the named tables, or of all.
     ///
     /// # Errors
-    /// `DiskFull`, `Io`: what was not written stays in memory and in the commit log, and is tried
-    /// again in the background. `Unwritable`: everything was written but partitions that no SSTable can hold.
+    /// `DiskFull`, `Io`: unwritten data stays in memory and in the commit log, and is retried in
+    /// the background. `Unwritable`: everything was written but partitions that no SSTable can
+    /// hold.
     pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         let states: Vec<Rc<TableState>> = match tables {
             Some(ids) => ids.iter().filter_map(|id| self.tables.table(*id)).collect(),
@@ -222,7 +223,7 @@ impl Writer {
             let Some(memtable) = table.view().flushing.first().cloned() else { return unwritable };
             let result = self.flush_memtable(table, &memtable).await;
             self.files.note_write_result(&result);
-            // It is in the view no more, and what of it was not written is in the active memtable.
+            // It left the view, and its unwritten partitions are in the active memtable.
             unwritable = unwritable.and(self.report_refused(table, result?));
             self.drop_in_steps(memtable).await;
         }
@@ -429,7 +430,7 @@ impl Writer {
         let slices = Arc::new(Slices::all());
         let scan =
             MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
-        // A merge of one source: it removes what ALTER TABLE dropped.
+        // A merge of one source: it removes columns that ALTER TABLE dropped.
         let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
         let (mut items, mut is_refused) = (0, false);

@@ -47,7 +47,7 @@ impl RowSink for OneRow {
 }
 
 impl Counters {
-    /// Begins to read what was saved, and saves from time to time.
+    /// Starts reading the saved keys, and saving them periodically.
     pub(crate) fn start_counter_cache(self: &Rc<Self>) {
         let period = self.env.options.counter_cache_save_period;
         if period.is_zero() {
@@ -151,7 +151,7 @@ impl Counters {
         Ok(true)
     }
 
-    /// Keeps what was read of a row.
+    /// Caches the counts of a row that was read.
     fn keep_row(&self, of: &super::CountsOf, at: CounterRow<'_>, row: RowRef<'_>) {
         for (column, cell) in row.columns() {
             if let ColumnRef::Simple(cell) = cell

@@ -17,7 +17,7 @@ pub(crate) const ROWS: SavedCache =
     SavedCache { name: "rows", kind: "saved-rows", what: "which partitions are in the row cache" };
 
 impl Reader {
-    /// Begins to read what was saved, and saves from time to time.
+    /// Starts reading the saved keys, and saving them periodically.
     pub(crate) fn start_row_cache(self: &Rc<Self>) {
         let period = self.env.options.row_cache_save_period;
         if period.is_zero() {
