@@ -36,8 +36,8 @@ const NOISE_TURNS: [(usize, usize); 2] = [(1, 1), (16, NOISE_STEP)];
 /// Literals before a match that is found one by one.
 const NEAR_BYTES: usize = 1 + TOGETHER;
 const NOISE_STEP: usize = 4;
-/// After this many matches in a rhythm the next one is tried at its expected position, this many
-/// times in a row, without scanning the noise between.
+/// After `RHYTHM_FOUND` matches in a rhythm the next one is tried at its expected position, at most
+/// `RHYTHM_TRIED` times in a row, without scanning the noise between.
 const RHYTHM_FOUND: u32 = 2;
 const RHYTHM_TRIED: u32 = 7;
 /// Rows that differ by no more bytes may be in one rhythm.

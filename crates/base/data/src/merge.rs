@@ -352,9 +352,8 @@ fn merge_columns(
     }
 }
 
-/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Each
-/// version's own deletion is applied to it before the versions are merged (Cassandra's
-/// `Row.Merger`).
+/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Deleted
+/// versions are dropped before the others are merged (Cassandra's `Row.Merger`).
 #[cold]
 fn merge_counters(
     shape: &TableShape,

@@ -265,8 +265,8 @@ pub async fn restore(
     Ok(restored)
 }
 
-/// Names of segments that later ones in the directory refer to as their predecessors, where earlier
-/// ones of that shard exist.
+/// Names of missing segments: a later one in the directory names them as its predecessor, and an
+/// earlier one of that shard exists.
 async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> {
     let entries = fs.read_dir(log_directory).await?;
     let there: BTreeSet<SegmentId> =

@@ -234,7 +234,7 @@ impl Steps {
                         self.take(SchemaChange::AlterTable(new))?;
                     }
                 }
-                // One of the same name that is kept goes before it: its rows are promised.
+                // A kept table of the same name takes precedence: its rows are promised.
                 Some(_) => {
                     tracing::warn!(
                         table = name_of(table),
