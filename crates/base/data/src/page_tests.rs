@@ -285,7 +285,7 @@ fn tombstones_are_counted_as_cassandra_counts_them() {
     check(&marker(&one, None, Some(3)), 1);
 }
 
-/// Takes a page's bytes apart at a place and checks that the parser says why.
+/// Corrupts a page at one offset and checks that the parser names the fault.
 #[test]
 fn the_parser_refuses_what_no_writer_makes() {
     let shape = shape();

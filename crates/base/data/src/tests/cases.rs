@@ -372,7 +372,8 @@ fn row_text(row: RowRef<'_>, mode: &str, shape: &TableShape) -> String {
                 text.push_str(&format!(" {name}={}", cell_text(&cell, shape.has_counters())));
             }
             ColumnRef::Complex(complex) => {
-                // Readers look at cells only: a row that comes out as it is may show it (see `Merged::Source`).
+                // Readers use cells only: a row that comes out unmodified may show it (see
+                // `Merged::Source`).
                 if !complex.deletion.is_live() && mode != "read" {
                     text.push_str(&format!(" {name}.del{}", deletion_text(&complex.deletion)));
                 }

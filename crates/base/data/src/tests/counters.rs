@@ -107,7 +107,7 @@ fn kinds_of_shards_beat_each_other_as_in_cassandra() {
     let mut sent = Vec::new();
     without_local(&one(Local, 4, 5), &mut sent);
     assert_eq!(sent, one(Remote, 4, 5));
-    // A negative number of elements says that local shards are none of this node's.
+    // A negative number of elements marks that no local shards belong to this node.
     let mut marked = one(Local, 4, 5);
     marked[..2].copy_from_slice(&(-1_i16).to_be_bytes());
     assert!(!has_local_shards(&marked) && total(&marked) == 5);

@@ -198,7 +198,7 @@ fn naive(sources: &[Source]) -> BTreeMap<(i32, i32), (i64, bool)> {
 
 pub(super) struct Seen {
     pub(super) rows: Vec<((i32, i32), (i64, bool))>,
-    /// The deletion that the stream says covers each row number of each partition.
+    /// The deletion that covers each row number of each partition, according to the stream.
     pub(super) covered: BTreeMap<(i32, i32), DeletionTime>,
     pub(super) digest: u64,
 }

@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// Purging never changes what a reader at or behind the purge sees.
+    /// Purging never changes the result of a reader at or after the time of the purge.
     #[test]
     fn purging_hides_nothing_and_shows_nothing(x in row(), y in row(), now in 0..30_i64, grace in 0..10_i64) {
         let shape = shape();

@@ -1,4 +1,4 @@
-//! The archive and what comes back from it.
+//! The archive and the segments restored from it.
 
 use super::*;
 use crate::archive::{self, Restored};

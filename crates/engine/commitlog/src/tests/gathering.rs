@@ -1,4 +1,4 @@
-//! Syncs that gather more of those who wait.
+//! Syncs that gather more waiting tasks.
 
 use super::*;
 use rt::Group;

@@ -119,7 +119,7 @@ fn draw_row(draw: &mut Draw, ids: &[ColumnId]) -> Vec<u8> {
 fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
     let mut keys: Vec<Vec<u8>> =
         (0..400u32).map(|n| n.to_be_bytes()[..].repeat(1 + draw.below(5))).collect();
-    // Some are of one token, which an index tells apart by their bytes.
+    // Some share one token; an index separates them by their bytes.
     for n in 0..20u64 {
         let token = codec::token_of(&keys[draw.below(400)]);
         keys.extend((0..draw.below(3) as u64).map(|other| key_of_token(token, 3 * n + other)));

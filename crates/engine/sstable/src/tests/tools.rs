@@ -211,7 +211,7 @@ fn a_verification_tells_how_far_it_is() {
     });
 }
 
-/// Scrubs and gives the report, what is said of losses, and everything in the new file sets.
+/// Scrubs and returns the report, the reported losses, and everything in the new file sets.
 async fn scrub(
     fs: &Fs,
     directory: &str,
@@ -390,7 +390,7 @@ fn rows_that_are_not_in_order_come_into_a_second_file() {
         let set = copy(&fs, &golden, "rows").await;
         let file = |c: Component| format!("rows/{}", set.file_name(c));
         let mut bytes = fs.read(&file(Component::Data), 1 << 24).await.unwrap();
-        // The row before stands behind.
+        // The previous row now follows.
         bytes[starts[20]..starts[22]].rotate_left(starts[21] - starts[20]);
         fs.write_atomic(&file(Component::Data), bytes).await.unwrap();
         fs.remove_file(&file(Component::Crc)).await.unwrap();
@@ -491,7 +491,7 @@ fn two_files_of_the_same_partitions_count_twice_and_are_one_after_a_compaction()
             assert_eq!(kept.size, one.meta().data_length() * 2, "{table}");
             assert_eq!(kept.left, one.meta().data_length(), "{table}");
             assert_eq!(kept.gone, 0, "{table}");
-            // Everything that can go makes it smaller, never larger.
+            // Purging all that is allowed makes it smaller, never larger.
             let purged = purge_preview(&fs, &files, LATE, 3, &mut |_, _| {}).await.unwrap();
             assert_eq!(purged.partitions, kept.partitions);
             assert!(purged.left <= kept.left, "{table}");

@@ -168,7 +168,7 @@ fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
         let snapshots = store.lifecycle().snapshots().await.unwrap();
         let tags: Vec<&str> = snapshots.iter().map(|s| s.tag.as_str()).collect();
         assert!(matches!(tags.as_slice(), [one] if one.ends_with("-compact-t")), "{tags:?}");
-        // The table's own option says no.
+        // The table's own option disables it.
         let options = TableOptions { incremental_backups: false, ..TableOptions::default() };
         store.set_schema(schema_of(vec![table(options)]));
         write(&store, &insert(3, 1, "a", 100)).await.unwrap();
@@ -242,7 +242,7 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
             std::slice::from_ref(&directory)
         );
         store.stop().await;
-        // The process ended behind step 2 of a drop.
+        // The process ended after step 2 of a drop.
         let mark = format!("{directory}/helenus-dropped");
         rt.fs().write_atomic(&mark, b"dropped-5-t\n".to_vec()).await.unwrap();
         let (store, _) = reopen().await.unwrap();
@@ -437,7 +437,7 @@ fn files_are_as_old_after_a_restart_as_they_were_before() {
         let before = *first.lock().unwrap();
         async move {
             let store = open(&rt).await;
-            // The clock of the file system is the node's; opening comes a moment behind writing.
+            // The clock of the file system is the node's; opening is a moment later than writing.
             let differs = before - at(&store);
             assert!((0..1_000_000).contains(&differs), "{differs} us");
             let early = stdx::WallMicros(before - 1_000_000);

@@ -1,4 +1,4 @@
-//! How far compaction is behind, and the share that follows.
+//! The compaction backlog, and the share that follows.
 
 use rt::Group;
 

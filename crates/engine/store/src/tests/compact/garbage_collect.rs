@@ -1,4 +1,4 @@
-//! Garbage collection, and compactions that look at tombstones of other files.
+//! Garbage collection, and compactions that use tombstones of other files.
 
 use compact_plan::TombstoneOption::{self, Cell, Row};
 
@@ -128,7 +128,7 @@ fn overwritten_cells_go_only_by_cell() {
         let new = [insert(1, 1, "new", 11), insert(2, 1, "new", 11)];
         check(&rt, i32::MAX, &[&old, &new], Row, 2).await;
         check(&rt, i32::MAX, &[&old, &new], Cell, 1).await;
-        // The newer file is not the one that goes.
+        // The newer file is not removed.
         check(&rt, i32::MAX, &[&new, &old], Cell, 1).await;
     });
 }
@@ -148,7 +148,8 @@ fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
         assert_eq!(read_all(&store).await, []);
         store.flush(None).await.unwrap();
         assert_eq!(read_all(&store).await, []);
-        // The tombstone stays beside the late row, which goes after it; then it goes too.
+        // The tombstone stays beside the late row, which is removed first; then the tombstone is
+        // purged too.
         for left in [1, 0] {
             store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
             assert_eq!((store.table_stats(TABLE).sstables, read_all(&store).await), (left, vec![]));
@@ -228,7 +229,7 @@ fn compactions_look_at_tombstones_of_others_when_the_table_says_so() {
     });
 }
 
-/// Rows of so many partitions in one file, and a file with the deletion of each.
+/// Rows of this many partitions in one file, and a file with the deletion of each.
 async fn many_deletions(store: &Store, partitions: i32) {
     let rows: Vec<Vec<u8>> = (0..partitions).map(|pk| insert(pk, 1, "v", 10)).collect();
     file_of(store, &rows).await;

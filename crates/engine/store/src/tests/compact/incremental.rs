@@ -12,7 +12,7 @@ use crate::tests::*;
 
 const KEYS: i32 = 48;
 
-/// Tombstones go at once; nothing is compacted unasked.
+/// Tombstones are purged at once; no automatic compaction.
 pub(crate) fn incremental_schema() -> Arc<Schema> {
     let map = [
         ("class", "org.apache.cassandra.db.compaction.IncrementalCompactionStrategy"),

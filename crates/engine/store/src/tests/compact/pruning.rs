@@ -1,4 +1,4 @@
-//! Reads leave out files by what Statistics.db says of them, and show the same.
+//! Reads skip files by their Statistics.db, and show the same.
 
 use data::{BoundRef, ClusteringComparator};
 
@@ -41,7 +41,7 @@ fn prefix(values: &[i32]) -> Vec<u8> {
     ClusteringBuf::from_components(values.iter().map(<[u8; 4]>::as_slice)).0
 }
 
-/// A bound: leading values, and whether it lies behind all that begins with them.
+/// A bound: leading values, and true if it lies after all that begins with them.
 #[derive(Clone, Debug)]
 struct At(Vec<i32>, bool);
 
@@ -202,7 +202,7 @@ async fn write_some(rt: &Rt, store: &Store, order: &ClusteringComparator, ops: &
     }
 }
 
-/// Reads under random bounds; files looked into and files there.
+/// Reads under random bounds; counts the files read and the existing files.
 async fn check(rt: &Rt, store: &Store, order: &ClusteringComparator, ops: &[Op]) -> (u64, u64) {
     let (mut looked, mut there) = (0, 0);
     let files = store.table_stats(TABLE).sstables;
@@ -297,7 +297,7 @@ fn a_read_looks_into_files_that_meet_its_bounds_or_delete_partitions() {
             // A range deletion is met where it reaches to.
             let of = Stretch(At(vec![7], false), At(vec![8], true));
             write(&store, &delete(1, &of, 200)).await.unwrap();
-            // Before `oa` no file tells whether the tombstones that it has are of partitions.
+            // Before `oa` no file tells its tombstones of partitions from others.
             let of_any = u32::from(!matches!(version, Version::Oa | Version::Da));
             store.flush(None).await.unwrap();
             assert_eq!(looked(8, 9).await, (1, 1));

@@ -1,5 +1,5 @@
-//! Snapshots, TRUNCATE and DROP at any moment of a compaction: what is linked is what the table had at one
-//! moment, and what was emptied goes.
+//! Snapshots, TRUNCATE and DROP at any moment of a compaction: the linked files are the table at one
+//! moment, and emptied data is removed.
 
 use rt::Group;
 
@@ -33,8 +33,8 @@ async fn complete(rt: &Rt, directory: &str, place: &str) -> Vec<u64> {
     found
 }
 
-/// Runs `disturb` so long behind the begin of a compaction of three files, then `check`; tells both the
-/// generations of the inputs.
+/// Runs `disturb` at that time after the begin of a compaction of three files, then `check`; passes
+/// both the generations of the inputs.
 fn at_every_moment<D, C>(disturb: D, check: C)
 where
     D: AsyncFn(&Rt, &Store) + Clone + Send + Sync + 'static,
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// The snapshots of the table, and the generations in that of which the name begins so.
+/// The snapshots of the table, and the generations in the one whose name begins with `begin`.
 async fn linked(rt: &Rt, store: &Store, begin: &str, place: &str) -> Vec<u64> {
     let all: Vec<SnapshotInfo> = store.lifecycle().snapshots().await.unwrap();
     let tag = all.iter().map(|s| &s.tag).find(|tag| tag.starts_with(begin));

@@ -115,7 +115,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
             store.compactor().set_automatic_compaction(TABLE, false).unwrap();
             let few = if has_clustering { 4 } else { 30 };
             let keys = [few, 30, 2_000][draw.below(3)];
-            // Rows of all files lie in each other, or behind each other, or in part.
+            // Rows of the files interleave, or follow each other, or overlap in part.
             let (count, shift) = [(9, 0), (300, 300), (300, 200)][draw.below(3)];
             let files = [3, 12][draw.below(2)];
             for file in 0..files {

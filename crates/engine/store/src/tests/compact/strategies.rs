@@ -41,7 +41,7 @@ fn schema_by(strategy: Strategy) -> Arc<Schema> {
     })])
 }
 
-/// Rows by (pk, ck). Timestamps ascend, so tombstones may go at once.
+/// Rows by (pk, ck). Timestamps ascend, so tombstones may be purged at once.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<(i32, i32), String>,

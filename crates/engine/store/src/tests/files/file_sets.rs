@@ -144,7 +144,7 @@ fn a_marked_file_set_is_removed() {
     }
 }
 
-/// A set that lost its TOC.txt goes into the snapshot of DROP TABLE like the others.
+/// A set that lost its TOC.txt is linked into the snapshot of DROP TABLE like the others.
 #[test]
 fn dropping_a_table_keeps_a_set_without_table_of_contents_in_its_snapshot() {
     let world = World::new(204, WorldOptions::default());
@@ -164,7 +164,7 @@ fn dropping_a_table_keeps_a_set_without_table_of_contents_in_its_snapshot() {
     });
 }
 
-/// Statistics.db of another file set would give rows other times: an older value would win.
+/// Statistics.db of another file set would change the times of rows: an older value would win.
 #[test]
 fn a_component_of_another_file_set_is_refused_by_name() {
     for version in sstable::WriterOptions::VERSIONS {

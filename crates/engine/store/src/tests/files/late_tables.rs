@@ -16,7 +16,7 @@ async fn open_with(rt: &Rt, schema: Arc<Schema>) -> Store {
 /// INV-found-1.
 #[test]
 fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overwritten() {
-    // The first thing that happens behind the schema: a read, a flush, a TRUNCATE.
+    // The first operation after the schema change: a read, a flush, a TRUNCATE.
     for first in 0..3 {
         let world = World::new(301 + first, WorldOptions::default());
         run_in(&world, move |rt| async move {

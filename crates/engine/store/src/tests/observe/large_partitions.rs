@@ -112,7 +112,7 @@ pub(crate) fn schema_with_map() -> Arc<Schema> {
     schema_of(vec![table])
 }
 
-/// A row of a map with so many entries.
+/// A row of a map with this many entries.
 pub(crate) fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
     let mut row = Vec::new();
     let at = TimestampMicros(5);

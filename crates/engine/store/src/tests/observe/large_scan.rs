@@ -1,4 +1,4 @@
-//! Files that were not written here are looked through for what is large in them.
+//! Files that were not written here are scanned for large data.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::tests::*;
 
 type Events = Rc<RefCell<Vec<LargeEvent>>>;
 
-/// A store of the node with this number, and what it tells from now on.
+/// A store of the node with this number, and its reports from now on.
 async fn open_as(rt: &Rt, host: u128, data: Option<&str>) -> (Store, Events) {
     let mut options = options(rt);
     options.host = HostId(Uuid::from_u128(host));

@@ -48,7 +48,7 @@ pub(crate) fn count_of(
     cell_of(place, CellRef::live(TimestampMicros(timestamp), &context))
 }
 
-/// Timestamp and context of the one counter that is asked for.
+/// Timestamp and context of the one requested counter.
 #[derive(Default)]
 struct Context {
     place: Option<Place>,

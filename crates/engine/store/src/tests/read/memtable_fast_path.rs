@@ -2,7 +2,7 @@
 
 use crate::tests::*;
 
-/// Keys and clusterings that are shown; stops after so many rows, and leaves a partition after so many.
+/// Shown keys and clusterings; stops, and leaves a partition, after fixed numbers of rows.
 struct Limited {
     rows: Vec<(i32, Option<i32>)>,
     pk: i32,

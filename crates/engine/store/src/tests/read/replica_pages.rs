@@ -1,5 +1,5 @@
-//! Replica reads: pages show what reads show, are the same however the data came to lie, and go on
-//! where they ended.
+//! Replica reads: pages show the same as reads, do not depend on how the data is spread over files,
+//! and continue where they ended.
 
 use data::command::{Partitions, ResumePosition, RingBound};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
@@ -197,7 +197,7 @@ pub(crate) fn commands() -> Vec<ReadCommand> {
     all
 }
 
-/// The command that goes on behind a page; `None` at the end.
+/// The command that continues after a page; `None` at the end.
 fn going_on(command: &ReadCommand, page: &[u8]) -> Option<ReadCommand> {
     let mut next = command.clone();
     match ReplicaPage::open(page).unwrap().end() {

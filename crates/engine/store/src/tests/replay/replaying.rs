@@ -119,7 +119,7 @@ fn a_point_in_time_keeps_what_was_written_up_to_it_and_drops_the_rest() {
                 let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
                 write(&store, &insert(1, 1, "kept", 200)).await.unwrap();
                 write(&store, &mutation).await.unwrap();
-                // As in Cassandra, what comes behind is looked at too.
+                // As in Cassandra, later mutations are checked too.
                 write(&store, &insert(1, 2, "kept", 100)).await.unwrap();
             }
         });
@@ -250,7 +250,7 @@ fn segments_stay_while_they_cannot_be_archived() {
     assert_eq!((count(&world, "/commitlog/"), count(&world, "/archive/")), (1, 0));
     let told = kept.lock().unwrap().clone();
     assert!(told.iter().any(|f| f.starts_with("Archive(")), "{told:?}");
-    // The next start archives it, then it goes.
+    // The next start archives it, then it is removed.
     run_in(&world, |rt| async move {
         let options = StoreOptions {
             commitlog_archive_directory: Some("archive".to_owned()),

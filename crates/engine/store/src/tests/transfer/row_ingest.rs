@@ -15,7 +15,7 @@ pub(crate) fn whole(bytes: usize) -> StreamRead {
     StreamRead { table: TABLE, ranges: vec![KeyRange::all()], behind: None, slice: None, bytes }
 }
 
-/// Where the stream goes on behind a page; `None` at its end.
+/// Where the stream continues after a page; `None` at its end.
 fn behind(stream: &StreamRead, page: &[u8]) -> Option<StreamRead> {
     let (token, key, after, behind) = match ReplicaPage::open(page).unwrap().end() {
         PageEnd::Exhausted => return None,
@@ -71,7 +71,7 @@ fn what_was_streamed_is_there_exactly() {
     }
 }
 
-/// As a pending replica: writes that come during the stream go to both.
+/// As a pending replica: writes that arrive during the stream are applied to both.
 #[test]
 fn a_partition_that_changes_between_two_pages_is_whole_in_the_end() {
     let mut rolled = 0;
@@ -196,7 +196,7 @@ fn many_partitions_make_several_files() {
     });
 }
 
-/// Ranges and slices: each partition comes from where it was asked for, and only from there.
+/// Ranges and slices: each partition is read from its requested source, and only from there.
 #[test]
 fn a_stream_has_the_partitions_of_its_ranges_and_its_slice() {
     run(104, |rt| async move {
