@@ -1,7 +1,7 @@
 //! Segments outside the commit log: the archive of finished ones, and restoring them.
 //!
 //! A segment is archived when it is finished and synced, and in any case before it is deleted
-//! (INV-log-5). The order, of which a crash may cost every later step: 1. it is synced; 2. it is
+//! (INV-log-5). A crash may prevent every later step of the order: 1. it is synced; 2. it is
 //! linked into the archive, or copied under another name, synced and renamed; 3. the archive's
 //! directory is synced; 4. it may be deleted.
 

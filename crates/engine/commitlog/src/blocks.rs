@@ -123,7 +123,7 @@ impl Block<'_> {
     }
 }
 
-/// Segment id, place, fields of the header but for the checksum.
+/// Segment id, offset, fields of the header except the checksum.
 const ASSOCIATED_BYTES: usize = 8 + 8 + BLOCK_HEADER_BYTES - 4;
 
 fn associated(segment: SegmentId, place: u64, fields: &[u8]) -> [u8; ASSOCIATED_BYTES] {
@@ -144,7 +144,7 @@ fn block_crc(segment: SegmentId, place: u64, fields: &[u8], stored: &[u8]) -> u3
     crc.value()
 }
 
-/// Reads the block that begins with `bytes`, which lie at `place` of the file.
+/// Reads the block at the start of `bytes`, which lie at offset `place` of the file.
 pub(crate) fn parse_block(segment: SegmentId, place: u64, bytes: &[u8]) -> Parsed<Block<'_>> {
     let Some((header, rest)) = bytes.split_first_chunk::<BLOCK_HEADER_BYTES>() else {
         return Parsed::Need(BLOCK_HEADER_BYTES);

@@ -77,7 +77,7 @@ impl SegmentId {
     }
 }
 
-/// A place in a shard's log.
+/// A position in a shard's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition {
     /// The segment.
@@ -355,7 +355,7 @@ fn put_record(out: &mut impl Sink, at: LogPosition, kind: u8, parts: &[&[u8]]) {
 pub(crate) enum Parsed<T> {
     /// It is whole and its checksum is right.
     Found(T),
-    /// This many bytes, from its first on, are needed to tell.
+    /// This many bytes, from its first on, are needed to decide.
     Need(usize),
     /// There is none.
     Invalid,

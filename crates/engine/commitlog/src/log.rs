@@ -112,7 +112,7 @@ impl Chunk {
 #[derive(Clone)]
 struct SegmentFile {
     file: File,
-    /// Bytes of it that the kernel has, before they were compressed: what positions count.
+    /// Bytes of it that the kernel has, before compression, as positions count them.
     written: u64,
     /// The same as they are in the file.
     stored: u64,
@@ -505,7 +505,7 @@ impl CommitLog {
         }
         let result = self.sync().await;
         self.inner.state.borrow_mut().closed = true;
-        // Without it a part of what is synced now would not be missed.
+        // Without it the loss of a part of the data synced now would not be noticed.
         let _ = self.write_inventory(true).await;
         result
     }

@@ -16,7 +16,7 @@ pub const PIECE_BYTES: usize = 1 << 20;
 /// Bytes of a marker's record, checked after each beginning of a magic number.
 const MARKER_BYTES: usize = RECORD_HEADER_BYTES + 24;
 
-/// A record with its place.
+/// A record with its offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// The segment's header; `None`: a marker after the valid part, the record is of no other use.
@@ -163,7 +163,7 @@ impl Scanner {
         }
     }
 
-    /// Takes the bytes at the place that was wanted and gives each record to `visit`.
+    /// Takes the bytes at the wanted offset and passes each record to `visit`.
     ///
     /// # Errors
     /// Those of `visit`; the scanner is of no use then.
@@ -346,7 +346,7 @@ impl Scanner {
         }
     }
 
-    /// Wants bytes from a marker's header before the place of the search on.
+    /// Requests bytes from a marker's header before the offset of the search on.
     fn need_behind(&mut self, count: usize) -> bool {
         let before = self.searched.saturating_sub(RECORD_HEADER_BYTES as u64);
         let more = usize::try_from(self.searched.saturating_sub(before)).unwrap_or(0);

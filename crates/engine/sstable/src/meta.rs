@@ -84,7 +84,7 @@ pub struct SstableMeta {
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
-    /// Partitions that were looked for here, as its Bloom filter let them pass, and are not here.
+    /// False positives: partitions that its Bloom filter let pass and that are not here.
     misses: Cell<u64>,
     /// Why nothing of it can be read: see [`crate::unreadable`].
     pub(crate) unreadable: Option<Box<str>>,
@@ -405,7 +405,7 @@ impl SstableMeta {
         &self.statistics
     }
 
-    /// Why the file could not be opened, when this only stands for it.
+    /// Why the file could not be opened, when this is its substitute.
     pub fn unreadable(&self) -> Option<&str> {
         self.unreadable.as_deref()
     }

@@ -24,7 +24,7 @@ const BYTES_MAX: usize = 2 << 30;
 pub struct RepairState {
     /// Milliseconds since 1970 of the repair that its data took part in, 0 = none.
     pub repaired_at: i64,
-    /// Session of the incremental repair under way that it takes part in.
+    /// Session of the running incremental repair that it is in.
     pub pending: Option<Uuid>,
 }
 

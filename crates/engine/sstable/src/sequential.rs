@@ -28,7 +28,8 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// The bytes of a place, when they are here: `joined` has them where two runs have a part each.
+    /// The bytes of an offset, when they are in memory: `joined` has them where two runs have a
+    /// part each.
     fn get<'a>(&'a self, offset: u64, length: usize, joined: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
         let number = (skip / SEQUENTIAL_BYTES).min(self.runs.len().saturating_sub(1));

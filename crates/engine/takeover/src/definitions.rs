@@ -35,7 +35,7 @@ pub(super) struct SchemaRows {
 }
 
 impl SchemaRows {
-    /// Each table's name with the place of its rows.
+    /// Each table's name with its rows.
     pub(super) fn tables_mut(&mut self) -> [(&'static str, &mut Vec<Row>); 11] {
         [
             ("keyspaces", &mut self.keyspaces),
@@ -274,7 +274,7 @@ fn parse_type(
     raw_type::resolve(&raw, keyspace, types).map_err(|e| wrong(e.to_string()))
 }
 
-/// The user types of a keyspace; those used by others come first in `changes`.
+/// The user types of a keyspace; those used by others are first in `changes`.
 fn user_types(
     keyspace: &Arc<str>,
     rows: &SchemaRows,

@@ -70,7 +70,7 @@ impl Choice<'_> {
 pub struct LeftOut {
     /// Kind and name, for the log.
     pub what: String,
-    /// The statement that makes it.
+    /// The statement that creates it.
     pub statement: String,
 }
 

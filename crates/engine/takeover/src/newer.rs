@@ -311,7 +311,7 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
     let mut moved = BTreeMap::new();
     for (place, column) in new.columns.iter_mut().enumerate() {
         let old = if key_kind(column) {
-            // By place: columns of the key can be renamed.
+            // By position: columns of the key can be renamed.
             was.columns.get(place).filter(|old| key_kind(old))
         } else {
             let same = |old: &&Column| old.name == column.name && !key_kind(old);

@@ -307,7 +307,7 @@ impl SstableCursor {
         at == ahead.position(index)
     }
 
-    /// Passes over those of the partitions that come before `index`.
+    /// Skips the partitions before `index`.
     pub fn pass_ahead(&mut self, ahead: &Lookahead, index: usize) {
         let Some((hash, key)) = index.checked_sub(1).and_then(|last| ahead.key(last)) else {
             return;

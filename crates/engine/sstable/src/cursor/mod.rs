@@ -78,14 +78,14 @@ enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was looked for yet.
+    /// Nothing was searched yet.
     Start,
     /// Searches the key's entry in the index, up to a position. `fresh`: start of the stretch, if
     /// it has no marks yet.
     FindEntry { end: u64, fresh: Option<u64> },
     /// Looking for the first entry of the range.
     FindStart,
-    /// Format BTI: looking for the key, or the first place of the range, in the trie.
+    /// Format BTI: searches the key, or the first position of the range, in the trie.
     FindPlace,
     /// Format BTI: at an entry of Rows, which holds the partition's position.
     RowsEntry,
@@ -202,7 +202,7 @@ pub struct SstableCursor {
     rows_start: u64,
     item_start: u64,
     promoted: Option<Promoted>,
-    /// Format BTI: where the trie of the partition's rows is, and a place in it.
+    /// Format BTI: the trie of the partition's rows, and a position in it.
     row_trie: Option<RowTrie>,
     pages: TriePages,
     /// Bytes under which a trie is searched.
@@ -337,7 +337,7 @@ impl SstableCursor {
         }
     }
 
-    /// Uncompressed position in Data: how far a scan has come.
+    /// Progress of a scan: uncompressed position in Data.
     pub fn position(&self) -> u64 {
         self.data.position()
     }

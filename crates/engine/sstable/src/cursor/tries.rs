@@ -253,7 +253,8 @@ impl SstableCursor {
             return Ok(Step::Again);
         };
         if !std::mem::replace(&mut self.entered, true) {
-            // Read backwards, the deletion open where the next block begins is the one we come into.
+            // Read backwards, the deletion open where the next block begins is the one that the
+            // read enters.
             self.open = next.and_then(|next| next.open);
         }
         if next.is_some_and(|next| next.offset < block.offset) {

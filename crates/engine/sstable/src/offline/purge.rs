@@ -134,7 +134,7 @@ pub async fn purge_preview(
                 if !is_end {
                     continue;
                 }
-                // Both walks come to the same partitions in the same order.
+                // Both walks reach the same partitions in the same order.
                 let Some(before) = lanes.next(&mut |_, _| {}).await? else { continue };
                 let types = &header.key_types;
                 let partition = Reclaimable {

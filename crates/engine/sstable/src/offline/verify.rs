@@ -305,7 +305,7 @@ impl IndexWalk {
         Ok(self.next().await?.is_some_and(|(k, position)| k == key && position == start))
     }
 
-    /// The next entry's key and its place in Data.
+    /// The next entry's key and its position in Data.
     pub(super) async fn next(&mut self) -> Result<Option<(&[u8], u64)>> {
         loop {
             if self.next >= self.reader.meta().index_length() {
@@ -430,7 +430,7 @@ impl<'r> TrieWalk<'r> {
         })
     }
 
-    /// The next partition's place in Data, with its key where the index has it whole.
+    /// The next partition's position in Data, with its key where the index has it whole.
     pub(super) async fn next_start(&mut self) -> Result<Option<(u64, Option<Vec<u8>>)>> {
         let at = match self.next().await? {
             None => return Ok(None),

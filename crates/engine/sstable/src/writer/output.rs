@@ -64,7 +64,7 @@ impl Output {
         Ok(output)
     }
 
-    /// With larger requests than usual, before anything has come.
+    /// With larger requests than usual, before any bytes.
     pub(super) fn in_requests_of(mut self, bytes: usize) -> Output {
         self.request_bytes = bytes.max(WRITE_BYTES);
         self.spare = std::mem::take(&mut self.pending);
@@ -94,7 +94,7 @@ impl Output {
         self.summed = self.pending.len();
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub(super) fn length(&self) -> u64 {
         self.written + self.unwritten() as u64
     }

@@ -41,7 +41,8 @@ impl WarmChunks {
         self.has_been
     }
 
-    /// A chunk is complete. Its number; its uncompressed bytes. What comes last in it may go on in the next.
+    /// Ends a chunk with its number and its uncompressed bytes. Its last item may continue in the
+    /// next one.
     pub(super) fn cut(&mut self, number: u64, plain: &[u8]) {
         if self.is_chunk {
             self.is_chunk = self.is_on;

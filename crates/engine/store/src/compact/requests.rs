@@ -227,7 +227,7 @@ impl Compactor {
     }
 
     /// Compacts those of the named files that this shard has: the repaired into one, and the others.
-    /// Files that take part in a repair under way are left alone. Returns how many were compacted.
+    /// Skips files in a running repair. Returns how many were compacted.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].

@@ -36,7 +36,7 @@ pub struct Scrubbed {
     pub report: ScrubReport,
     /// Descriptions of the first hundred losses.
     pub losses: Vec<String>,
-    /// It takes part in a repair, and is as it was.
+    /// It is in a repair, and was not changed.
     pub in_repair: bool,
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum Place {
     Window(i64),
 }
 
-/// A marker for one place.
+/// A marker for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) place: Place,
@@ -61,7 +61,7 @@ enum Range {
         /// The deletion that ends there in the shared file; not written yet either.
         closes: Option<DeletionTime>,
     },
-    /// It is open at this place.
+    /// It is open at this destination.
     Open(Place, DeletionTime),
 }
 
@@ -113,7 +113,7 @@ impl Router {
         if is_closed {
             let place = self.place_of_end(at);
             self.move_to(place, pieces);
-            // Within one place one marker ends a range and begins the next one.
+            // Within one destination one marker ends a range and begins the next one.
             let here = marker.open.filter(|_| self.place(at) == Some(place));
             match (here, marker.open, place) {
                 (None, Some(_), Place::Shared) => closes = marker.close,
@@ -246,7 +246,7 @@ impl Router {
         pieces.push(Piece { place, prefix, after, close, open });
     }
 
-    /// Moves the open range to another, later place.
+    /// Moves the open range to another, later destination.
     fn move_to(&mut self, to: Place, pieces: &mut Vec<Piece>) {
         if let Range::Open(from @ Place::Window(window), deletion) = self.range
             && from != to

@@ -128,7 +128,7 @@ impl Verifier {
         let _own = self.files.slots.own_table(table).await;
         match table.has_all(std::slice::from_ref(file)) {
             true => self.repair.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
-            // Another file has its place.
+            // Another file has replaced it.
             false => Ok(()),
         }
     }

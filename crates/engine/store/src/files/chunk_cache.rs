@@ -16,7 +16,7 @@ struct ByBytes;
 
 impl Weighter<Key, Rc<Chunk>> for ByBytes {
     fn weight(&self, _: &Key, chunk: &Rc<Chunk>) -> u64 {
-        // The cache's own place for an entry is counted too.
+        // The cache's own memory for an entry is counted too.
         chunk.memory_bytes() as u64 + 64
     }
 }
@@ -100,7 +100,7 @@ impl ChunkCache {
         self.cache.borrow().peek(&(file, block)).is_some()
     }
 
-    /// Returns true if so many bytes can be added without evictions.
+    /// Returns true if `bytes` more bytes can be added without evictions.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let cache = self.cache.borrow();
         cache.weight().saturating_add(bytes as u64) < cache.capacity()

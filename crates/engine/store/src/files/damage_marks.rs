@@ -31,14 +31,14 @@ pub enum DamageEvent {
         /// The damage that was found.
         reason: String,
     },
-    /// Its readable data is in other files; so many times something could not be read.
+    /// Its readable data is in other files; `losses` parts could not be read.
     Salvaged {
         /// Its Data component.
         path: String,
         /// Number of losses; 0: the copies replace the file.
         losses: u64,
     },
-    /// It was removed, as other files have its place.
+    /// It was removed, as other files have replaced it.
     Released {
         /// Its Data component.
         path: String,

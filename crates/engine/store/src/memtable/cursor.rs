@@ -21,7 +21,7 @@ enum Stage {
     Partition,
     Static,
     AtRow(Place),
-    /// At a marker: an end of the tombstone range of that place, inside the current slice.
+    /// At a marker: an end of the tombstone range of that index, inside the current slice.
     AtMarker {
         position: Edge,
         close: Option<DeletionTime>,
@@ -345,13 +345,13 @@ pub(crate) struct MemtableScan {
     shape: Rc<TableShape>,
     slices: Arc<Slices>,
     reversed: bool,
-    /// Where the next partition is looked for.
+    /// Where the search for the next partition begins.
     from: RingBound,
     end: RingBound,
     current: Option<PartitionCursor>,
     /// Partitions after the current one, in order, down to `from`.
     ahead: VecDeque<Partition>,
-    /// How many are taken next time: twice as many each time, as many scans end soon.
+    /// Number of partitions taken next time. It doubles each time, as many scans end soon.
     batch: usize,
     at_end: bool,
 }

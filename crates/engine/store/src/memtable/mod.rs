@@ -151,7 +151,7 @@ impl Memtable {
         self.first_position.get()
     }
 
-    /// Merges a mutation in. `position` is its place in the log, `None` when it was not logged.
+    /// Merges a mutation in. `position` is its position in the log, `None` when it was not logged.
     /// Returns the change of accounted memory.
     pub(crate) fn apply(
         &self,

@@ -17,7 +17,7 @@ const PLAIN_BYTES_MAX: usize = 4096;
 const CHUNK_BYTES_MIN: usize = 8 << 10;
 /// Bytes of the largest chunk. As long as a reader holds one partition of it, all of it stays.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Accounted for a partition beside its bytes: its place in the map.
+/// Accounted for a partition beside its bytes: its entry in the map.
 const PLAIN_OVERHEAD: usize = 48;
 /// Segments that are dropped together.
 const SEGMENTS_TOGETHER: usize = 4;

@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// Inserts at a place that `find` gave.
+    /// Inserts at a position that `find` returned.
     pub(crate) fn insert(&mut self, place: Place, entry: Entry) {
         match self {
             Rows::None => *self = Rows::One(entry),

@@ -42,7 +42,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// First place for which `before` is false (rows for which it holds come first).
+    /// First position for which `before` is false (rows for which it holds are first).
     fn partition_point(self, before: impl Fn(EntryRef<'_>) -> bool) -> Place {
         match self {
             RowsView::None => Place::FIRST,
@@ -94,7 +94,7 @@ impl<'v> RowsView<'v> {
         self.partition_point(|e| cmp.compare_to_bound(e.clustering(), bound) == Ordering::Less)
     }
 
-    /// The row before a place; `None` at the start.
+    /// The row before a position; `None` at the start.
     pub(crate) fn previous(self, place: Place) -> Option<Place> {
         if let Some(index) = place.index.checked_sub(1) {
             return Some(Place { block: place.block, index });

@@ -40,7 +40,7 @@ use crate::read::Reader;
 use crate::tables::registry::Tables;
 use crate::tables::table::TableState;
 
-/// Accounted for a count beside its place.
+/// Accounted for a count beside its key.
 const ENTRY_OVERHEAD: usize = 160;
 /// Groups of partitions that are forgotten together.
 const GROUPS: usize = 4096;

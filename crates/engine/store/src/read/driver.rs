@@ -119,7 +119,7 @@ pub trait RowSink {
     }
 }
 
-/// The read's place in the sink's protocol.
+/// State of the read in the sink's protocol.
 pub(crate) struct Shown {
     /// The partition was announced to the sink.
     pub(crate) announced: bool,

@@ -35,7 +35,8 @@ use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
 use crate::tables::table_file::{TableFile, map_error};
 
-/// Rows by name that are looked for in order; more of them are seldom all in the newest files.
+/// Limit of rows by name that are searched in order; more of them are seldom all in the newest
+/// files.
 const NAMES_MAX: usize = 8;
 /// Memory that rows from files may take while it is not known whether older files matter. Reads of more
 /// merge all files as they are.

@@ -38,7 +38,7 @@ pub(super) struct HeldFile {
     descriptor: Descriptor,
 }
 
-/// A truncation of a slice of another number of shards, which the replay has not come to.
+/// A truncation of a slice of another number of shards, which the replay has not reached.
 pub(super) struct Ahead {
     table: TableId,
     slice: (u16, u16),

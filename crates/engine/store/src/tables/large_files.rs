@@ -161,7 +161,7 @@ pub(crate) fn name_of(table: &Table, descriptor: Descriptor) -> SstableName {
     }
 }
 
-/// Which files of a table wait, and which had their turn.
+/// Files of a table that wait for their scan, and those that were scanned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looked {
     pub(crate) waiting: BTreeSet<Generation>,

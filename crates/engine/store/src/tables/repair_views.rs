@@ -75,7 +75,7 @@ impl TableState {
         Ok(Rc::new(TableView::new(active, flushing, files)))
     }
 
-    /// Puts files in the place of one; false when that is not in the view any more.
+    /// Replaces one file by others; false when it is not in the view any more.
     pub(crate) fn replace_file(&self, old: &TableFile, new: &[Rc<TableFile>]) -> bool {
         let view = self.view();
         if !view.files.iter().any(|f| f.generation == old.generation) {
@@ -94,7 +94,7 @@ impl TableState {
     }
 }
 
-/// Uncompressed bytes of a file that were repaired, and that take part in a repair.
+/// Uncompressed bytes of a file that were repaired, and those in a running repair.
 pub(crate) fn repaired_bytes(file: &TableFile) -> (u64, u64) {
     let (state, bytes) = (state_of(file), file.reader.meta().data_length());
     match (state.pending, state.repaired_at) {

@@ -82,7 +82,7 @@ pub struct TableStats {
     pub uncompressed_bytes: u64,
     /// Those of them that were repaired.
     pub repaired_bytes: u64,
-    /// Those of them that take part in a repair.
+    /// Those of them in a running repair.
     pub pending_repair_bytes: u64,
     /// Keys in SSTables, counted once per file.
     pub partitions_estimate: u64,

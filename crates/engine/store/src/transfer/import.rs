@@ -379,7 +379,7 @@ impl Transfer {
         Ok(sets)
     }
 
-    /// A file that names one of as many shards as there are is opened by that one only.
+    /// A file that names one shard of the current number of shards is opened by that shard only.
     fn check_slice(&self, table: TableId, meta: &SstableMeta) -> Result<(), StoreError> {
         let (_, shards) = self.env.shard();
         let Some(group) = meta.group().filter(|group| group.shard_count == shards) else {

@@ -1,7 +1,7 @@
 //! Ingest: sorted partitions from elsewhere become SSTables of this shard without passing through
 //! the memtable, and are seen all at once.
 //!
-//! Files also come as they are ([`crate::transfer::file_streams`]).
+//! Files are also received unmodified ([`crate::transfer::file_streams`]).
 //!
 //! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
 //! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
@@ -177,7 +177,7 @@ impl Ingest {
     async fn take_page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
         self.check_alive()?;
         let version = self.version.clone();
-        // Cells of hidden columns come too.
+        // Cells of hidden columns are received too.
         let shape = version.shape.stored();
         let page = ReplicaPage::parse(bytes, shape, false)
             .map_err(|error| StoreError::Invalid(error.to_string()))?;
@@ -392,7 +392,7 @@ impl Ingest {
             // It was written to between the two pages. A partition's beginning cannot be changed,
             // so the rest is written to a file of its own.
             self.end_partition()?;
-            // A range that was closed at the page's end may be opened again at that very place.
+            // A range that was closed at the page's end may be opened again at the same position.
             self.place.last = None;
             return Ok(Step::NextFile);
         }
@@ -577,7 +577,7 @@ impl Ingest {
         )?;
         let options = WriterOptions { held: true, ..options };
         let fs = self.store.env.rt.fs();
-        // Which of the hidden columns have cells is not known before they come.
+        // Until they arrive it is unknown which of the hidden columns have cells.
         let kept = dropped_columns::table_with_all(&self.version.table);
         match SstableWriter::create(&fs, &self.directory, &kept, options).await {
             Ok(writer) => self.open = Some((writer, in_flight)),

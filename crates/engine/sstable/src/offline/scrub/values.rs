@@ -9,7 +9,7 @@ use types::CqlType;
 
 use super::ScrubOptions;
 
-/// The largest time of a version before `oa`: a reader gives it for one that had overflowed.
+/// The largest time of a version before `oa`: a reader returns it for one that had overflowed.
 const OVERFLOWED: DeletionSeconds = DeletionSeconds(DELETION_SECONDS_MAX);
 
 /// The types of a table's columns, and the treatment of rows.

@@ -145,14 +145,14 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         }
     }
 
-    /// `None`: given up.
+    /// `None`: aborted.
     async fn next_writer(&mut self) -> Result<Option<SstableWriter>> {
         let Some(generation) = self.host.next_generation() else {
             self.report.given_up = true;
             return Ok(None);
         };
         let options = WriterOptions { generation, ..self.options.clone() };
-        // Only the first may keep its place among files that do not overlap.
+        // Only the first may keep its level and run, whose files do not overlap.
         self.options.level = 0;
         self.options.run = None;
         self.last = None;
@@ -547,7 +547,7 @@ async fn step(
             Advance::End => return Ok(false),
             Advance::NeedBlock(request) => {
                 let chunk = match blocks.load_block(request.block).await {
-                    // Nothing but this block may be unreadable of what was to be read ahead.
+                    // The unreadable block may be another one of the read-ahead.
                     Err(SstableError::Io(_)) => reader.load_block(request.block).await,
                     read => read,
                 };
