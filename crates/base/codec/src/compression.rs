@@ -42,9 +42,9 @@ pub enum CompressionError {
     /// The block announces or produces more than the caller allows, or than its bytes can hold.
     #[error("{} block of {announced} bytes is larger than the limit of {max}", algorithm.name())]
     OutputTooLong {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
-        /// What it announces; `max + 1` when it only turned out to be longer.
+        /// The announced length; `max + 1` when the block only turned out to be longer.
         announced: u64,
         /// The cap.
         max: u64,
@@ -52,7 +52,7 @@ pub enum CompressionError {
     /// The block decompresses to another length than announced.
     #[error("{} block has {actual} bytes instead of {expected}", algorithm.name())]
     LengthMismatch {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
         /// Bytes announced.
         expected: usize,
@@ -62,7 +62,7 @@ pub enum CompressionError {
     /// The block is damaged or cut short.
     #[error("{} block of {length} compressed bytes is damaged", algorithm.name())]
     Damaged {
-        /// Whose block.
+        /// The algorithm of the block.
         algorithm: Algorithm,
         /// Compressed bytes.
         length: usize,
@@ -70,7 +70,7 @@ pub enum CompressionError {
     /// The input is longer than the format can say.
     #[error("{} cannot compress {length} bytes at once", algorithm.name())]
     InputTooLong {
-        /// Whose limit.
+        /// The algorithm that has the limit.
         algorithm: Algorithm,
         /// Bytes given.
         length: usize,
@@ -78,7 +78,7 @@ pub enum CompressionError {
     /// The compressor could not be set up with this level.
     #[error("{} does not take the level {level}", algorithm.name())]
     BadLevel {
-        /// Whose level.
+        /// The algorithm that rejects the level.
         algorithm: Algorithm,
         /// The level asked for.
         level: i32,
@@ -95,7 +95,8 @@ fn too_long(algorithm: Algorithm, announced: u64, max: usize) -> CompressionErro
     CompressionError::OutputTooLong { algorithm, announced, max: max as u64 }
 }
 
-/// Lets `fill` write into `cap` fresh bytes at the end of `out`, and keeps as many as it says it wrote.
+/// Lets `fill` write into `cap` fresh bytes at the end of `out`, and keeps the number of bytes that
+/// it reports.
 fn append(
     out: &mut Vec<u8>,
     cap: usize,
@@ -141,7 +142,7 @@ pub mod lz4 {
         Ok(())
     }
 
-    /// Appends what the raw block `src` holds, which must be exactly `expected_len` bytes.
+    /// Appends the content of the raw block `src`, which must be exactly `expected_len` bytes.
     ///
     /// # Errors
     /// `OutputTooLong` when a block of this size cannot hold so much (checked before allocation), `LengthMismatch`,
@@ -297,7 +298,7 @@ pub mod snappy {
         append(out, cap, |buffer| encoder.compress(src, buffer).map_err(|_| too_long))
     }
 
-    /// Appends what the block holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the block. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged`.
@@ -354,7 +355,7 @@ pub mod deflate {
         })
     }
 
-    /// Appends what the stream holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the stream. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged` (also when the stream ends early; bytes after its end are damage too).
@@ -384,7 +385,7 @@ pub mod deflate {
         out: &mut Vec<u8>,
     ) -> Result<usize> {
         let mut produced = 0usize;
-        // Output grows with what really comes out, by doubling, up to the cap.
+        // Output grows with the actual size, by doubling, up to the cap.
         let mut step = src.len().saturating_mul(4).max(256);
         loop {
             let consumed = usize::try_from(inflater.total_in()).unwrap_or(usize::MAX);
@@ -392,7 +393,8 @@ pub mod deflate {
             let room = max_len.saturating_sub(produced).min(step);
             let status;
             if room == 0 {
-                // At the cap: only the end of the stream may follow. A spare byte tells.
+                // At the cap: only the end of the stream may follow. A spare byte detects more
+                // output.
                 let mut spare = [0u8];
                 let before = inflater.total_out();
                 status = inflater.decompress(input, &mut spare, FlushDecompress::Finish);
@@ -472,7 +474,7 @@ pub mod zstd {
         })
     }
 
-    /// Appends what the frame holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the frame. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `Damaged`.
@@ -490,7 +492,7 @@ pub mod zstd {
         let cap = match announced.map(usize::try_from) {
             Some(Ok(length)) if length <= max_len => length,
             Some(_) => return Err(too_long(ZSTD, announced.unwrap_or(u64::MAX), max_len)),
-            // A frame without its length: give it all that the caller allows, it stops there.
+            // A frame without its length: allow up to the caller's maximum, where decoding stops.
             None => max_len,
         };
         append(out, cap, |buffer| {
@@ -608,7 +610,7 @@ impl Compressor {
         result
     }
 
-    /// Appends what the block holds. Returns the bytes appended, at most `max_len`.
+    /// Appends the content of the block. Returns the bytes appended, at most `max_len`.
     ///
     /// # Errors
     /// `OutputTooLong`, `LengthMismatch`, `Damaged`.

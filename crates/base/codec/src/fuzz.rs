@@ -74,7 +74,7 @@ pub fn fuzz_decompress(data: &[u8]) {
     );
 }
 
-/// A small durable file; what is read is written the same way.
+/// A small durable file; a decoded one encodes to the same bytes.
 pub fn fuzz_small_file(data: &[u8]) {
     let form = SmallForm { kind: "run", version: 2 };
     if let Ok(body) = form.decode(data) {

@@ -1,9 +1,9 @@
 //! An encoder of LZ4 blocks of up to 64 KiB, for the chunks of SSTables.
 //!
-//! It looks for matches as the reference implementation does (8,192 slots, steps that grow after 64
-//! places without a match, matches extended backwards), so that files are as large as Cassandra's. Its
-//! table is kept from block to block: each slot says which block it is of, and has eight bits of the
-//! hash, so that what cannot match is passed over without being looked at.
+//! It finds matches as the reference implementation does (8,192 slots, steps that grow after 64
+//! positions without a match, matches extended backwards), so that files are as large as Cassandra's.
+//! The table survives from block to block: each slot names its block and holds eight bits of the hash.
+//! A slot that cannot match is skipped without comparing bytes.
 //!
 //! Two things are otherwise. Where values are noise there is nothing to find in them, and once a block has shown
 //! that, steps grow sooner. And where they are not, places are found by five bytes instead of four, unless four turn out
@@ -23,30 +23,32 @@ pub(crate) const LAST_LITERALS: usize = 5;
 pub(crate) const LAST_MATCH: usize = 12;
 /// After `1 << STEP_SHIFT` places without a match the step grows by one.
 const STEP_SHIFT: u32 = 6;
-/// So many bytes without a match are noise.
+/// This many bytes without a match are noise.
 const NOISE_BYTES: usize = 96;
-/// Places of noise that are looked at together, as they do not depend on each other, and their bytes.
+/// Positions of noise that are compared together, as they do not depend on each other, and their
+/// bytes.
 const TOGETHER: usize = 4;
 const TOGETHER_BYTES: usize = 16;
-/// Behind a match in a block that has noise so many times so many places are tried one by one, then so many times
-/// every fourth. The place right behind the match is tried alone: with that the later ones meet more matches in
-/// rows of values of even lengths.
+/// Search pattern after a match in a block with noise: a number of positions tried one by one, then
+/// a number tried at every fourth. The position directly after the match is tried alone: with that
+/// the later ones meet more matches in rows of values of even lengths.
 const NOISE_TURNS: [(usize, usize); 2] = [(1, 1), (16, NOISE_STEP)];
 /// Literals before a match that is found one by one.
 const NEAR_BYTES: usize = 1 + TOGETHER;
 const NOISE_STEP: usize = 4;
-/// After so many matches in a rhythm the next one is tried where it would lie, so many times in turn, without looking
-/// at the noise between.
+/// After `RHYTHM_FOUND` matches in a rhythm the next one is tried at its expected position, at most
+/// `RHYTHM_TRIED` times in a row, without scanning the noise between.
 const RHYTHM_FOUND: u32 = 2;
 const RHYTHM_TRIED: u32 = 7;
 /// Rows that differ by no more bytes may be in one rhythm.
 const RHYTHM_BYTES: usize = 16;
-/// Blocks after which four bytes and five are compared again: it costs one of so many.
+/// Blocks after which four bytes and five are compared again: the comparison costs one block of
+/// this many.
 const BLOCKS_COMPARED: u32 = 64;
-/// Blocks that are told apart before slots are cleared.
+/// Blocks that slots can name before the table is cleared.
 const BLOCKS_MAX: u32 = 0xff;
 
-/// By what places are found in a block: four bytes that may be among noise, five, four.
+/// Ways to find positions in a block: four bytes that may be among noise, five, four.
 const NOISE: u8 = 0;
 const FIVE: u8 = 1;
 const FOUR: u8 = 2;
@@ -57,30 +59,31 @@ pub(crate) struct Encoder {
     block: u32,
     /// More than half of the block before was noise.
     had_noise: bool,
-    /// What blocks without noise are encoded by, and how many more of them before that is asked again.
+    /// Blocks without noise are hashed by four bytes if true, else by five. `compared` counts down
+    /// the blocks until the next comparison of both.
     by_four: bool,
     compared: u32,
 }
 
-/// Where the matches behind long runs of literals lie: in rows of values of noise of fixed lengths one is as far
-/// from the next as that from the one behind it. It holds as long as there is nothing else between them but right
-/// behind the first.
+/// Where matches after long runs of literals lie: in rows of noise values of fixed lengths, each
+/// match is as far from the previous one as that one is from its predecessor. Holds while only a
+/// match directly after the first lies in between.
 #[derive(Default)]
 struct Rhythm {
-    /// Where the last such match begins.
+    /// Start of the last such match.
     at: usize,
-    /// How far behind the one before they are.
+    /// Distance from the match before.
     period: usize,
-    /// How often one was found so far behind the one before.
+    /// Number of matches found at this distance from the one before.
     found: u32,
-    /// How far behind the one before the last one was that kept another distance.
+    /// Distance of the last match that did not keep the period.
     other: usize,
-    /// How often one was tried there since.
+    /// Number of attempts there since.
     tried: u32,
 }
 
 impl Rhythm {
-    /// A match as far behind the last as that is behind the one before, and where its bytes were.
+    /// A match as far after the last as that is after the one before, and where its bytes were.
     #[inline(always)]
     fn next(&mut self, bytes: &[u8], from: usize, last: usize) -> Option<(usize, usize)> {
         if self.found < RHYTHM_FOUND {
@@ -125,7 +128,7 @@ pub(crate) fn four_at(bytes: &[u8], at: usize) -> u32 {
     four.map_or(0, |four| u32::from_le_bytes(*four))
 }
 
-/// The eight bytes at a place, of which the last four are zero near the end.
+/// The eight bytes at a position; near the end the last four are zero.
 #[inline(always)]
 fn eight_at(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -134,7 +137,7 @@ fn eight_at(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// How many bytes from `at` on, below `end`, are as those from `earlier` on.
+/// Number of bytes from `at` on, below `end`, that equal those from `earlier` on.
 #[inline]
 pub(crate) fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -> usize {
     let now = bytes.get(at..end).unwrap_or(&[]);
@@ -153,7 +156,7 @@ pub(crate) fn count_equal(bytes: &[u8], at: usize, earlier: usize, end: usize) -
     count.wrapping_add(rest.iter().zip(behind).take_while(|(a, b)| a == b).count())
 }
 
-/// What of a length does not fit into its half of a token.
+/// Appends the part of a length that does not fit into its half of a token.
 #[inline]
 pub(crate) fn put_length(mut left: usize, out: &mut Vec<u8>) {
     while left >= 255 {
@@ -259,7 +262,7 @@ impl Encoder {
         None
     }
 
-    /// Appends a block of `bytes`, at most [`BLOCK_BYTES_MAX`], else of its first so many.
+    /// Appends a block of `bytes`, at most of the first [`BLOCK_BYTES_MAX`].
     pub(crate) fn encode(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         let bytes = bytes.get(..BLOCK_BYTES_MAX).unwrap_or(bytes);
         if self.had_noise {
@@ -326,7 +329,7 @@ impl Encoder {
             } else if run > NEAR_BYTES {
                 rhythm.found = 0;
             }
-            // Matches right behind each other.
+            // Matches that directly follow each other.
             loop {
                 let behind = |place: usize| place.wrapping_add(MATCH_BYTES_MIN);
                 let more = count_equal(bytes, behind(at), behind(before), end);
@@ -362,7 +365,7 @@ impl Encoder {
 pub(crate) mod tests {
     use super::*;
 
-    /// Numbers below what is asked for, the same for a seed.
+    /// Random numbers below the argument, the same for a seed.
     pub(crate) fn drawing(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         move |below| {
@@ -373,7 +376,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Noise of few different bytes, runs, and copies of what was there.
+    /// Noise of few different bytes, runs, and copies of earlier bytes.
     pub(crate) fn sample(length: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = Vec::new();
         while bytes.len() < length {
@@ -394,7 +397,7 @@ pub(crate) mod tests {
         bytes
     }
 
-    /// What a block holds, read as the format's description says, with its rules for the end of a block.
+    /// Decodes a block as the format's description says, with its rules for the end of a block.
     pub(crate) fn decode(mut block: &[u8]) -> Vec<u8> {
         fn take(block: &mut &[u8]) -> usize {
             let (first, rest) = block.split_first().unwrap();
@@ -481,7 +484,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_earlier_blocks_held_is_not_referred_to() {
-        // More blocks than are told apart, each as the one before, or a part of it.
+        // More blocks than slots can name; each equals the one before, or is a part of it.
         let mut draw = drawing(2);
         let mut encoder = Encoder::new();
         let mut sizes = Vec::new();
@@ -528,7 +531,8 @@ pub(crate) mod tests {
                 let mut encoder = Encoder::new();
                 let sizes = [0; 3].map(|_| check(&mut encoder, &rows));
                 assert!(encoder.had_noise);
-                // Each match takes some five bytes; a few rows pass until it is seen that the rhythm is over.
+                // Each match takes some five bytes; a few rows pass until the encoder notices that
+                // the rhythm ended.
                 let least = rows.len() - repeats * value.len() - 70 * 8;
                 let limit = least + (70 + repeats) * 5 + 12 * value.len();
                 assert!(sizes[2] <= limit, "{sizes:?}, {limit}: {noise:?} from {from}");
@@ -569,13 +573,13 @@ pub(crate) mod tests {
             assert!(size <= REFERENCE_SERIES, "{size} bytes");
         }
         assert!(encoder.by_four && !encoder.had_noise);
-        // Text is better off with five, and is asked again.
+        // Text is better off with five, and is compared again.
         let (_, text) = rows_and_text();
         let sizes = [0; BLOCKS_COMPARED as usize + 1].map(|_| check(&mut encoder, &text));
         assert!(!encoder.by_four && sizes[0] > sizes[BLOCKS_COMPARED as usize]);
     }
 
-    // What lz4-java 1.10.1, Cassandra 5.0.9's, makes of them.
+    // Sizes that lz4-java 1.10.1, Cassandra 5.0.9's, produces.
     const REFERENCE_SERIES: usize = 10_179;
     const REFERENCE_ROWS: usize = 14_217;
     const REFERENCE_TEXT: usize = 6_536;

@@ -4,14 +4,14 @@
 //! beginning, the cheapest way to write what follows each place. All matches cost the same however far back they
 //! reach, so the longest one of a place stands for all shorter ones there. A higher level compares more places.
 //!
-//! What makes it quick, and lower levels good, is which places are compared. A match that is longer than the best one so
-//! far has all of its bytes, and the one behind it; so it is in the chain of each four of these bytes, and the chain
-//! that leads the farthest back leaves out most places that have other bytes. Of a long match only the chains at its
-//! end are asked, and the one that was followed before: in runs of one value the others lead nowhere but to the place
-//! before, and the one that was good has the end of a run in it.
+//! What makes it quick, and lower levels good, is the choice of positions to compare. A match that is longer than the
+//! best one so far contains all bytes of that one, and the byte after them. So it is in the chain of each four of these
+//! bytes, and the chain that leads the farthest back skips most positions with other bytes. Of a long match only the
+//! chains at its end are followed, and the one followed before: in runs of one value the others lead only to the
+//! preceding position, and the one followed before contains the end of a run.
 //!
-//! The work of a block is bounded, whatever its bytes are: each byte pays for so many places, and what is saved is spent
-//! later in the block. Without credit a place takes the match that it has from the place before.
+//! The work of a block is bounded, whatever its bytes are. Each byte pays for a fixed number of positions, and savings
+//! are spent later in the block. Without credit a position takes the match that it has from the one before.
 //!
 //! Memory is kept from block to block: some 300 KiB for chunks of 16 KiB, 900 KiB at most.
 //! Source: `lz4_Block_format.md` of LZ4; sizes are compared with those of `lz4hc.c` of LZ4 1.10.
@@ -36,19 +36,20 @@ const SHORT_MATCH: usize = MATCH_BYTES_MIN + HALF_FULL - 1;
 const MEDIUM_MATCH: usize = SHORT_MATCH + 255;
 /// Bytes that a match takes beside those of a longer length: token and offset.
 const MATCH_COST: u32 = 3;
-/// A match of so many bytes is long enough: nothing longer is looked for.
+/// A match of this many bytes is long enough: the search ends.
 const ENOUGH: usize = 4096;
-/// Chains of one match of which the one that leads the farthest is followed.
+/// Chains of one match among which the one that leads the farthest is followed.
 const CHAINS_MAX: usize = 16;
-/// Places that may be looked at for each byte of a block, so that a shard does not stand still for long: text and rows
-/// take some ten at all levels, the bases of a genome 45; bytes that are 0 or 1 by chance took 700 without this bound, and
-/// tens of thousands where the 1 is rare.
+/// Positions that may be compared for each byte of a block, so that a shard is not blocked for
+/// long. Text and rows take some ten at all levels, the bases of a genome 45. Bytes that are 0 or 1
+/// by chance took 700 without this bound, and tens of thousands where the 1 is rare.
 const PLACES_PER_BYTE: i64 = 128;
 /// Bytes of a match that are compared in the time of one place.
 const BYTES_PER_PLACE: usize = 16;
 
-/// Earlier places that are compared with one place. Levels are lz4-java's, 1 to 17, of which those from 12 on are the
-/// same. With these numbers all levels make blocks as small as liblz4's or smaller, of rows, text and programs.
+/// Earlier positions that are compared with one position. Levels are lz4-java's, 1 to 17; those
+/// from 12 on are the same. With these numbers all levels make blocks as small as liblz4's or
+/// smaller, of rows, text and programs.
 fn attempts(level: u8) -> u32 {
     match level {
         0..=3 => 16,
@@ -64,14 +65,14 @@ fn attempts(level: u8) -> u32 {
     }
 }
 
-/// What is written at a place: a match, or, with fewer than four bytes, a literal.
+/// The output at a position: a match, or, with fewer than four bytes, a literal.
 #[derive(Clone, Copy, Default)]
 struct Step {
     length: u16,
     distance: u16,
 }
 
-/// Of one place the longest match: its bytes and how far back it is.
+/// The longest match of a position: its bytes and how far back it is.
 #[derive(Clone, Copy)]
 struct Match {
     length: usize,
@@ -83,7 +84,7 @@ struct Match {
 /// One byte short of a match.
 const NONE: Match = Match { length: MATCH_BYTES_MIN - 1, distance: 0, followed: 0 };
 
-/// How far behind its begin the last four bytes of a match lie that is longer by one.
+/// Offset, from its start, of the last four bytes of a match that is longer by one.
 fn last_four(length: usize) -> usize {
     length.wrapping_sub(MATCH_BYTES_MIN - 1)
 }
@@ -91,17 +92,19 @@ fn last_four(length: usize) -> usize {
 /// See the module's text.
 pub(crate) struct HighEncoder {
     attempts: u32,
-    /// Places that may be looked at now; below zero when the last match was longer than what was left.
+    /// Positions that may be compared now; below zero when the last match was longer than the
+    /// remaining credit.
     credit: i64,
     /// By the hash of four bytes one more than the last place of the block that has them; 0: none has.
     heads: Box<[u32; SLOTS]>,
-    /// By place, of which as many are known as there are distances, how far back the same hash was; 0: nowhere near.
+    /// Distance, by position, to the previous one with the same hash, for the positions known so
+    /// far; 0: none near.
     distances: Vec<u16>,
-    /// Of the stretch by place: what is written there.
+    /// Output at each position of the stretch.
     steps: Vec<Step>,
-    /// Of the stretch by place: bytes that it and what follows it take.
+    /// Bytes that each position of the stretch and everything after it take.
     costs: Vec<u32>,
-    /// Places that were looked at, counted where it is done.
+    /// Positions that were compared, counted where it is done.
     #[cfg(test)]
     looked: std::cell::Cell<u64>,
 }
@@ -236,7 +239,7 @@ impl HighEncoder {
         best
     }
 
-    /// How many bytes are equal, which is paid for with the chains that are asked behind it.
+    /// Counts equal bytes. Charges the credit for this work and for the chains followed afterwards.
     #[inline]
     fn compare(&mut self, bytes: &[u8], at: usize, place: usize, limit: usize) -> usize {
         let length = count_equal(bytes, at, place, limit);
@@ -247,8 +250,9 @@ impl HighEncoder {
         length
     }
 
-    /// Behind the match at `place`: the chain that leads the farthest to longer ones, from where and by
-    /// the bytes how far behind it. `None`: there is no longer one.
+    /// Returns the chain of the match at `place` that leads the farthest to longer matches: the
+    /// position it reaches, and by how far after `place` its bytes are. `None`: no longer match
+    /// exists.
     #[inline]
     fn chain(&self, at: usize, place: usize, best: Match) -> Option<(usize, usize)> {
         let last = last_four(best.length);
@@ -262,8 +266,9 @@ impl HighEncoder {
         }
     }
 
-    /// Of the chains by the bytes up to `last` behind a place, the last few and the one that was `followed`, the one
-    /// that leads the farthest: how far, and by which. `None`: one of them leads nowhere.
+    /// Compares the chains of the bytes up to `last` after a position: the last few and the
+    /// `followed` one. Returns the one that leads the farthest: how far, and by which. `None`: one
+    /// of them leads nowhere.
     #[inline]
     fn farthest(&self, place: usize, last: usize, followed: usize) -> Option<(usize, usize)> {
         let mut found = (0, 0);
@@ -293,7 +298,7 @@ impl HighEncoder {
     fn choose(&mut self, length: usize) {
         self.costs.clear();
         self.costs.resize(length.wrapping_add(1), 0);
-        // Literals in turn behind a place, and what the place behind it takes.
+        // Consecutive literals after a position, and the bytes that the next position takes.
         let (mut literals, mut next) = (0usize, 0u32);
         for at in (0..length).rev() {
             let Some(step) = self.steps.get_mut(at) else { continue };
@@ -315,7 +320,8 @@ impl HighEncoder {
             for length in MATCH_BYTES_MIN..=longest.min(SHORT_MATCH) {
                 consider(length, 0);
             }
-            // Of lengths that take the same number of bytes the longest is hardly ever the worse one.
+            // Among lengths that take the same number of bytes the longest is hardly ever the worse
+            // one.
             if longest > SHORT_MATCH {
                 consider(longest.min(MEDIUM_MATCH), 1);
             }
@@ -413,7 +419,8 @@ mod tests {
     #[test]
     fn blocks_are_no_larger_than_those_of_the_reference_implementation() {
         let (rows, text) = rows_and_text();
-        // What liblz4 1.10.0 of lz4-java 1.10.1, Cassandra 5.0.9's, makes of them at levels 3, 6, 9, 10, 11 and 17.
+        // Sizes that liblz4 1.10.0 of lz4-java 1.10.1, Cassandra 5.0.9's, produces at levels 3, 6,
+        // 9, 10, 11 and 17.
         let levels = [3, 6, 9, 10, 11, 17];
         for (bytes, sizes) in [
             (rows, [14_207, 14_205, 14_197, 14_197, 14_197, 14_197]),
@@ -427,7 +434,7 @@ mod tests {
         }
     }
 
-    /// Runs of zeros of up to so many, with another byte of `values` behind each.
+    /// Runs of at most `zeros_max` zeros, each followed by another byte of `values`.
     fn runs(length: usize, zeros_max: usize, values: usize) -> Vec<u8> {
         let (mut draw, mut bytes) = (drawing(zeros_max as u64), Vec::new());
         while bytes.len() < length {
@@ -458,7 +465,8 @@ mod tests {
             {
                 let mut encoder = HighEncoder::new(level);
                 check(&mut encoder, &block[..length]);
-                // Chains are asked at each place before anything is paid for, and the last match may be too long.
+                // Chains are followed at each position before the credit is charged, and the last
+                // match may be too long.
                 let per_byte = PLACES_PER_BYTE as u64 + CHAINS_MAX as u64 + 1;
                 let last = STRETCH_BYTES / BYTES_PER_PLACE + CHAINS_MAX + 2;
                 let (looked, limit) =
@@ -471,7 +479,7 @@ mod tests {
     #[test]
     fn runs_take_few_places_and_become_no_larger_than_by_the_reference_implementation() {
         let block = runs(16_384, 60, 255);
-        // Level, what liblz4 1.9.4 makes of them, places for each byte.
+        // Level, size from liblz4 1.9.4, positions for each byte.
         for (level, size_max, looked_max) in
             [(3, 2207, 16), (6, 2111, 24), (9, 1997, 30), (12, 1955, 80)]
         {

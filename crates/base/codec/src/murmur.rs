@@ -1,4 +1,4 @@
-//! Cassandra's Murmur3 and what follows from it: tokens and bloom-filter bits.
+//! Cassandra's Murmur3 and its derived values: tokens and bloom-filter bits.
 //!
 //! Owns the variant: bytes of the tail are sign-extended before they are shifted, so keys with bytes above 0x7F hash
 //! differently from the published MurmurHash3 (`org.apache.cassandra.utils.MurmurHash`).
@@ -39,9 +39,9 @@ pub fn murmur3_x64_128(key: &[u8], seed: u64) -> (u64, u64) {
     (h1, h2)
 }
 
-/// Up to eight bytes as Java's hashes take in what is left of a key: each widened with its sign, shifted to
-/// its place, least significant first, and all of them combined by exclusive or. Bytes beyond eight do not
-/// count.
+/// Up to eight bytes as Java's hashes process the tail of a key: each widened with its sign,
+/// shifted to its place, least significant first, and all of them combined by exclusive or. Bytes
+/// beyond eight do not count.
 #[inline]
 pub fn signed_tail(bytes: &[u8]) -> u64 {
     const LOWEST: u64 = 0x0101_0101_0101_0101;
@@ -144,8 +144,8 @@ impl BloomHash {
     }
 }
 
-/// The bits of a Bloom filter, with what makes remainders by their number quick: a division of 64 bits takes a
-/// processor longer than all else that a position needs.
+/// The bits of a Bloom filter, with precomputed values for quick remainders by their number: a
+/// division of 64 bits takes a processor longer than all other work for a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BloomCapacity {
     bits: u64,
@@ -154,13 +154,13 @@ pub struct BloomCapacity {
 }
 
 impl BloomCapacity {
-    /// So many bits, 2^63 - 1 at most.
+    /// Creates a capacity of this many bits, 2^63 - 1 at most.
     pub fn new(bits: u64) -> BloomCapacity {
         let bits = bits.min(i64::MAX.unsigned_abs());
         BloomCapacity { bits, reciprocal: u64::MAX.checked_div(bits).unwrap_or(0) }
     }
 
-    /// How many bits.
+    /// Number of bits.
     pub fn bits(self) -> u64 {
         self.bits
     }
@@ -232,8 +232,8 @@ mod tests {
         }
     }
 
-    /// Keys (hex) and what `SELECT token(k)` of Cassandra 5.0.9 says of them: every tail length, bytes on both sides of
-    /// 0x80, UTF-8 beyond ASCII.
+    /// Keys (hex) and their tokens from `SELECT token(k)` of Cassandra 5.0.9: every tail length,
+    /// bytes on both sides of 0x80, UTF-8 beyond ASCII.
     #[rustfmt::skip]
     const TOKENS: &[(&str, i64)] = &[
         ("61", -8839064797231613815),

@@ -1,6 +1,6 @@
 //! The one cursor through which bytes from outside are decoded.
 //!
-//! Owns bounds and overflow checks and the error that names what was being read and where. Never allocates.
+//! Owns bounds and overflow checks and the error that names the item and its offset. Never allocates.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// Returns true if no bytes are left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -191,7 +191,8 @@ impl<'a> Reader<'a> {
         self.bytes(n).map(|_| ())
     }
 
-    /// A reader over the next `n` bytes, which this one passes over. Offsets in its errors go on from here.
+    /// Returns a reader over the next `n` bytes and skips them here. Offsets in its errors continue
+    /// from here.
     ///
     /// # Errors
     /// `Truncated`.

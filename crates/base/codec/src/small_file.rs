@@ -55,7 +55,7 @@ impl fmt::Display for SmallFileDefect {
     }
 }
 
-/// Whether the bytes claim to be of this form; what does not may be of the form before it.
+/// Returns true if the bytes claim to be of this form; other bytes may be of the previous form.
 pub fn is_small_file(bytes: &[u8]) -> bool {
     bytes.starts_with(SMALL_FILE_PREFIX.as_bytes())
 }
@@ -120,7 +120,8 @@ pub fn seal_text(mut text: String) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// What [`seal_text`] was given, behind `head`, with which it begins. `None`: it is not such a text.
+/// Returns the text that [`seal_text`] was given, without `head`. `None`: the bytes are not such a
+/// text.
 pub fn open_text<'a>(bytes: &'a [u8], head: &str) -> Option<&'a str> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (body, check) = text.split_at_checked(text.len().checked_sub(CHECK_BYTES)?)?;

@@ -10,7 +10,7 @@ use stdx::invariant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has the length {length}, the limit is {max}")]
 pub struct LengthError {
-    /// What was being written.
+    /// The item that was being written.
     pub what: &'static str,
     /// Its length.
     pub length: usize,
@@ -52,7 +52,7 @@ pub trait Writer {
     fn put_bool(&mut self, value: bool);
     /// The bytes as they are.
     fn put_bytes(&mut self, bytes: &[u8]);
-    /// The first so many of the bytes, or all. Few of many are copied without a loop.
+    /// Appends the first `count` of the bytes, or all. Few of many are copied without a loop.
     fn put_first(&mut self, bytes: &[u8], count: usize);
     /// Cassandra's unsigned vint.
     fn put_vint_unsigned(&mut self, value: u64);

@@ -73,8 +73,8 @@ pub struct RestorePoint {
 }
 
 impl RestorePoint {
-    /// Reads `2012:04:30 20:43:12`, `2012:04:30 20:43:12.633` or `2012:04:30 20:43:12.633222`. A day
-    /// behind the end of its month is the last one, as Java's formatter has it.
+    /// Reads `2012:04:30 20:43:12`, `2012:04:30 20:43:12.633` or `2012:04:30 20:43:12.633222`. A
+    /// day after the end of its month becomes the last one, as in Java's formatter.
     pub fn parse(text: &str) -> Option<RestorePoint> {
         let text = text.trim();
         let (date, time) = text.split_once(' ')?;
@@ -101,7 +101,7 @@ impl RestorePoint {
     }
 }
 
-/// A number of exactly so many digits.
+/// Parses a number of exactly this many digits.
 fn number(text: &str, digits: usize) -> Option<i64> {
     let all_digits = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
     all_digits.then(|| text.parse().ok())?
@@ -145,7 +145,7 @@ impl Value for RestorePoint {
 pub struct Archiving {
     /// Where finished segments are linked, else copied.
     pub archive_directory: Option<String>,
-    /// Whose segments are copied into the commit log at start.
+    /// Directories whose segments are copied into the commit log at start.
     pub restore_directories: Vec<String>,
     /// Mutations with a later timestamp are not replayed, microseconds since 1970.
     pub restore_point: Option<i64>,

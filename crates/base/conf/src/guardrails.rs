@@ -1,7 +1,7 @@
-//! Guardrails: the settings that limit statements, as they are told and changed while a node runs.
+//! Guardrails: the settings that limit statements, as tools show and change them while a node runs.
 //!
-//! Owns: which settings are guardrails, how Cassandra's tool names them, what is wrong with values.
-//! Never: what is limited (`cql-plan::guardrails`).
+//! Owns: the list of guardrails, their names in Cassandra's tool, the errors of values. Never: what
+//! is limited (`cql-plan::guardrails`).
 //!
 //! Source: `GuardrailsOptions`, and `GuardrailsConfigCommand` of Cassandra 5.1, whose
 //! `getguardrailsconfig` and `setguardrailsconfig` these are.
@@ -36,7 +36,7 @@ pub const CONSISTENCY_LEVELS: [&str; 12] = [
     "NODE_LOCAL",
 ];
 
-/// What WITH of a table may set.
+/// Properties that a table's WITH clause may set.
 const TABLE_PROPERTIES: [&str; 21] = [
     "additional_write_policy",
     "allow_auto_snapshot",
@@ -61,7 +61,7 @@ const TABLE_PROPERTIES: [&str; 21] = [
     "tombstone_gc",
 ];
 
-/// Guardrails of Cassandra 5.0 that nothing here can come up against, or that are not there yet.
+/// Guardrails of Cassandra 5.0 that have nothing to limit here, or are not supported yet.
 const WITHOUT_EFFECT: [&str; 8] = [
     "materialized_views_per_table_threshold",
     "non_partition_restricted_index_query_enabled",
@@ -75,7 +75,7 @@ const WITHOUT_EFFECT: [&str; 8] = [
 
 type Two<'o, T> = (&'o mut T, &'o mut T);
 
-/// What a guardrail has: for thresholds the warning one and the failing one.
+/// Access to a guardrail's settings; thresholds have one for the warning and one for the failure.
 enum Kind {
     Flag(fn(&mut Options) -> &mut bool),
     Levels(fn(&mut Options) -> &mut Vec<String>),
@@ -292,7 +292,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Brings values into their one form and says what is wrong with them, in Cassandra's words.
+    /// Normalises values and reports invalid ones, in Cassandra's words.
     fn check(&self, name: &str, options: &mut Options) -> Result<(), String> {
         let default_factor = i64::from(options.default_keyspace_rf);
         match self {
@@ -315,7 +315,7 @@ impl Kind {
                 let (warn, fail) = of(options);
                 check_percentages(name, *warn, *fail)
             }
-            // Whether the disks have as much is for who can look at them.
+            // Only callers with access to the disks can check that they are that large.
             Kind::Size(of) => match of(options) {
                 Some(DataSize(0)) => Err(format!(
                     "Invalid value for {name}: 0 is not allowed; if attempting to disable use an \

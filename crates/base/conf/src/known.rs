@@ -249,7 +249,7 @@ pub const SCYLLA_ONLY: &[&str] = &[
     "unsafe_bypass_fsync",
 ];
 
-/// Settings that ask for protection, with what they ask for; see [`asks_for_protection`].
+/// Settings that ask for protection, and which; see [`asks_for_protection`].
 pub const PROTECTS: &[(&str, &str)] = &[
     ("audit_logging_options", "an audit log"),
     ("internode_authenticator", "authentication between nodes"),
@@ -259,7 +259,7 @@ pub const PROTECTS: &[(&str, &str)] = &[
     ("transparent_data_encryption_options", "encryption of files"),
 ];
 
-/// Whether `node` is a value of the setting `name` of [`PROTECTS`] that asks for more than nothing.
+/// Returns true if `node`, a value of the setting `name` of [`PROTECTS`], asks for any protection.
 ///
 /// A value that cannot be understood asks for protection: the start stops rather than guesses.
 pub fn asks_for_protection(name: &str, node: &Node) -> bool {
@@ -280,7 +280,7 @@ pub fn asks_for_protection(name: &str, node: &Node) -> bool {
     }
 }
 
-/// Whether `text` means the same as Cassandra's default of a setting of [`NOT_YET`].
+/// Returns true if `node` means the same as Cassandra's default of a setting of [`NOT_YET`].
 pub fn is_default(default: &str, node: &Node) -> bool {
     if default.is_empty() {
         return matches!(&node.kind, NodeKind::List(items) if items.is_empty());

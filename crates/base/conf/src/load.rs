@@ -1,7 +1,7 @@
 //! Layers: defaults < file < environment < command line.
 //!
-//! Owns: which layer wins, what is reported as wrong and what as a warning, checks that concern
-//! several settings. Never: opens the file, reads the environment.
+//! Owns: the precedence of layers, errors and warnings, checks that concern several settings.
+//! Never: opens the file, reads the environment.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ pub enum ConfError {
         path: String,
         /// Line from 1.
         line: usize,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
     /// A value is not of the form that its setting needs.
@@ -100,7 +100,7 @@ pub enum ConfError {
         origin: Origin,
         /// Name as it was written.
         name: String,
-        /// What is asked for.
+        /// The protection that the value asks for.
         protection: String,
         /// The value.
         found: String,
@@ -165,7 +165,7 @@ pub enum Warning {
         name: String,
         /// The value.
         value: String,
-        /// Whether the value is what Cassandra does without it.
+        /// True if Cassandra behaves like this without the setting.
         is_default: bool,
     },
     /// A known setting for which there is nothing to do here.
@@ -177,7 +177,7 @@ pub enum Warning {
         /// The value.
         value: String,
     },
-    /// A limit on ordinary users where nobody logs in.
+    /// A limit on ordinary users in a server without logins.
     NobodyIsLimited {
         /// Where it was set.
         origin: Option<Origin>,
@@ -258,7 +258,7 @@ pub fn summarize(warnings: &[Warning]) -> Vec<String> {
 pub struct CommandLine {
     /// Path given with `--config`; the binary reads it (or `HELENUS_CONFIG`).
     pub config_file: Option<String>,
-    /// Whether `--help` or `-h` was given.
+    /// True if `--help` or `-h` was given.
     pub help: bool,
     settings: Vec<(String, String, String)>,
 }
@@ -336,18 +336,18 @@ impl CommandLine {
 pub struct Sources {
     /// Path as it is to be shown, and text of the YAML file.
     pub file: Option<(String, String)>,
-    /// Variables of the environment; those without [`ENV_PREFIX`] are passed over.
+    /// Environment variables; those without [`ENV_PREFIX`] are ignored.
     pub environment: Vec<(String, String)>,
     /// The command line.
     pub command_line: CommandLine,
 }
 
-/// What came out.
+/// Result of loading the configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loaded {
     /// The settings.
     pub options: Options,
-    /// What was written without effect.
+    /// Settings that were given without effect.
     pub warnings: Vec<Warning>,
     /// Where each setting that is not at its default was set, by name.
     pub origins: BTreeMap<&'static str, Origin>,
@@ -545,7 +545,8 @@ impl Loader {
         });
     }
 
-    /// Sets `name` (written as `written`). `form` is what an old spelling expects, else empty.
+    /// Sets `name` (written as `written`). `form` describes the value of an old spelling, else
+    /// empty.
     fn assign(&mut self, written: &str, name: &str, node: &Node, origin: Origin, form: &str) {
         let Some(&(name, status)) = NAMES.iter().find(|(n, _)| *n == name) else {
             self.without_field(written, name, node, origin);
@@ -662,7 +663,7 @@ impl Loader {
     }
 }
 
-/// Values of settings that have an effect which are taken for another value (see their help).
+/// Returns true if the value of a supported setting is treated as another value (see its help).
 fn taken_for_another(name: &str, options: &Options) -> bool {
     match name {
         "commit_failure_policy" => options.commit_failure_policy == CommitFailurePolicy::Ignore,
@@ -782,7 +783,7 @@ fn check_addresses(options: &Options, wrong: &mut Inconsistent<'_>) {
     }
 }
 
-/// What a role may do is checked only where roles log in.
+/// Permissions are checked only where roles log in.
 fn check_protection(options: &Options, wrong: &mut Inconsistent<'_>) {
     if options.authenticator == Authenticator::AllowAll {
         let message = "can't be used with AllowAllAuthenticator";

@@ -22,7 +22,7 @@ use crate::value::{
 };
 use crate::yaml::Node;
 
-/// Whether the server acts on a setting.
+/// Support of a setting by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It does.
@@ -45,11 +45,12 @@ pub struct Setting {
     pub section: &'static str,
     /// Help text, one paragraph.
     pub help: String,
-    /// Whether the server acts on it.
+    /// Support of the setting by the server.
     pub status: Status,
-    /// Whether SIGHUP puts a change in force; tidy compares it with `node::reload` and the guardrails.
+    /// True if SIGHUP puts a change in force; tidy compares it with `node::reload` and the
+    /// guardrails.
     pub hot: bool,
-    /// What a value looks like.
+    /// Description of a valid value.
     pub form: String,
     /// Default as written in a file, empty when nothing is set.
     pub default: String,
@@ -772,18 +773,19 @@ impl Options {
         self.hints_directory.clone().unwrap_or_else(|| self.below_workdir("hints"))
     }
 
-    /// Address that other nodes are told.
+    /// The address announced to other nodes.
     pub fn announced_address(&self) -> &Address {
         self.broadcast_address.as_ref().unwrap_or(&self.listen_address)
     }
 
-    /// Address that drivers are told.
+    /// The address announced to drivers.
     pub fn announced_rpc_address(&self) -> &Address {
         self.broadcast_rpc_address.as_ref().unwrap_or(&self.rpc_address)
     }
 
-    /// Whether the storage port is opened: other nodes are configured, or an address that they can
-    /// reach. A node with neither stands alone, so that several can be tried on one machine.
+    /// Returns true if the storage port is opened: other nodes are configured, or an address that
+    /// they can reach. A node with neither stands alone, so that several can be tried on one
+    /// machine.
     pub fn wants_peers(&self) -> bool {
         !self.seeds.is_empty() || self.listen_address != loopback()
     }

@@ -1,4 +1,4 @@
-//! Where a node stands: the property files of Cassandra's snitches, and the address for the one
+//! Location of a node: the property files of Cassandra's snitches, and the address for the one
 //! without a file.
 //!
 //! Owns: their grammar (Java properties without line continuation). Never: opens a file.
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// What one line sets: name and value.
+/// Parses one line into name and value.
 pub(crate) fn property(line: &str) -> Option<(&str, &str)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with(['#', '!']) {
@@ -86,13 +86,13 @@ pub fn topology(text: &str, ip: IpAddr) -> Result<Place, String> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // Colons of an IPv6 address stand behind a backslash.
+        // Colons of an IPv6 address are escaped with a backslash.
         let Some((name, value)) = line.split_once('=') else { continue };
         let name = name.trim().replace('\\', "");
         let Some((datacenter, rack)) = value.trim().split_once(':') else { continue };
         let (datacenter, rack) = (datacenter.trim().to_owned(), rack.trim().to_owned());
         let place = Place { datacenter, rack };
-        // A port behind the address means nothing here.
+        // A port after the address means nothing here.
         let address = name.rsplit_once(':').map(|(host, _)| host.trim_matches(['[', ']']));
         let is_own =
             [Some(name.as_str()), address].into_iter().flatten().any(|text| text.parse() == Ok(ip));

@@ -6,7 +6,7 @@
 
 use crate::yaml::{Node, NodeKind};
 
-/// What the number of an old spelling counts.
+/// Unit of the number in an old spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The value is of today's grammar; only the name changed.
@@ -17,7 +17,7 @@ pub enum Unit {
     MillisOrUnset,
     /// Seconds.
     Seconds,
-    /// Seconds; what is negative is 0.
+    /// Seconds; a negative value is 0.
     SecondsOrZero,
     /// Seconds when it is a bare number, else today's grammar; the name is also the new one.
     SecondsBare,
@@ -31,7 +31,7 @@ pub enum Unit {
     Kibibytes,
     /// MiB.
     Mebibytes,
-    /// MiB; what is negative is unset.
+    /// MiB; a negative value is unset.
     MebibytesOrUnset,
     /// MiB per second.
     MebibytesPerSecond,
@@ -237,7 +237,7 @@ pub fn spellings(new: &str) -> impl Iterator<Item = (&'static str, Unit)> {
 }
 
 impl Unit {
-    /// What is expected, to follow "expects"; `None` when today's grammar is.
+    /// Describes the expected form, to follow "expects"; `None` when today's grammar applies.
     pub fn form(self) -> Option<&'static str> {
         match self {
             Unit::Same | Unit::SecondsBare => None,

@@ -38,12 +38,12 @@ pub struct MemorySize(pub u64);
 pub enum Address {
     /// A literal address; `localhost` is read as 127.0.0.1.
     Ip(IpAddr),
-    /// A host name, to be resolved by whoever may ask the network.
+    /// A host name, to be resolved by code with access to the network.
     Name(String),
 }
 
 impl Address {
-    /// Whether this is 0.0.0.0 or ::.
+    /// Returns true for 0.0.0.0 and `::`.
     pub fn is_wildcard(&self) -> bool {
         matches!(self, Address::Ip(ip) if ip.is_unspecified())
     }
@@ -94,7 +94,7 @@ impl Range {
 pub enum Refusal {
     /// Not of the form.
     Form,
-    /// Of the form, but outside the range.
+    /// The form is right, the value is outside the range.
     Range,
 }
 
@@ -105,7 +105,7 @@ pub trait Value: Sized {
     /// # Errors
     /// See [`Refusal`].
     fn read(node: &Node, range: Range) -> Result<Self, Refusal>;
-    /// What is expected, to follow "expects": `a duration such as 5s or 500ms`.
+    /// Describes the expected form, to follow "expects": `a duration such as 5s or 500ms`.
     fn form() -> String;
     /// The value as it is written in a file.
     fn render(&self) -> String;

@@ -18,7 +18,7 @@ pub const TEXT_BYTES_MAX: usize = 4 << 20;
 pub struct Node {
     /// Line in the source, from 1; 0 where there is no source line (environment, command line).
     pub line: usize,
-    /// What the value is.
+    /// The value.
     pub kind: NodeKind,
 }
 
@@ -51,7 +51,7 @@ pub struct Entry {
 pub struct YamlError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong, lower-case.
+    /// The error, in lower case.
     pub message: String,
 }
 
@@ -77,7 +77,7 @@ impl Node {
         }
     }
 
-    /// Whether nothing was written.
+    /// Returns true if no value was written.
     pub fn is_null(&self) -> bool {
         matches!(self.kind, NodeKind::Null)
     }

@@ -86,7 +86,8 @@ impl<'a> Iterator for Components<'a> {
     }
 }
 
-/// Whether bytes from outside are a serialised clustering of at most `max` components; the count.
+/// Checks that bytes from outside are a serialised clustering of at most `max` components. Returns
+/// their count.
 pub fn check(bytes: &[u8], max: usize) -> Option<usize> {
     let mut components = Components { raw: Raw::new(bytes) };
     let mut count = 0;
@@ -213,7 +214,7 @@ impl ClusteringComparator {
         }
         match (a_longer, b_longer) {
             (false, false) => a.after.cmp(&b.after),
-            // `b` is a prefix of `a`: `a` lies inside what starts with `b`.
+            // `b` is a prefix of `a`: `a` starts with `b`.
             (true, _) => {
                 if b.after {
                     Ordering::Less
@@ -251,7 +252,7 @@ impl Slice {
         Slice { start: Vec::new(), start_after: false, end: Vec::new(), end_after: true }
     }
 
-    /// Exactly what starts with `prefix`.
+    /// All clusterings that start with `prefix`.
     pub fn prefix(prefix: Vec<u8>) -> Slice {
         Slice { start: prefix.clone(), start_after: false, end: prefix, end_after: true }
     }
@@ -266,7 +267,7 @@ impl Slice {
         BoundRef { prefix: &self.end, after: self.end_after }
     }
 
-    /// Whether nothing can lie in it.
+    /// Returns true if no clustering can lie in it.
     pub fn is_empty(&self, comparator: &ClusteringComparator) -> bool {
         comparator.compare_bounds(self.start(), self.end()) != Ordering::Less
     }

@@ -1,4 +1,4 @@
-//! Read commands: what a replica is asked, independent of CQL.
+//! Read commands: the request to a replica, independent of CQL.
 
 use std::sync::Arc;
 
@@ -55,20 +55,20 @@ impl KeyRange {
     }
 }
 
-/// Where inside its first partition a paged read goes on.
+/// Position inside its first partition where a paged read continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResumePosition {
     /// Serialised clustering of the last row looked at; the next row is after it in read order. It may be one that no
     /// row has.
     /// `None`: only the static row was returned so far.
     pub clustering: Option<Vec<u8>>,
-    /// Rows of this partition returned so far (PER PARTITION LIMIT goes on counting).
+    /// Rows of this partition returned so far (PER PARTITION LIMIT continues counting).
     pub rows_in_partition: u32,
 }
 
 impl ResumePosition {
-    /// Whether the partition may still be shown for its static row alone: nothing of it has been returned. (Pages
-    /// end between tombstones too.)
+    /// Returns true if the partition may still be shown for its static row alone: nothing of it has
+    /// been returned. (Pages end between tombstones too.)
     pub fn shows_static(&self) -> bool {
         self.rows_in_partition == 0 && self.clustering.is_some()
     }
@@ -85,16 +85,16 @@ pub struct ReadCommand {
     pub slices: Arc<Slices>,
     /// Rows in descending clustering order.
     pub reversed: bool,
-    /// Columns that the reader looks at (regular and static); `None` = all. What is shown of others may be
-    /// outdated or missing; which rows are there does not depend on it.
+    /// Columns that the reader needs (regular and static); `None` = all. Values shown of others may
+    /// be outdated or missing; the set of rows does not depend on it.
     pub columns: Option<Arc<[ColumnId]>>,
     /// Clock of TTLs and tombstone counting.
     pub now: DeletionSeconds,
     /// The static row is wanted even when no row matches.
     pub wants_static: bool,
-    /// Where a paged read goes on in the first partition.
+    /// Position where a paged read continues in the first partition.
     pub resume: Option<ResumePosition>,
-    /// Nothing that is read goes into caches, and rows are not looked for in any (`BYPASS CACHE`).
+    /// The read fills no caches, and does not search rows in any (`BYPASS CACHE`).
     pub bypass_cache: bool,
 }
 

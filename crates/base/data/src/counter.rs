@@ -1,8 +1,8 @@
 //! Counter contexts: the value of a counter cell, a count per writer. Source: Cassandra's
 //! `db.context.CounterContext`; the bytes are the same.
 //!
-//! Owns: the encoding, the merge of two contexts, what a leader makes of an increment. Never: who the
-//! leader is, clocks (arguments).
+//! Owns: the encoding, the merge of two contexts, the shard that a leader builds from an increment.
+//! Never: the choice of the leader, clocks (arguments).
 //!
 //! ```text
 //! elements i16 · (index i16 | 0x8000 if global)* · (id 16 bytes · clock i64 · count i64)*
@@ -31,11 +31,12 @@ const GLOBAL: u16 = 0x8000;
 /// The writer of an increment that no leader has applied yet (`CounterContext.UPDATE_CLOCK_ID`).
 pub const UPDATE_ID: CounterId = CounterId([0; ID_BYTES]);
 
-/// Who wrote a shard: one process of one node, so that no two ever write as one.
+/// Identity of a shard's writer: one process of one node, so that no two ever write under the same
+/// id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CounterId(pub [u8; ID_BYTES]);
 
-/// What wins when two contexts have a shard of one id.
+/// Rule that decides between two contexts with a shard of one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardKind {
     /// Its writer's whole count: the highest clock wins, over any other kind too.
@@ -108,7 +109,7 @@ impl Iterator for Shards<'_> {
     }
 }
 
-/// What a reader sees: the sum of all shards. Sums wrap around, as in Cassandra.
+/// Returns the value that a reader sees: the sum of all shards. Sums wrap around, as in Cassandra.
 pub fn total(context: &[u8]) -> i64 {
     shards(context).map_or(0, |s| s.fold(0, |sum: i64, shard| sum.wrapping_add(shard.count)))
 }
@@ -119,12 +120,12 @@ pub fn clock_and_count(context: &[u8], id: CounterId) -> (i64, i64) {
     found.map_or((0, 0), |shard| (shard.clock, shard.count))
 }
 
-/// Whether the context has shards of other kinds than global.
+/// Returns true if the context has shards of other kinds than global.
 pub fn has_legacy_shards(context: &[u8]) -> bool {
     shards(context).is_some_and(|mut s| s.any(|shard| shard.kind != ShardKind::Global))
 }
 
-/// Whether the context has local shards: it must not be sent to other nodes as it is.
+/// Returns true if the context has local shards; it must not be sent to other nodes unchanged.
 pub fn has_local_shards(context: &[u8]) -> bool {
     shards(context).is_some_and(|mut s| s.any(|shard| shard.kind == ShardKind::Local))
 }
@@ -151,8 +152,9 @@ fn single(shard: &Shard) -> [u8; 36] {
     array
 }
 
-/// What the leader of an increment writes: its own shard, with the increment added to what it has.
-/// `now_micros` keeps clocks ascending over a deletion, behind which the old clock is not seen.
+/// Builds the shard that the leader of an increment writes: its own one plus the increment.
+/// `now_micros` keeps clocks ascending across a deletion, after which the old clock is no longer
+/// seen.
 pub fn led(current: &[u8], id: CounterId, increment: &[u8], now_micros: i64) -> [u8; 36] {
     let (clock, count) = clock_and_count(current, id);
     global(id, now_micros.max(clock.saturating_add(1)), count.wrapping_add(total(increment)))
@@ -245,8 +247,8 @@ pub fn without_local(context: &[u8], out: &mut Vec<u8>) {
     encode(&cleared, out);
 }
 
-/// Merges versions of one counter cell. A tombstone wins whatever its timestamp: what is added to a
-/// deleted counter before the tombstone is gone is lost, as in Cassandra (CASSANDRA-7346). `None`:
+/// Merges versions of one counter cell. A tombstone wins whatever its timestamp: an increment of a
+/// deleted counter is lost if the tombstone still exists, as in Cassandra (CASSANDRA-7346). `None`:
 /// there was no cell. The merged context is in `scratch` when it is none of the sources.
 pub(crate) fn merge_cells<'a>(
     cells: &[CellRef<'a>],

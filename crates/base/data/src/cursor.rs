@@ -2,8 +2,8 @@
 //!
 //! A cursor is synchronous. [`Cursor::advance`] moves to the next item; [`Cursor::item`] is a view
 //! of it, valid until the next call. When the source needs bytes that are not in memory, `advance`
-//! returns [`Advance::NeedBlock`]: the driver awaits the read, hands the block over in the way of
-//! the concrete cursor, and calls `advance` again. No allocation per item.
+//! returns [`Advance::NeedBlock`]: the driver awaits the read, feeds the block to the concrete
+//! cursor, and calls `advance` again. No allocation per item.
 //!
 //! Order of items: `Partition`, at most one `Static`, then `Row`s and `Marker`s by position, then
 //! `PartitionEnd`; partitions by (token, key bytes); then [`Advance::End`] for ever.
@@ -83,10 +83,10 @@ pub struct ClusteredRow<'a> {
     pub row: RowRef<'a>,
 }
 
-/// Why a cursor cannot go on.
+/// Cause for which a cursor cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CursorError {
-    /// Bytes on disk are not what was written there.
+    /// Bytes on disk differ from those written.
     #[error(
         "{file} is corrupt at offset {offset}: {what}; restore it from a replica or a snapshot"
     )]
@@ -95,7 +95,7 @@ pub enum CursorError {
         file: String,
         /// Where in the (uncompressed) file.
         offset: u64,
-        /// What was wrong.
+        /// Description of the error.
         what: String,
     },
 }
@@ -105,13 +105,14 @@ pub trait Cursor {
     /// Moves to the next item.
     ///
     /// # Errors
-    /// `Corrupt` when the source's bytes cannot be what was written; the cursor is then done for.
+    /// `Corrupt` when no writer can have written the source's bytes; the cursor must not be used
+    /// again.
     fn advance(&mut self) -> Result<Advance, CursorError>;
 
     /// The item that the last [`Advance::Item`] announced.
     fn item(&self) -> Item<'_>;
 
-    /// Drops what is left of the current partition: the next item is a `Partition` or the end.
+    /// Skips the rest of the current partition: the next item is a `Partition` or the end.
     /// Does nothing when the last item was a `PartitionEnd`.
     fn skip_partition(&mut self);
 }

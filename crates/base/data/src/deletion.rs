@@ -22,13 +22,13 @@ impl DeletionTime {
         self.timestamp == TimestampMicros::NONE && self.local == DeletionSeconds::NONE
     }
 
-    /// Whether this deletion removes something written at `timestamp`.
+    /// Returns true if this deletion removes something written at `timestamp`.
     #[inline]
     pub fn deletes(&self, timestamp: TimestampMicros) -> bool {
         !self.is_live() && timestamp <= self.timestamp
     }
 
-    /// Whether this one wins over `other`: the higher timestamp, then the later local time.
+    /// Returns true if this one wins over `other`: the higher timestamp, then the later local time.
     #[inline]
     pub fn supersedes(&self, other: &DeletionTime) -> bool {
         if self.is_live() {
@@ -46,7 +46,7 @@ impl DeletionTime {
     }
 }
 
-/// Primary-key liveness of a row: what INSERT writes beside the cells, so that a row whose cells
+/// Primary-key liveness of a row: INSERT writes it beside the cells, so that a row whose cells
 /// are all null still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Liveness {
@@ -86,16 +86,17 @@ impl Liveness {
         !self.is_empty() && (!self.is_expiring() || now < self.expires_at)
     }
 
-    /// What views write when the row of their base table is gone: a liveness that is a tombstone
+    /// Liveness that views write after the row of their base table is deleted: a tombstone
     /// (`LivenessInfo.EXPIRED_LIVENESS_TTL`).
     fn is_tombstone(&self) -> bool {
         self.ttl.0 == i32::MAX
     }
 
-    /// Whether this one wins over `other` (Cassandra's `LivenessInfo.supersedes`): the higher
-    /// timestamp; at equal timestamps a tombstone, then the expiring one, then the one that expires
-    /// later. Of two that still are alike Cassandra keeps the first it meets; here the longer TTL
-    /// wins, as with cells, so that replicas agree whatever the order of their files.
+    /// Returns true if this one wins over `other` (Cassandra's `LivenessInfo.supersedes`). The
+    /// higher timestamp wins. At equal timestamps a tombstone wins, then the expiring one, then the
+    /// one that expires later. Of two that are still alike Cassandra keeps the first it meets. Here
+    /// the longer TTL wins, as with cells, so that replicas agree whatever the order of their
+    /// files.
     pub fn supersedes(&self, other: &Liveness) -> bool {
         if self.timestamp != other.timestamp {
             return self.timestamp > other.timestamp;

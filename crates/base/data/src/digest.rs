@@ -1,4 +1,4 @@
-//! Digest of merged rows: what replicas compare instead of rows.
+//! Digest of merged rows: replicas compare it instead of rows.
 
 use stdx::Token;
 

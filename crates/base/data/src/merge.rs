@@ -15,21 +15,22 @@ use crate::deletion::{DeletionTime, Liveness};
 use crate::row::{CellRef, ColumnRef, Columns, ComplexCells, ComplexRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
 
-/// What of the merged data is kept.
+/// Policy of a merge for tombstones and expired data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// Everything, tombstones and expired cells included.
     All,
-    /// What a reader at `now` sees: live liveness and live cells.
+    /// Data visible to a reader at `now`: live liveness and live cells.
     Live {
         /// The reader's clock.
         now: DeletionSeconds,
     },
-    /// Compaction: tombstones that hide nothing any more go, expired cells become tombstones.
+    /// Compaction: tombstones that hide nothing any more are purged, expired cells become
+    /// tombstones.
     Purge(Purge),
 }
 
-/// When compaction may forget a tombstone.
+/// Condition under which compaction may purge a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purge {
     /// The clock of TTLs.
@@ -42,12 +43,12 @@ pub struct Purge {
 }
 
 impl Purge {
-    /// Whether a tombstone may be forgotten.
+    /// Returns true if a tombstone may be purged.
     pub fn drops(&self, timestamp: TimestampMicros, local: DeletionSeconds) -> bool {
         local < self.gc_before && timestamp < self.timestamp_below
     }
 
-    /// Whether a deletion may be forgotten; false for "not deleted".
+    /// Returns true if a deletion may be purged; false for "not deleted".
     pub fn drops_deletion(&self, deletion: &DeletionTime) -> bool {
         !deletion.is_live() && self.drops(deletion.timestamp, deletion.local)
     }
@@ -70,11 +71,11 @@ pub enum Merged {
 pub struct Outcome {
     /// Where the merged row is.
     pub row: Merged,
-    /// Tombstones and expired cells met (after merging); what the tombstone limits count.
+    /// Tombstones and expired cells met (after merging), for the tombstone limits.
     pub tombstones: u32,
 }
 
-/// What one cell becomes under `keep`; `None` = dropped.
+/// Applies `keep` to one cell; `None`: the cell is dropped.
 fn keep_cell<'a>(cell: CellRef<'a>, keep: &Keep, tombstones: &mut u32) -> Option<CellRef<'a>> {
     match keep {
         Keep::All => Some(cell),
@@ -210,8 +211,9 @@ pub fn merge_rows(
     merge_versions(shape, sources, active, keep, out)
 }
 
-/// Of versions that are live without a TTL, have the same columns, and in each one live cell of the version's
-/// own timestamp: the newest one, which hides the others whole. `None`: they are not such versions.
+/// Finds the newest of several versions if it hides the others whole. For that each version must be
+/// live without a TTL and have the same columns, each with one live cell of the version's own
+/// timestamp. `None`: they do not.
 fn newest_of_usual(shape: &TableShape, sources: &[RowRef<'_>]) -> Option<usize> {
     if shape.has_filters() || shape.has_counters() {
         return None;
@@ -283,7 +285,8 @@ fn merge_versions(
     Outcome { row: Merged::Built, tombstones }
 }
 
-/// What the liveness and the deletion of a row become under `keep`; true when a reader finds the liveness dead.
+/// Applies `keep` to the liveness and the deletion of a row. Returns true if a reader finds the
+/// liveness dead.
 #[inline]
 fn keep_times(keep: &Keep, liveness: &mut Liveness, deletion: &mut DeletionTime) -> bool {
     match keep {
@@ -349,8 +352,8 @@ fn merge_columns(
     }
 }
 
-/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Each version is
-/// dropped by what deletes it before the others are looked at (Cassandra's `Row.Merger`).
+/// As [`merge_columns`] of a table with counters, which has columns of one cell only. Deleted
+/// versions are dropped before the others are merged (Cassandra's `Row.Merger`).
 #[cold]
 fn merge_counters(
     shape: &TableShape,

@@ -23,12 +23,12 @@ use crate::row::RowRef;
 use crate::shape::TableShape;
 use passing::{LeftOut, PassedAt, Passing};
 
-/// Rows and markers that a reader's merge leaves out in one go.
+/// Number of rows and markers that a reader's merge skips in one batch.
 pub const PASSED_MAX: u32 = 128;
-/// Gives the timestamp below which tombstones of a partition (token, key) may go.
+/// Returns the timestamp below which tombstones of a partition (token, key) may be purged.
 pub type TimestampBelow = Box<dyn Fn(Token, &[u8]) -> TimestampMicros>;
 
-/// The time before which tombstones are old enough to go.
+/// The time before which tombstones are old enough to be purged.
 pub enum GcBefore {
     /// The same for all partitions.
     At(DeletionSeconds),
@@ -36,14 +36,14 @@ pub enum GcBefore {
     Of(Box<dyn Fn(Token) -> DeletionSeconds>),
 }
 
-/// What a merge does with tombstones.
+/// Treatment of tombstones by a merge.
 pub enum MergeMode {
     /// Keeps everything.
     All,
-    /// What a reader at `now` sees: live rows only, partition deletions shown as live, no markers but one that
-    /// neither closes nor opens anything whenever [`PASSED_MAX`] rows and markers were left out: whoever reads has
-    /// a turn, and may end its page there ([`MergeCursor::passed_at`]).
-    /// A partition without live rows still shows its start and end.
+    /// Shows what a reader at `now` sees: live rows only; deletions of partitions appear as live;
+    /// no range markers. After every [`PASSED_MAX`] skipped rows and markers it shows one marker
+    /// that neither closes nor opens anything. There the reader can yield, and may end its page
+    /// ([`MergeCursor::passed_at`]). A partition without live rows still shows its start and end.
     Live {
         /// The reader's clock.
         now: DeletionSeconds,
@@ -52,18 +52,18 @@ pub enum MergeMode {
     Purge {
         /// The clock of TTLs.
         now: DeletionSeconds,
-        /// Tombstones made before this may go.
+        /// Tombstones made before this may be purged.
         gc_before: GcBefore,
-        /// The timestamp below which a partition's tombstones may go (see
-        /// [`Purge::timestamp_below`]); asked at most once per partition, before anything of it is
-        /// merged.
+        /// The timestamp below which a partition's tombstones may be purged (see
+        /// [`Purge::timestamp_below`]); computed at most once per partition, before anything of it
+        /// is merged.
         timestamp_below: TimestampBelow,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneState {
-    /// `advance` must be called before its item is looked at.
+    /// `advance` must be called before its item is read.
     Stale,
     /// Its item is the next of it.
     Ready,
@@ -78,7 +78,7 @@ struct Lane<C> {
     member: bool,
     /// The range deletion that is open in it.
     open: DeletionTime,
-    /// Of the partition that it is at the start of.
+    /// Token of the partition at whose start the lane is.
     token: Token,
 }
 
@@ -127,7 +127,7 @@ fn first_of<'a, C: Cursor>(
     let mut several = false;
     let mut deletion = DeletionTime::LIVE;
     for (index, lane) in lanes.iter().enumerate() {
-        // Most lanes are behind the first one by their tokens.
+        // Most lanes are after the first one by their tokens.
         if first.is_some_and(|(token, _)| lane.token > token) {
             continue;
         }
@@ -196,10 +196,10 @@ pub struct MergeCursor<'s, C> {
     /// The only lane that has the current partition; `None` when several have it.
     sole: Option<usize>,
     keep: Keep,
-    /// Of [`MergeMode::Purge`]: what may go of the current partition was not asked yet. Most partitions have
-    /// nothing that could.
+    /// For [`MergeMode::Purge`]: the purge limit of the current partition was not requested yet.
+    /// Most partitions hold nothing to purge.
     asks_purge: bool,
-    /// Of the current partition while that is so.
+    /// Token of the current partition, valid while `asks_purge` is true.
     token: Token,
     key: Vec<u8>,
     /// Deletion of the current partition, unpurged.
@@ -290,7 +290,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.lanes.iter().map(|l| &l.cursor)
     }
 
-    /// For each source whether it has the partition at hand.
+    /// Returns for each source if it has the current partition.
     pub fn members(&self) -> impl Iterator<Item = bool> {
         self.lanes.iter().map(|l| l.member)
     }
@@ -315,7 +315,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         self.scratch = scratch;
     }
 
-    /// Ends the merge and hands out the scratch buffer and the sources.
+    /// Ends the merge and returns the scratch buffer and the sources.
     pub fn into_parts(self) -> (Vec<u8>, impl Iterator<Item = C>) {
         (self.scratch, self.lanes.into_iter().map(|l| l.cursor))
     }
@@ -395,7 +395,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
         true
     }
 
-    /// Finds out what may go of the current partition, unless that is known.
+    /// Determines the purge limit of the current partition, unless it is known.
     #[inline]
     fn ask_purge(&mut self) {
         if !std::mem::take(&mut self.asks_purge) {
@@ -472,7 +472,7 @@ impl<'s, C: Cursor> MergeCursor<'s, C> {
     }
 }
 
-/// What a source asks for, as the merge asks for it.
+/// Turns a source's request for a block into the merge's request.
 fn needed(index: usize, request: BlockRequest) -> Advance {
     let source = u32::try_from(index).unwrap_or(u32::MAX);
     Advance::NeedBlock(BlockRequest { source, ..request })

@@ -1,5 +1,5 @@
-//! Mutations: what bind produces and what commit log, memtable and replicas carry. One encoding,
-//! made once per write.
+//! Mutations: bind produces them, and commit log, memtable and replicas carry them. One encoding,
+//! built once per write.
 //!
 //! Layout, version 1 (`v` = LEB128; see `docs/formats/mutation.md`):
 //!
@@ -34,7 +34,7 @@ pub struct RangeTombstoneRef<'a> {
     pub start: BoundRef<'a>,
     /// Where it ends.
     pub end: BoundRef<'a>,
-    /// What it deletes.
+    /// The deletion of the range.
     pub deletion: DeletionTime,
 }
 
@@ -276,7 +276,7 @@ pub struct MutationRows<'a> {
 }
 
 impl MutationRows<'_> {
-    /// Whether range tombstones follow; to be asked when the rows are through.
+    /// Returns true if range tombstones follow; valid only after the last row was read.
     pub fn has_range_tombstones(&self) -> bool {
         self.left == 0 && self.raw.rest().first().is_some_and(|count| *count != 0)
     }

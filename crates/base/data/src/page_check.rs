@@ -1,4 +1,4 @@
-//! What holds of every replica page: the rules that [`ReplicaPage::parse`] checks.
+//! Rules that hold for every replica page, as checked by [`ReplicaPage::parse`].
 
 use std::cmp::Ordering;
 

@@ -1,9 +1,9 @@
 //! A cursor over replica pages: those of one replica, one after the other, up to where all
 //! replicas of a read have answered.
 //!
-//! Owns: [`PageChain`] (pages that go on from each other), [`PageStops`] (where the merge of
-//! several replicas ends), [`PageCursor`]. A range deletion that a page had to close at its end and
-//! the next one opened again is shown as one.
+//! Owns: [`PageChain`] (pages that continue each other), [`PageStops`] (where the merge of several
+//! replicas ends), [`PageCursor`]. A range deletion that a page had to close at its end and the
+//! next one opened again is shown as one.
 
 use std::cmp::Ordering;
 
@@ -49,7 +49,7 @@ impl<'p> PageChain<'p> {
         PageChain { first: Some(page), others: Vec::new() }
     }
 
-    /// Adds the page that the replica gave for what lies behind the end of the last one.
+    /// Adds the page that the replica sent for the data after the end of the last one.
     ///
     /// # Errors
     /// `Malformed` when it begins before that end.
@@ -107,7 +107,7 @@ impl<'p> PageChain<'p> {
     }
 }
 
-/// Whether everything of `page` lies behind `end`.
+/// Returns true if all of `page` lies after `end`.
 fn goes_on(end: &PageEnd<'_>, page: &ReplicaPage<'_>, shape: &TableShape, reversed: bool) -> bool {
     let Some(place) = end.partition() else { return false };
     let mut items = page.items();
@@ -118,7 +118,7 @@ fn goes_on(end: &PageEnd<'_>, page: &ReplicaPage<'_>, shape: &TableShape, revers
         Ordering::Equal => {}
     }
     let PageEnd::Inside { clustering, .. } = end else { return false };
-    // The end as a row: what follows must be behind it; a marker may lie just behind it.
+    // The end as a row: the next item must come after it; a marker may directly follow it.
     let bound =
         RawItem::Marker { position: behind(clustering, reversed), open: DeletionTime::LIVE };
     match items.read() {
@@ -178,13 +178,13 @@ impl<'p> PageStops<'p> {
         self.partitions.get(at).map(|s| s.clustering)
     }
 
-    /// Whether a partition lies behind the end.
+    /// Returns true if a partition lies after the end.
     fn is_behind(&self, token: Token, key: &[u8]) -> bool {
         self.end.partition().is_some_and(|end| (token, key) > end)
     }
 }
 
-/// What is to be shown before the next item is read.
+/// Item to show before the next one is read.
 #[derive(Clone, Copy)]
 enum Due<'p> {
     Nothing,
@@ -243,8 +243,8 @@ impl<'c, 'p> PageCursor<'c, 'p> {
         self.current
     }
 
-    /// The next item without taking it. The header of a partition that goes on from the page
-    /// before is passed over.
+    /// Peeks at the next item. Skips the header of a partition that continues from the previous
+    /// page.
     fn peek(&mut self) -> Option<RawItem<'p>> {
         if self.peeked.is_none() {
             self.peeked = self.read();
@@ -271,8 +271,8 @@ impl<'c, 'p> PageCursor<'c, 'p> {
         }
     }
 
-    /// The newest deletion of a partition that may go on in later pages: it may have been deleted
-    /// between two of them.
+    /// The newest deletion of a partition that may continue in later pages: it may have been
+    /// deleted between two of them.
     fn deletion_of(&self, token: Token, key: &[u8], deletion: DeletionTime) -> DeletionTime {
         let place = (token, key);
         let later = self.chain.pages().skip(self.next_page);

@@ -1,4 +1,4 @@
-//! What the fuzz target of replica pages does (its shell is in `request::fuzz`).
+//! Body of the fuzz target of replica pages (its shell is in `request::fuzz`).
 
 use std::collections::BTreeMap;
 

@@ -156,7 +156,7 @@ fn equal_content_has_one_encoding() {
     ];
     assert_eq!(whole(&split), whole(&joined));
     assert_ne!(whole(&together), whole(&joined));
-    // A partition of which nothing is left is not there.
+    // A partition without content is not shown.
     assert_eq!(whole(&[partition(b"k"), Item::PartitionEnd]), whole(&[]));
 }
 
@@ -236,7 +236,7 @@ fn a_partition_that_goes_on_counts_the_rows_before() {
         if expect == PageFlow::Continue {
             writer.item(&Item::PartitionEnd);
         }
-        // The partition behind it counts from the beginning.
+        // The next partition counts from zero.
         writer.item(&partition(keys[1]));
         assert_eq!(writer.item(&first), PageFlow::Continue);
         assert_eq!(writer.live_rows(), 2);
@@ -285,7 +285,7 @@ fn tombstones_are_counted_as_cassandra_counts_them() {
     check(&marker(&one, None, Some(3)), 1);
 }
 
-/// Takes a page's bytes apart at a place and checks that the parser says why.
+/// Corrupts a page at one offset and checks that the parser names the fault.
 #[test]
 fn the_parser_refuses_what_no_writer_makes() {
     let shape = shape();

@@ -1,8 +1,8 @@
-//! Places behind range deletions: where a page can end though no row is there.
+//! Positions after range deletions, where a page can end although no row exists.
 //!
-//! A page ends behind a row. Between two neighbours of a partition (a marker, and the item that comes next) a
-//! clustering is looked for that no row has and that lies between them: whoever goes on behind it passes over
-//! nothing and sees nothing twice. Clusterings of fewer components are made full with nulls.
+//! A page ends after a row. Between two neighbours of a partition (a marker, and the next item) this module
+//! finds a clustering that no row has and that lies between them. A reader that resumes after it skips
+//! nothing and sees nothing twice. Clusterings of fewer components are filled up with nulls.
 
 use std::cmp::Ordering;
 
@@ -11,8 +11,9 @@ use crate::cursor::Item;
 use crate::replica_page::{behind, in_order};
 use crate::shape::TableShape;
 
-/// Puts into `out` a clustering that lies behind the bound `from` and, itself included, before the item `next`, in
-/// read order; false when there is none that is known: `next` is asked again then, behind itself.
+/// Writes to `out` a clustering that lies after the bound `from` and at or before the item `next`,
+/// in read order. False when none is known: then the caller asks again, for the position after
+/// `next`.
 pub(crate) fn place_between(
     shape: &TableShape,
     reversed: bool,

@@ -1,4 +1,4 @@
-//! Replica pages: what one replica has of a read, tombstones included.
+//! Replica pages: the result of a read on one replica, tombstones included.
 //!
 //! Owns: the encoding (`docs/formats/replica-page.md`), [`PageWriter`] which cuts a page, and
 //! [`ReplicaPage`], the checked view. Never: merging (see [`crate::page_cursor`] for the cursor over
@@ -7,7 +7,7 @@
 //! INV-page-1: one content has one encoding: rows are packed relative to a base that follows from
 //! their content, markers of one position are one, a marker changes the open deletion, a partition
 //! holds something. So a hash of the bytes is a digest of the content.
-//! INV-page-2: everything of the read up to the page's end is in the page, nothing behind it; only
+//! INV-page-2: everything of the read up to the page's end is in the page, nothing after it; only
 //! partitions marked as cut are incomplete.
 
 mod filtered;
@@ -46,10 +46,10 @@ pub(crate) const TAG_CUT: u8 = 4;
 pub(crate) const HAS_DELETION: u8 = 1;
 pub(crate) const HAS_STATIC: u8 = 2;
 
-/// Up to where a page shows what its replica has.
+/// End of the part of the read that a page covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageEnd<'a> {
-    /// To the end of what was asked for.
+    /// To the end of the requested range.
     Exhausted,
     /// To the end of this partition.
     After {
@@ -58,8 +58,8 @@ pub enum PageEnd<'a> {
         /// Serialised key.
         key: &'a [u8],
     },
-    /// To this row of this partition, itself included (in read order). It may be one that nobody has: a place
-    /// between two range deletions.
+    /// To this row of this partition, itself included (in read order). The row need not exist: it
+    /// may be a position between two range deletions.
     Inside {
         /// The partition's token.
         token: Token,
@@ -104,30 +104,31 @@ pub(crate) fn in_order(order: Ordering, reversed: bool) -> Ordering {
     if reversed { order.reverse() } else { order }
 }
 
-/// The bound just behind a row in read order.
+/// The bound directly after a row in read order.
 pub(crate) fn behind(clustering: &[u8], reversed: bool) -> BoundRef<'_> {
     BoundRef { prefix: clustering, after: !reversed }
 }
 
-/// Where a page stops. All replicas of one read use the same limits, and limits look only at what
-/// the page holds, so that replicas with equal content cut at the same place.
+/// Limits of a page. All replicas of one read use the same limits, and limits depend only on the
+/// content of the page, so that replicas with equal content cut at the same position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLimits {
     /// Rows that are live at the command's `now`; at least 1.
     pub rows: u32,
-    /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); what is behind them is skipped
-    /// and the partition marked as cut. `u32::MAX` = no such limit.
+    /// Live rows of one partition (PER PARTITION LIMIT, DISTINCT); rows after them are skipped and
+    /// the partition marked as cut. `u32::MAX` = no such limit.
     pub rows_per_partition: u32,
-    /// Bytes: the page ends after the row or partition that crosses them, or at the next place behind a marker
-    /// that does.
+    /// Bytes: the page ends after the row or partition that crosses them, or at the next position
+    /// after a marker that does.
     pub bytes: usize,
-    /// Tombstones: the page ends as for bytes. Dead cells, rows that are deletions only, markers and deletions of
-    /// partitions count. What is left out fills nothing and differs between replicas: those that are old enough to
-    /// be, and what they hide; the page ends behind [`PASSED_TIMES`] as many of both. `u32::MAX` = no such limit.
+    /// Tombstones: the page ends as for bytes. Dead cells, rows that are deletions only, markers
+    /// and deletions of partitions count. Skipped data fills nothing and differs between replicas:
+    /// tombstones old enough to be left out, and data that they hide. The page ends after
+    /// [`PASSED_TIMES`] as many of both. `u32::MAX` = no such limit.
     pub tombstones: u32,
 }
 
-/// So many times as many tombstones as a page may have are passed over for it.
+/// The limit of skipped items, as a multiple of the tombstones that a page may have.
 pub const PASSED_TIMES: u32 = 4;
 
 impl Default for PageLimits {
@@ -137,7 +138,7 @@ impl Default for PageLimits {
     }
 }
 
-/// What a [`PageWriter`] wants next.
+/// Next request of a [`PageWriter`] to its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFlow {
     /// The next item.
@@ -154,7 +155,7 @@ pub enum PageError {
     /// Written by a version that this build does not read.
     #[error("replica page has the version {0}, this node reads version 1")]
     Version(u8),
-    /// Not what a page can be.
+    /// The bytes cannot be a page.
     #[error("replica page is malformed: {0}")]
     Malformed(&'static str),
 }
@@ -292,7 +293,7 @@ impl<'a> ReplicaPage<'a> {
     /// that nothing is left over. `reversed` is the command's.
     ///
     /// # Errors
-    /// `Version`, `Malformed` with what does not hold.
+    /// `Version`; `Malformed`, which names the violated rule.
     pub fn parse(
         bytes: &'a [u8],
         shape: &TableShape,
@@ -308,8 +309,8 @@ impl<'a> ReplicaPage<'a> {
         self.bytes
     }
 
-    /// The encoded items without header and end: what pages of the same content have alike, wherever
-    /// their limits were.
+    /// The encoded items without header and end: pages of the same content are equal in them,
+    /// whatever their limits were.
     pub fn content(&self) -> &'a [u8] {
         self.items
     }
@@ -328,12 +329,12 @@ impl<'a> ReplicaPage<'a> {
         }
     }
 
-    /// Up to where the page goes.
+    /// Returns the end of the page.
     pub fn end(&self) -> PageEnd<'a> {
         self.end
     }
 
-    /// Whether the replica has nothing behind this page.
+    /// Returns true if the replica has nothing after this page.
     pub fn is_exhausted(&self) -> bool {
         self.end == PageEnd::Exhausted
     }
@@ -343,7 +344,7 @@ impl<'a> ReplicaPage<'a> {
         self.live_rows
     }
 
-    /// Whether a partition was cut by the limit per partition.
+    /// Returns true if a partition was cut by the limit per partition.
     pub fn has_cut_partitions(&self) -> bool {
         self.has_cut_partitions
     }
@@ -365,7 +366,8 @@ impl<'a> ReplicaPage<'a> {
     }
 }
 
-/// Appends a page's end to its items, which lie behind room for the header, and fills that.
+/// Appends a page's end to its items, which follow the room for the header, and fills in the
+/// header.
 fn seal(out: &mut Vec<u8>, end: PageEnd<'_>, live_rows: u32, has_cut_partitions: bool) {
     let items = u32::try_from(out.len().saturating_sub(HEADER_BYTES)).unwrap_or(u32::MAX);
     stdx::invariant!(items != u32::MAX, "replica page of 4 GiB or more");

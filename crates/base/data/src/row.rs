@@ -82,7 +82,7 @@ impl<'a> CellRef<'a> {
         self.local == DeletionSeconds::NONE || (self.is_expiring() && now < self.local)
     }
 
-    /// Whether `self` wins over `other` in last-write-wins; `Equal` only for identical outcomes.
+    /// Compares by last-write-wins; `Equal` only for identical outcomes.
     /// Source: Cassandra `Cells.resolveRegular` (CASSANDRA-14592).
     pub fn reconcile(&self, other: &CellRef<'_>) -> Ordering {
         let by_time = self.timestamp.cmp(&other.timestamp);
@@ -244,7 +244,7 @@ impl<'a> RowRef<'a> {
         }
     }
 
-    /// Liveness, deletion and columns with one look at the header.
+    /// Liveness, deletion and columns with one read of the header.
     #[inline]
     pub fn parts(&self) -> (Liveness, DeletionTime, Columns<'a>) {
         let (header, raw) = self.header();
@@ -304,7 +304,7 @@ impl<'a> RowRef<'a> {
     /// The column of that id.
     #[inline]
     pub fn column(&self, id: ColumnId) -> Option<ColumnRef<'a>> {
-        // Most rows: the cells before it are passed over without being decoded.
+        // Most rows: the cells before the column are skipped without being decoded.
         if let Some((timestamp, mut cells)) = self.usual_cells() {
             while let Some((found, value)) = cells.next_usual() {
                 if found >= id {
@@ -330,8 +330,8 @@ impl<'a> RowRef<'a> {
         header.liveness.is_empty() && header.deletion.is_live() && raw.is_empty()
     }
 
-    /// A quick look for what most rows are: no deletion, no TTL, no tombstone, no complex column, and
-    /// something in it. False says nothing.
+    /// A quick check for the form of most rows: no deletion, no TTL, no tombstone, no complex
+    /// column, and some content. False proves nothing.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let Some((flags, mut rest)) = self.bytes.split_first() else { return false };
@@ -353,8 +353,8 @@ impl<'a> RowRef<'a> {
         rest.is_empty() || is_plain_tail(rest)
     }
 
-    /// Timestamp and cells, when the row is live without a TTL and not deleted: what most rows are. Of what
-    /// form its cells are is told by [`UsualCells`].
+    /// Timestamp and cells, when the row is live without a TTL and not deleted, like most rows.
+    /// [`UsualCells`] reports the form of the cells.
     #[inline]
     pub fn usual_cells(&self) -> Option<(TimestampMicros, UsualCells<'a>)> {
         let (flags, rest) = self.bytes.split_first()?;
@@ -363,8 +363,8 @@ impl<'a> RowRef<'a> {
             .then(|| (TimestampMicros(i64::from_le_bytes(*base)), UsualCells { rest: cells }))
     }
 
-    /// Whether a reader at `now` sees the row: live liveness or any live cell (the caller has
-    /// already applied deletions by merging).
+    /// Returns true if a reader at `now` sees the row: live liveness or any live cell (the caller
+    /// has already applied deletions by merging).
     pub fn has_live_data(&self, now: DeletionSeconds) -> bool {
         self.liveness().is_live(now)
             || self.columns().any(|(_, column)| match column {
@@ -373,8 +373,8 @@ impl<'a> RowRef<'a> {
             })
     }
 
-    /// What the row counts for the tombstone thresholds: its dead cells, or one when nothing of it
-    /// but a deletion is there.
+    /// Counts the row for the tombstone thresholds: its dead cells, or one when the row holds
+    /// nothing but a deletion.
     pub fn tombstones(&self, now: DeletionSeconds) -> u32 {
         if self.is_plain() {
             return 0;
@@ -424,7 +424,7 @@ impl<'a> UsualCells<'a> {
         Some((length, tail))
     }
 
-    /// Whether both have the same columns, and no cells of another form.
+    /// Returns true if both have the same columns, and no cells of another form.
     #[inline]
     pub(crate) fn has_columns_of(mut self, mut other: UsualCells<'_>) -> bool {
         loop {

@@ -1,4 +1,4 @@
-//! What other sources hide of a source: a cursor that leaves it out.
+//! A cursor over a source that leaves out the data hidden by other sources.
 //!
 //! Owns the state of one walk over data, with the shadow of it beside. Never shows anything of the
 //! shadow; never waits: a missing block is passed on as [`Advance::NeedBlock`], those of the shadow with
@@ -9,8 +9,8 @@
 //! may have each other for a shadow at the same time.
 //! INV-shadow-3: emitted markers alternate, as of a merge.
 //! One item of each side is in memory. Source of the rules: Cassandra
-//! `CompactionIterator.GarbageSkippingUnfilteredRowIterator`, `Rows.removeShadowedCells`; counters differ,
-//! of which only deletions hide anything, as their cells are not chosen but merged.
+//! `CompactionIterator.GarbageSkippingUnfilteredRowIterator`, `Rows.removeShadowedCells`. Counters differ:
+//! only deletions hide their cells, as these are not chosen but merged.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ use crate::deletion::{DeletionTime, Liveness};
 use crate::row::{CellRef, ColumnRef, ComplexRef, RowBuilder, RowRef};
 use crate::shape::TableShape;
 
-/// What hides data.
+/// Kinds of data that hide other data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowBy {
     /// Deletions of partitions, ranges and rows.
@@ -32,7 +32,7 @@ pub enum ShadowBy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// `advance` must be called before its item is looked at.
+    /// `advance` must be called before its item is read.
     Stale,
     Ready,
     Done,
@@ -44,7 +44,7 @@ enum Shown {
     /// The item of the data as it is.
     Data,
     Partition(DeletionTime),
-    /// The row of the data, of which something was left out.
+    /// The row of the data, without its hidden parts.
     Row,
     /// At the data's marker, or at the shadow's.
     Marker {
@@ -54,16 +54,16 @@ enum Shown {
     },
 }
 
-/// What hides data, and how it asks for blocks.
+/// The data that hides, and the numbering of its requests for blocks.
 pub struct Shadow<S> {
     /// The deletions and newer cells.
     pub cursor: S,
-    /// Blocks that it needs are asked for with its number of the source plus this, which is above all numbers of
-    /// the data.
+    /// Its requests for blocks carry its number of the source plus this, which is above all numbers
+    /// of the data.
     pub first: u32,
 }
 
-/// A cursor over `D` without what `S` hides. Both are in ascending order of clusterings.
+/// A cursor over `D` without the data that `S` hides. Both are in ascending order of clusterings.
 pub struct ShadowCursor<'s, D, S> {
     shape: &'s TableShape,
     by: ShadowBy,
@@ -86,7 +86,7 @@ pub struct ShadowCursor<'s, D, S> {
 }
 
 impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
-    /// Leaves out of `data` what `shadow` hides.
+    /// Creates a cursor over `data` without the data that `shadow` hides.
     pub fn new(shape: &'s TableShape, by: ShadowBy, data: D, shadow: Shadow<S>) -> Self {
         ShadowCursor {
             shape,
@@ -107,7 +107,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         }
     }
 
-    /// What is shown.
+    /// Returns the cursor of the data shown.
     pub fn data(&self) -> &D {
         &self.data
     }
@@ -117,12 +117,12 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         &mut self.data
     }
 
-    /// What hides, to feed it a block.
+    /// Returns the cursor of the hiding data, to feed it a block.
     pub fn shadow_mut(&mut self) -> &mut S {
         &mut self.shadow
     }
 
-    /// Moves the data when it must move. `Some`: that has to be passed on.
+    /// Moves the data when it must move. `Some`: the caller has to pass this on.
     fn move_data(&mut self) -> Result<Option<Advance>, CursorError> {
         if self.data_state != State::Stale {
             return Ok(None);
@@ -156,7 +156,7 @@ impl<'s, D: Cursor, S: Cursor> ShadowCursor<'s, D, S> {
         self.partition_deletion.max(self.shadow_open)
     }
 
-    /// Shows a change of what is open, if there is one.
+    /// Shows a change of the open deletion, if there is one.
     fn show_open(&mut self, of_shadow: bool) -> bool {
         let open = unless_hidden(self.data_open, &self.active());
         if open == self.shown_open {
@@ -388,7 +388,7 @@ impl<D: Cursor, S: Cursor> Cursor for ShadowCursor<'_, D, S> {
     }
 }
 
-/// What is left of a row.
+/// Result of removing hidden parts from a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     Nothing,
@@ -398,7 +398,7 @@ pub(crate) enum Left {
     Some,
 }
 
-/// What may hide cells of a row.
+/// The data that may hide cells of a row.
 #[derive(Clone, Copy)]
 pub(crate) struct Beside<'a> {
     /// Another version of the row.
@@ -407,7 +407,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) active: DeletionTime,
 }
 
-/// Takes out of a row what is beside it hides.
+/// Removes from a row the cells that `beside` hides.
 pub(crate) fn left_of(
     shape: &TableShape,
     row: RowRef<'_>,
@@ -473,8 +473,8 @@ struct CellFilter<'a> {
 }
 
 impl CellFilter<'_> {
-    /// Whether a cell stays. A cell of a dropped column hides nothing: it is as old as what it would
-    /// hide at least, so that is not shown either.
+    /// Returns true if a cell stays. A cell of a dropped column hides nothing: all data that it
+    /// would hide is at least as old, so that data is not shown either.
     fn keeps(&mut self, id: ColumnId, cell: &CellRef<'_>, theirs: Option<&CellRef<'_>>) -> bool {
         let shape = self.shape;
         let is_seen = |t: &&CellRef<'_>| !shape.has_filters() || shape.is_visible(id, t.timestamp);

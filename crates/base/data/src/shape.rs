@@ -1,4 +1,4 @@
-//! What merging needs to know of a table, compiled once per table version.
+//! Properties of a table that merging needs, compiled once per table version.
 
 use std::cmp::Ordering;
 
@@ -27,7 +27,7 @@ pub struct TableShape {
     clustering: ClusteringComparator,
     /// By column id. Ids are small and dense, so this is a plain vector.
     columns: Vec<ShapeColumn>,
-    /// Some column id was dropped or has a drop time: rows must be looked through.
+    /// Some column id was dropped or has a drop time: rows must be filtered.
     filters: bool,
     /// Its cells are counters, all of them.
     counters: bool,
@@ -92,20 +92,21 @@ impl TableShape {
         }
     }
 
-    /// The shape for what is kept: memtables, files and what is sent to other replicas keep cells of dropped columns
-    /// that are newer than the drop, as the column may be added again. The shape itself is for what clients see.
+    /// The shape for stored data: memtables, files and data for other replicas keep cells of
+    /// dropped columns that are newer than the drop, as the column may be added again. The shape
+    /// itself is for data shown to clients.
     #[inline]
     pub fn stored(&self) -> &TableShape {
         self.stored.as_deref().unwrap_or(self)
     }
 
-    /// Whether a column is hidden: it was dropped and not added again.
+    /// Returns true if a column is hidden: it was dropped and not added again.
     #[inline]
     pub fn hides(&self) -> bool {
         self.stored.is_some()
     }
 
-    /// Whether a cell of this column is hidden: it is kept, but not seen.
+    /// Returns true if a cell of this column is stored, but not visible.
     pub fn is_hidden(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
         let stored = self.stored.as_deref();
         self.visible_after(id).is_none() && stored.is_some_and(|s| s.is_visible(id, timestamp))
@@ -127,7 +128,8 @@ impl TableShape {
         &self.clustering
     }
 
-    /// Whether its cells are counters: they are merged, and no cell of another kind is beside them.
+    /// Returns true if its cells are counters: they are merged, and no cells of other kinds stand
+    /// beside them.
     #[inline]
     pub fn has_counters(&self) -> bool {
         self.counters
@@ -147,7 +149,7 @@ impl TableShape {
         }
     }
 
-    /// Whether a cell of this column written at `timestamp` is visible.
+    /// Returns true if a cell of this column written at `timestamp` is visible.
     pub fn is_visible(&self, id: ColumnId, timestamp: TimestampMicros) -> bool {
         match self.visible_after(id) {
             Some(after) => after == TimestampMicros::NONE || timestamp > after,

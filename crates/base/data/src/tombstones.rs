@@ -32,7 +32,7 @@ pub struct RangeTombstone {
     pub start: BoundBuf,
     /// Where it ends.
     pub end: BoundBuf,
-    /// What it deletes.
+    /// The deletion of the range.
     pub deletion: DeletionTime,
 }
 
@@ -51,8 +51,8 @@ impl RangeTombstone {
     }
 }
 
-/// Ranges of one chunk at most. Up to as many are one run; of more each chunk is a run of its own, so that
-/// a range that comes between others moves those of its chunk only.
+/// Ranges of one chunk at most. Up to as many are one run; of more each chunk is a run of its own,
+/// so that inserting a range between others moves only those of its chunk.
 const CHUNK_MAX: usize = 128;
 
 /// Disjoint ranges in ascending order; of overlapping deletions the winning one is kept per
@@ -193,13 +193,13 @@ impl RangeTombstoneList {
         }
     }
 
-    /// Adds a range; ranges that select nothing are ignored. By how many bytes [`RangeTombstoneList::heap_bytes`]
-    /// has grown: that looks at all ranges.
+    /// Adds a range; ranges that select nothing are ignored. Returns by how many bytes
+    /// [`RangeTombstoneList::heap_bytes`] has grown: that one scans all ranges.
     pub fn add(&mut self, cmp: &ClusteringComparator, new: RangeTombstoneRef<'_>) -> isize {
         if new.deletion.is_live() || cmp.compare_bounds(new.start, new.end) != Ordering::Less {
             return 0;
         }
-        // Ranges that only touch the new one are looked at too: they may become one with it.
+        // Ranges that only touch the new one are compared too: they may become one with it.
         let first = self.first_not(|r| cmp.compare_bounds(r.end.as_bound(), new.start).is_lt());
         let (mut place, mut count) = (first, 0);
         let mut pieces: Vec<RangeTombstone> = Vec::new();
@@ -240,7 +240,7 @@ impl RangeTombstoneList {
         isize::try_from(added).unwrap_or(isize::MAX) - isize::try_from(replaced).unwrap_or(0)
     }
 
-    /// Puts ranges in the place of so many; how many bytes those had.
+    /// Replaces `count` ranges with `pieces`; returns how many bytes those had.
     fn replace(&mut self, first: usize, count: usize, pieces: Vec<RangeTombstone>) -> usize {
         match &mut self.ranges {
             Ranges::Few(few) => {
@@ -270,7 +270,7 @@ impl Chunks {
         let gone = chunk.splice(inside..inside + here, pieces);
         let mut bytes: usize = gone.map(|range| range.heap_bytes()).sum();
         count -= here;
-        // What is left to be replaced is at the start of the next chunks.
+        // The remaining tombstones to replace stand at the start of the next chunks.
         let is_whole = |chunk: &&Vec<RangeTombstone>| {
             let fits = chunk.len() <= count;
             count -= if fits { chunk.len() } else { 0 };

@@ -1,6 +1,6 @@
 //! Mutations that can be written: the limits that every SSTable version of a node has.
 //!
-//! A mutation is checked once, where it enters a replica, so that no memtable holds what a flush refuses. The
+//! A mutation is checked once, where it enters a replica, so that every memtable can be flushed. The
 //! limits of lengths are those of the narrowest length field: two bytes for a partition key, and for the values
 //! of a clustering, which Statistics.db before `oa` holds. Cassandra limits the values of a clustering together
 //! (`Clustering.validate`, `QueryOptions`: "Key length of … is longer than maximum of 65535").

@@ -1,8 +1,8 @@
 //! Schema changes and their application: `Schema` + `SchemaChange` → new `Schema`.
 //!
-//! A change carries the full new definition of what it touches, already validated by `cql-plan`
-//! against the schema it was planned on; [`Schema::apply`] checks again what must hold whatever
-//! happened in between (existence, ids), because changes come out of a log.
+//! A change carries the full new definition of each changed item, already validated by `cql-plan`
+//! against the schema it was planned on; [`Schema::apply`] repeats the checks that concurrent
+//! changes can break (existence, ids), because changes come out of a log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum SchemaChange {
         /// All of its options.
         params: KeyspaceParams,
     },
-    /// The keyspace goes with everything in it.
+    /// The keyspace is dropped with everything in it.
     DropKeyspace {
         /// Its name.
         name: Arc<str>,
@@ -40,7 +40,7 @@ pub enum SchemaChange {
     CreateTable(Table),
     /// The table's new definition: same id, version one higher.
     AlterTable(Table),
-    /// The table goes.
+    /// The table is dropped.
     DropTable {
         /// Its keyspace.
         keyspace: Arc<str>,
@@ -51,7 +51,7 @@ pub enum SchemaChange {
     CreateType(UdtType),
     /// The user type's new definition; every table and type that uses it follows.
     AlterType(UdtType),
-    /// The user type goes.
+    /// The user type is dropped.
     DropType {
         /// Its keyspace.
         keyspace: Arc<str>,
@@ -60,7 +60,7 @@ pub enum SchemaChange {
     },
     /// A function, new or in the place of the one with its name and argument types.
     PutFunction(UserFunction),
-    /// The function goes.
+    /// The function is dropped.
     DropFunction {
         /// Its keyspace.
         keyspace: Arc<str>,
@@ -71,7 +71,7 @@ pub enum SchemaChange {
     },
     /// An aggregate, new or in the place of the one with its name and argument types.
     PutAggregate(UserAggregate),
-    /// The aggregate goes.
+    /// The aggregate is dropped.
     DropAggregate {
         /// Its keyspace.
         keyspace: Arc<str>,

@@ -364,8 +364,8 @@ fn read_options(r: &mut Reader<'_>) -> Result<TableOptions, DecodeError> {
     })
 }
 
-/// Whether no column has the id of another one, dropped ones included, and none an id that is still to be given. A
-/// column that was dropped and added again may have its own id twice.
+/// Returns true if all column ids are unique, dropped columns included, and none is an id that is
+/// still to be assigned. A column that was dropped and added again may have its own id twice.
 fn has_unique_ids(t: &Table) -> bool {
     let is_again =
         |name: &str, id: ColumnId| t.columns.iter().any(|c| c.id == id && *c.name == *name);
@@ -676,7 +676,7 @@ pub fn change(out: &mut Vec<u8>, change: &SchemaChange) {
 /// Reads a schema change.
 ///
 /// # Errors
-/// Unknown kind, or bytes that are not what [`change`] writes.
+/// Unknown kind, or bytes that [`change`] cannot have written.
 pub fn read_change(r: &mut Reader<'_>) -> Result<SchemaChange, DecodeError> {
     Ok(match r.u8()? {
         1 => {

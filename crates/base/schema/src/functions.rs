@@ -39,7 +39,7 @@ pub struct UserAggregate {
     pub args: Vec<CqlType>,
     /// Type of the result.
     pub returns: CqlType,
-    /// Name of the function that takes the state and the arguments and gives the next state.
+    /// Name of the function that takes the state and the arguments and returns the next state.
     pub state_function: Arc<str>,
     /// Type of the state.
     pub state_type: CqlType,
@@ -49,7 +49,8 @@ pub struct UserAggregate {
     pub initial: Option<Vec<u8>>,
 }
 
-/// Whether two lists of argument types mean the same function: frozen or not does not count.
+/// Returns true if two lists of argument types mean the same function; `frozen` makes no
+/// difference.
 pub fn same_arguments(left: &[CqlType], right: &[CqlType]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(l, r)| l.freeze() == r.freeze())
 }
@@ -76,7 +77,7 @@ impl UserAggregate {
         [&self.state_type].into_iter().chain(&self.args).cloned().collect()
     }
 
-    /// Whether it calls a function.
+    /// Returns true if it calls the function.
     pub fn calls(&self, function: &UserFunction) -> bool {
         let state = self.state_function == function.name && function.takes(&self.state_args());
         let last = self.final_function.as_ref() == Some(&function.name)

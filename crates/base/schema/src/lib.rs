@@ -1,4 +1,4 @@
-//! Immutable schema metadata: what exists, and nothing of where it is stored.
+//! Immutable schema metadata: definitions only, without any storage locations.
 //!
 //! Owns: [`Schema`], [`Keyspace`], [`Table`], [`Column`], their options, functions, schema changes
 //! (`change`), DESCRIBE text (`describe`). Never: IO, clocks;

@@ -66,7 +66,7 @@ pub struct KeyspaceParams {
     pub replication: BTreeMap<String, String>,
 }
 
-/// What a table is made for.
+/// Purpose of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
     /// A user's or system table, stored.
@@ -77,13 +77,13 @@ pub enum TableKind {
     Compact(CompactForm),
 }
 
-/// What a table made WITH COMPACT STORAGE keeps its rows in. Whichever it is, it has at least one
-/// clustering column and one regular column, and its rows have no markers: a row is there while it has
-/// a cell.
+/// Form in which a table made WITH COMPACT STORAGE stores its rows. Every form has at least one
+/// clustering column and one regular column. Its rows have no markers: a row exists while it has a
+/// cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactForm {
-    /// No clustering column was written: what was written is static; the clustering column and the
-    /// regular column are hidden. Flags: none.
+    /// No clustering column was declared: the declared columns are static; the clustering column
+    /// and the regular column are hidden. Flags: none.
     Static,
     /// One clustering column. Flag `dense`.
     Dense,
@@ -118,7 +118,7 @@ pub struct Table {
     pub masks: BTreeMap<ColumnId, ColumnMask>,
     /// Grows by one at every ALTER of this table; written into mutations, 1 at CREATE.
     pub version: u64,
-    /// The next column id to give: above every id ever used in this table.
+    /// The next column id to assign: above every id ever used in this table.
     pub next_column_id: u16,
 }
 
@@ -146,7 +146,8 @@ impl Table {
         self.columns.get(start..).unwrap_or(&[])
     }
 
-    /// Whether it holds counters: then all of its columns outside the key do, dropped ones included.
+    /// Returns true if it holds counters: then all of its columns outside the key do, dropped ones
+    /// included.
     pub fn is_counter(&self) -> bool {
         self.columns
             .iter()
@@ -159,7 +160,7 @@ impl Table {
         self.kind == TableKind::Virtual
     }
 
-    /// What it is if it was made WITH COMPACT STORAGE.
+    /// Returns the form of a table made WITH COMPACT STORAGE.
     pub fn compact_form(&self) -> Option<CompactForm> {
         match self.kind {
             TableKind::Compact(form) => Some(form),
@@ -172,8 +173,8 @@ impl Table {
         self.kind == TableKind::Compact(CompactForm::Static)
     }
 
-    /// Whether statements may not name the column: it is there only to hold what compact storage
-    /// holds. Source: `CompactTableMetadata.isHiddenColumn`.
+    /// Returns true if statements may not name the column: it exists only for the data of compact
+    /// storage. Source: `CompactTableMetadata.isHiddenColumn`.
     pub fn is_hidden(&self, column: &Column) -> bool {
         match self.compact_form() {
             None => false,
@@ -280,15 +281,16 @@ impl Column {
     }
 }
 
-/// What is shown of a column to those who may not see its values: a function over the value and fixed
+/// Mask of a column for roles that may not see its values: a function over the value and fixed
 /// further arguments (`MASKED WITH name(arguments)`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnMask {
     /// Name of a native masking function, or of a user's function in the keyspace of the table.
     pub function: Arc<str>,
-    /// Of a user's function the type of its first argument, which is the column; `None`: a native one.
+    /// Type of the first argument, which is the column, of a user's function; `None`: a native
+    /// function.
     pub users: Option<CqlType>,
-    /// Types and values of its arguments behind the first one, which is the column; `None` is null.
+    /// Types and values of its arguments after the first one, which is the column; `None` is null.
     pub args: Vec<(CqlType, Option<Vec<u8>>)>,
 }
 

@@ -101,7 +101,7 @@ fn columns_that_only_hold_what_compact_storage_holds_are_hidden() {
 fn a_table_without_masks_is_written_as_before_there_were_masks() {
     let mut bytes = Vec::new();
     encode::table(&mut bytes, &table(1));
-    // What the encoder gave before it knew masks.
+    // Output of the encoder before it supported masks.
     assert_eq!((bytes.len(), codec::xxh3_64(&bytes)), (396, 0x9071_c627_9516_80af));
     let mut with = Vec::new();
     encode::table(&mut with, &masked(1));

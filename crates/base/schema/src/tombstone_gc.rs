@@ -1,6 +1,6 @@
-//! `tombstone_gc`: what a tombstone must wait for before a compaction may forget it. ScyllaDB's
-//! option by name, form and meaning; kept in the table's extensions under its name, which is a place
-//! that Cassandra and its tools pass over.
+//! `tombstone_gc`: the condition under which a compaction may purge a tombstone. ScyllaDB's option
+//! by name, form and meaning. It is stored in the table's extensions under its name, which Cassandra
+//! and its tools ignore.
 //!
 //! The bytes of the extension are a CQL `map<text, text>`: count i32, then each key and value with
 //! its length i32 before it.
@@ -14,12 +14,12 @@ pub const TOMBSTONE_GC: &str = "tombstone_gc";
 /// `propagation_delay_in_seconds` when it is not given, as ScyllaDB has it.
 pub const PROPAGATION_DELAY_SECONDS: u32 = 3600;
 
-/// Behind what tombstones may go.
+/// Condition under which tombstones may be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TombstoneGcMode {
-    /// What was deleted before the last repair of its range.
+    /// Deletions older than the last repair of their range.
     Repair,
-    /// What is older than `gc_grace_seconds`, repaired or not: Cassandra's rule.
+    /// Deletions older than `gc_grace_seconds`, repaired or not: Cassandra's rule.
     Timeout,
     /// At once.
     Immediate,
@@ -56,8 +56,8 @@ impl TombstoneGcMode {
 pub struct TombstoneGc {
     /// The rule.
     pub mode: TombstoneGcMode,
-    /// Mode repair: what was deleted less than so many seconds before a repair began may not have
-    /// been everywhere when it read, and waits for the next one.
+    /// Mode repair: a deletion made less than this many seconds before a repair began may not have
+    /// reached all replicas when it read, and waits for the next one.
     pub propagation_delay_seconds: u32,
 }
 
@@ -147,8 +147,8 @@ impl TombstoneGc {
 }
 
 impl TableOptions {
-    /// The option as it was set; `None`: it was not, or the extension of that name is somebody
-    /// else's. What holds then depends on how the table is replicated.
+    /// Returns the option as it was set. `None`: it was not set, or the extension of that name has
+    /// another meaning. The default then depends on how the table is replicated.
     pub fn tombstone_gc(&self) -> Option<TombstoneGc> {
         self.extensions.get(TOMBSTONE_GC).and_then(|bytes| TombstoneGc::decode(bytes))
     }

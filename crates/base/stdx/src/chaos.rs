@@ -2,11 +2,11 @@
 //!
 //! [`chaos!`](crate::chaos!) is false unless the thread has a [`ChaosGuard`], which only the simulator creates, with a
 //! draw that follows from the run's seed. A fault point chooses among outcomes that are all correct (a full queue, a
-//! page that ends early, a cache that misses); it never makes data wrong by itself.
+//! page that ends early, a cache that misses); on its own it never makes data wrong.
 
 use std::cell::{Cell, RefCell};
 
-/// Whether the rare outcome happens here, this time.
+/// True if the rare outcome happens here, this time.
 #[macro_export]
 macro_rules! chaos {
     ($name:literal) => {
@@ -22,7 +22,7 @@ thread_local! {
     static DRAW: RefCell<Option<Draw>> = const { RefCell::new(None) };
 }
 
-/// What [`chaos!`](crate::chaos!) expands to.
+/// Expansion of [`chaos!`](crate::chaos!).
 #[inline]
 pub fn happens(name: &'static str) -> bool {
     ON.get() && draw(name)

@@ -2,7 +2,7 @@
 //!
 //! [`invariant!`](crate::invariant!) ends the process, [`bug!`](crate::bug!) fails one request and is counted,
 //! [`debug_invariant!`](crate::debug_invariant!) costs nothing in a release build. The counts of `bug!` have no clock
-//! and no log here: whoever has both asks [`bug_reports`] from time to time.
+//! and no log here: code that has both polls [`bug_reports`].
 
 #![allow(
     clippy::disallowed_types,
@@ -58,7 +58,7 @@ macro_rules! bug {
 pub struct Bug {
     /// Source file and line of the `bug!`.
     pub site: &'static str,
-    /// What was expected, with its values.
+    /// The expectation, with its values.
     pub what: String,
 }
 
@@ -81,7 +81,7 @@ pub struct BugReport {
 
 static BUGS: Mutex<Vec<BugReport>> = Mutex::new(Vec::new());
 
-/// What [`bug!`](crate::bug!) expands to.
+/// Expansion of [`bug!`](crate::bug!).
 #[cold]
 #[inline(never)]
 pub fn count_bug(site: &'static str, what: fmt::Arguments<'_>) -> Bug {

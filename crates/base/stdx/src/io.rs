@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a caller can do about a failed IO call.
+/// Kind of a failed IO call, by the caller's possible reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoErrorKind {
     /// The file, directory or peer does not exist.
@@ -21,7 +21,7 @@ pub enum IoErrorKind {
     AddrInUse,
     /// Fewer bytes than asked for: the file is shorter than its metadata says.
     UnexpectedEof,
-    /// The bytes are not what was written: a checksum or the format does not fit.
+    /// The bytes differ from those written: a checksum or the format does not fit.
     Damaged,
     /// The node or the simulated process is stopping.
     Stopping,
@@ -32,7 +32,7 @@ pub enum IoErrorKind {
 /// One failed IO call: what was tried, on what, how it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoError {
-    /// What a caller can do about it.
+    /// Kind, by the caller's possible reaction.
     pub kind: IoErrorKind,
     /// The operation: `"open"`, `"read"`, `"fsync"` …
     pub operation: &'static str,

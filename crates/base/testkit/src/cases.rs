@@ -1,4 +1,4 @@
-//! Tests in text files: a command with its input, and what it must print.
+//! Tests in text files: a command with its input, and the expected output.
 //!
 //! ```text
 //! # A comment, or nothing.
@@ -30,7 +30,7 @@ pub struct Case {
     pub words: Vec<String>,
     /// The lines below it.
     pub input: String,
-    /// What it must print.
+    /// The expected output.
     pub expected: String,
     /// Comments and empty lines above it.
     above: String,
@@ -63,7 +63,7 @@ impl Case {
         }
     }
 
-    /// Whether the word stands alone.
+    /// Returns true if the word stands alone.
     pub fn has(&self, flag: &str) -> bool {
         self.words.iter().any(|word| word == flag)
     }

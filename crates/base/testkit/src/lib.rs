@@ -1,4 +1,4 @@
-//! What tests of all crates share: random numbers, mutated inputs, cases in text files.
+//! Shared tools of the tests of all crates: random numbers, mutated inputs, cases in text files.
 //!
 //! Owns: [`Random`], [`Mutations`] of a corpus, for fuzz functions, and the runner of [`cases`]. Never: clocks, the machine's randomness,
 //! anything that is built into the server: other crates name it under `dev-dependencies` only.
@@ -56,7 +56,7 @@ pub struct Mutations {
 }
 
 impl Mutations {
-    /// Of these inputs, at least one.
+    /// Creates mutations of these inputs, at least one.
     pub fn of<T: AsRef<[u8]>>(corpus: impl IntoIterator<Item = T>) -> Mutations {
         let corpus: Vec<Vec<u8>> = corpus.into_iter().map(|seed| seed.as_ref().to_vec()).collect();
         assert!(!corpus.is_empty(), "nothing to mutate");

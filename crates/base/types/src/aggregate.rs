@@ -183,7 +183,7 @@ impl Aggregate {
         Ok(false)
     }
 
-    /// Whether parts of the values, aggregated apart, give what all of them give one after the other. Sums of
+    /// Returns true if aggregates of parts can be merged into the aggregate of all values. Sums of
     /// floats and averages of floats and decimals are rounded at each step, so their order counts.
     pub fn can_be_merged(&self) -> bool {
         match self.state {

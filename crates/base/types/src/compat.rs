@@ -1,4 +1,4 @@
-//! Which types may stand for which: ALTER and assignment rules.
+//! Compatibility of types: ALTER and assignment rules.
 //!
 //! Source: `AbstractType.isCompatibleWith`, `isValueCompatibleWith`, `testAssignment`.
 

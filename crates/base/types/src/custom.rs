@@ -175,7 +175,7 @@ impl CustomType {
         &self.name
     }
 
-    /// What is known of the class.
+    /// Returns the known properties of the class.
     pub fn kind(&self) -> &CustomKind {
         &self.kind
     }
@@ -432,7 +432,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Whether the value is marked as a static one.
+    /// Returns true if the value is marked as a static one.
     pub fn is_static(&self) -> bool {
         self.is_static
     }
@@ -442,7 +442,7 @@ impl<'a> Parts<'a> {
         self.rest
     }
 
-    /// Whether there is no further component.
+    /// Returns true if no component is left.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

@@ -89,7 +89,7 @@ fn exp_small(x: &BigInt, unit: &BigInt) -> BigInt {
     sum / spare
 }
 
-/// Rounds to so many digits, half to even.
+/// Rounds to this many digits, half to even.
 fn rounded(number: Decimal, digits: u64) -> Result<Decimal, TypeError> {
     let excess = number.precision().saturating_sub(digits);
     if excess == 0 {
@@ -139,7 +139,7 @@ pub fn exp(number: &Decimal) -> Result<Decimal, TypeError> {
     rounded(scaled(exp_small(&rest, &unit), scale)?, digits)
 }
 
-/// The logarithm in units, where `digits` behind the point are right, and that of 10.
+/// The logarithm in units, with `digits` correct digits after the point, and that of 10.
 fn log_fixed(number: &Decimal, working: u64) -> Result<(BigInt, BigInt), TypeError> {
     let unit = pow10(working)?;
     let ten = log_ten(&unit);
@@ -154,7 +154,7 @@ fn log_fixed(number: &Decimal, working: u64) -> Result<(BigInt, BigInt), TypeErr
     let mantissa = fixed(&mantissa, working)?;
     let start = Decimal::from_f64(start).unwrap_or_else(Decimal::zero);
     let mut log = fixed(&start, working)?;
-    // y + 2 (m - e^y) / (m + e^y) triples the digits that are right, of which a double gives 15.
+    // y + 2 (m - e^y) / (m + e^y) triples the correct digits; a double starts with 15.
     let mut right = 14_u64;
     loop {
         let power = exp_small(&log, &unit);

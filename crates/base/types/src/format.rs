@@ -338,8 +338,8 @@ impl CqlType {
         }
     }
 
-    /// What stands in a string in [`JsonForm::Exact`] only, or as another text. `None`: the value is as it is
-    /// shown.
+    /// Returns the text that only [`JsonForm::Exact`] writes as a string, or writes differently.
+    /// `None`: the value is written as it is shown.
     fn exact_text(&self, bytes: &[u8]) -> Option<String> {
         match self {
             CqlType::Decimal => self.simple_text(bytes),
@@ -360,7 +360,7 @@ impl CqlType {
     }
 }
 
-/// For whom JSON is.
+/// Consumer of the JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JsonForm {
     /// As Cassandra shows it.
@@ -377,7 +377,7 @@ struct JsonAt {
     depth: u32,
 }
 
-/// What stands around elements.
+/// Brackets around elements.
 #[derive(Clone, Copy)]
 struct Brackets {
     open: char,

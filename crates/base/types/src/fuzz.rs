@@ -59,7 +59,7 @@ pub fn check_type(ty: &CqlType, a: &[u8], b: &[u8]) {
     }
 }
 
-/// The marshal name parser: what it accepts prints to a name that it reads as the same type.
+/// The marshal name parser: an accepted name prints to a name that parses to the same type.
 pub fn fuzz_marshal_name(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     drop(crate::marshal::parse_marshal_components(&text));
@@ -69,7 +69,7 @@ pub fn fuzz_marshal_name(data: &[u8]) {
     }
 }
 
-/// The literal parser of the type that the first byte picks: what it accepts is a valid value.
+/// The literal parser of the type that the first byte picks: an accepted literal is a valid value.
 pub fn fuzz_literal(data: &[u8]) {
     const TYPES: [CqlType; 21] = [
         CqlType::Ascii,

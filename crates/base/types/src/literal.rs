@@ -8,9 +8,9 @@ use crate::wire::encode_tuple;
 use crate::{CqlType, TypeError, inet, marshal, temporal, timeuuid};
 
 impl CqlType {
-    /// Bytes of a value from its text without CQL quotes, as Cassandra's `fromString`: what a string
-    /// constant for the type means, and what tools pass in. Collections, vectors and counters take
-    /// hex, tuples and user types fields separated by `:` (`\:` for a colon, `@` for null).
+    /// Bytes of a value from its text without CQL quotes, as Cassandra's `fromString` parses string
+    /// constants and input of tools. Collections, vectors and counters take hex, tuples and user
+    /// types fields separated by `:` (`\:` for a colon, `@` for null).
     ///
     /// Empty text is the empty value for most types, `false` for boolean.
     ///

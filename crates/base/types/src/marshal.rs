@@ -392,7 +392,7 @@ impl<'a> Parser<'a> {
             "UserType" => self.user_type(depth)?,
             "VectorType" => self.vector(depth)?,
             "LexicalUUIDType" => {
-                // Cassandra does not look at parameters here.
+                // Cassandra ignores parameters here.
                 self.custom_text(name, has_parameters)?;
                 CqlType::custom(CustomType::lexical_uuid())
             }

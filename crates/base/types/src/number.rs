@@ -470,7 +470,8 @@ fn log10(magnitude: &BigUint) -> f64 {
     top.log10() + shift * std::f64::consts::LOG10_2
 }
 
-/// Length from which two numbers are told apart by their first digits before they are brought to one scale.
+/// Bits from which two numbers are compared by their first digits before they are brought to one
+/// scale.
 const ESTIMATED_BITS_MIN: u64 = 4096;
 
 /// Order of two positive numbers `a × 10^-a_scale` and `b × 10^-b_scale`.
@@ -617,7 +618,8 @@ fn join_digits(digits: &str, powers: &[BigUint]) -> Option<BigUint> {
     Some(join_digits(high, rest)? * power + join_digits(low, rest)?)
 }
 
-/// Why a text with more digits than a number may have is none. `None`: that is not what is wrong with it.
+/// Returns the error for a text with more digits than a number may have. `None`: the text has
+/// another error.
 pub fn too_many_digits(text: &str) -> Option<TypeError> {
     if text.len() <= NUMBER_DIGITS_MAX {
         return None;

@@ -182,8 +182,8 @@ pub fn format_timestamp_json(millis: i64) -> String {
     format_millis(millis, ' ')
 }
 
-/// Whether the texts of a timestamp are read back as what they were made of: those before the year 1 have
-/// the year of their era only, those after 9999 a `+`, which is not read.
+/// Returns true if the texts of a timestamp parse back to it: those before the year 1 have the year
+/// of their era only, those after 9999 a `+`, which the parser rejects.
 pub fn is_four_digit_year(millis: i64) -> bool {
     let (year, ..) = civil_from_days(millis.div_euclid(MILLIS_PER_DAY));
     (1..=9999).contains(&year)
@@ -324,7 +324,7 @@ enum Zone<'a> {
     Named(&'a str),
 }
 
-/// What is left to read of a literal.
+/// The unread rest of a literal.
 #[derive(Clone, Copy)]
 struct Scan<'a>(&'a str);
 

@@ -104,8 +104,8 @@ pub fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     crate::marshal::parse_hex(&hex)?.try_into().ok()
 }
 
-/// Bytes of a UUID as Java's `UUID.fromString` reads it: five hex numbers, each of which loses what
-/// is above its field.
+/// Bytes of a UUID as Java's `UUID.fromString` reads it: five hex numbers, each of which is
+/// truncated to the width of its field.
 pub fn parse_java_uuid(text: &str) -> Option<[u8; 16]> {
     if text.len() > 36 {
         return None;

@@ -24,8 +24,8 @@ impl CqlType {
     /// and no count of elements is below zero, neither of a collection nor of one among its elements.
     /// Inside tuples, user types and vectors such a collection is an empty one.
     ///
-    /// Source: `Lists.Value.fromSerialized` and its like, which read a collection and what is in it,
-    /// while `validate` alone looks at tuples and their like.
+    /// Source: `Lists.Value.fromSerialized` and its like, which read a collection and its elements,
+    /// while `validate` alone reads tuples and their like.
     ///
     /// # Errors
     /// `Marshal` with Cassandra's text.
@@ -206,8 +206,8 @@ impl Collection<'_> {
         self.each(bytes, |ty, element| ty.validate_at(element, depth))
     }
 
-    /// As [`Collection::validate`], for values that clients send: each element is checked, and then, if
-    /// it is a collection, read, before the next one is looked at.
+    /// As [`Collection::validate`], for values that clients send: each element is checked, and
+    /// then, if it is a collection, read, before the next one.
     fn read(&self, bytes: &[u8], depth: u32) -> Result<(), TypeError> {
         if depth > DEPTH_MAX {
             return Err(TypeError::marshal("value is nested too deep"));
@@ -277,7 +277,7 @@ fn validate_timeuuid(bytes: &[u8]) -> Result<(), TypeError> {
     Err(TypeError::Marshal(format!("Invalid version for TimeUUID type: 0x{shown:x}")))
 }
 
-/// True for bytes that Cassandra takes as text: UTF-8, and what its validator lets through beyond it
+/// True for bytes that Cassandra accepts as text: UTF-8, and more that its validator accepts
 /// (surrogates, `C0 80` for NUL, some wrong second bytes after `E0`, lead bytes up to `F7`). Old
 /// clients have stored such bytes, so they must stay valid.
 ///
@@ -383,7 +383,7 @@ mod tests {
         );
         check(CqlType::tuple([list()]), &inner[4..], "");
         check(CqlType::vector(list(), 1), &[4, 0xff, 0xff, 0xff, 0xff], "");
-        // What is wrong with an element is told before its count is.
+        // The error of an element is reported before the error of the count.
         let two = CqlType::list(list(), true);
         let behind = TypeError::marshal("Unexpected extraneous bytes after list value");
         assert_eq!(

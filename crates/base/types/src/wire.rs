@@ -39,8 +39,8 @@ impl CollectionKind {
     }
 }
 
-/// Splits an i32-length-prefixed value off the front. `None`: the bytes are not there.
-/// `Some(None)`: null (negative length).
+/// Splits an i32-length-prefixed value off the front. `None`: the bytes are missing. `Some(None)`:
+/// null (negative length).
 #[inline]
 pub(crate) fn split_value<'a>(rest: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let (len, after) = rest.split_first_chunk::<4>()?;

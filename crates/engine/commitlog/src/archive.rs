@@ -1,7 +1,7 @@
-//! Segments outside the commit log: where finished ones are kept, and how they come back.
+//! Segments outside the commit log: the archive of finished ones, and restoring them.
 //!
 //! A segment is archived when it is finished and synced, and in any case before it is deleted
-//! (INV-log-5). The order, of which a crash may cost every later step: 1. it is synced; 2. it is
+//! (INV-log-5). A crash may prevent every later step of the order: 1. it is synced; 2. it is
 //! linked into the archive, or copied under another name, synced and renamed; 3. the archive's
 //! directory is synced; 4. it may be deleted.
 
@@ -22,7 +22,7 @@ use crate::scan::PIECE_BYTES;
 pub(crate) struct Archive {
     fs: Fs,
     directory: String,
-    /// Of a copy that is not whole yet, so that shards do not meet.
+    /// Temporary path of an incomplete copy, so that shards do not collide.
     unfinished: String,
     /// This run's segments that are in it.
     done: RefCell<BTreeSet<SegmentId>>,
@@ -30,7 +30,7 @@ pub(crate) struct Archive {
     /// One segment at a time: a sync and a release may come to the same one, and both would copy to
     /// the one unfinished file.
     slot: Semaphore,
-    /// Why the last segment is not in it, and whether that was told.
+    /// Why the last segment was not archived, and true once that was reported.
     error: RefCell<Option<(IoError, bool)>>,
     archived_total: telemetry::Counter,
     failures_total: telemetry::Counter,
@@ -89,7 +89,7 @@ impl Archive {
         let target = format!("{}/{}", self.directory, id.file_name());
         let length = match self.fs.metadata(path).await {
             Ok(metadata) => metadata.len,
-            // Deleted while this waited for its turn: that is done behind the same steps only.
+            // Deleted while this waited for its slot: a deletion follows the same steps.
             Err(error)
                 if error.kind == IoErrorKind::NotFound && self.fs.exists(&target).await? =>
             {
@@ -98,7 +98,7 @@ impl Archive {
             Err(error) => return Err(error),
         };
         match self.fs.metadata(&target).await {
-            // A restart, or another shard, has done it; what is shorter is not this one.
+            // A restart, or another shard, has done it; a shorter file is not this one.
             Ok(there) if there.len >= length => return self.fs.sync_dir(&self.directory).await,
             Ok(_) => copy(&self.fs, path, &self.unfinished_path(), &target).await?,
             Err(error) if error.kind == IoErrorKind::NotFound => {
@@ -140,7 +140,7 @@ async fn copy(fs: &Fs, from: &str, unfinished: &str, to: &str) -> Result<(), IoE
 }
 
 impl CommitLog {
-    /// Archives what is finished and synced; called behind every sync.
+    /// Archives the finished and synced segments; called after every sync.
     pub(crate) async fn archive_finished(&self) {
         let Some(archive) = self.archive() else { return };
         if archive.busy.replace(true) {
@@ -175,14 +175,14 @@ impl CommitLog {
         Ok(true)
     }
 
-    /// The same for a segment of an earlier run, which nobody may have synced.
+    /// The same for a segment of an earlier run, which may never have been synced.
     pub(crate) async fn is_old_archived(&self, id: SegmentId) -> Result<bool, LogError> {
         let Some(archive) = self.archive() else { return Ok(true) };
         let path = self.path_of(id);
         let options = OpenOptions { read: true, write: true, ..OpenOptions::default() };
         let file: File = match self.fs().open(&path, options).await {
             Ok(file) => file,
-            // Another shard deleted it, behind the same steps.
+            // Another shard deleted it, after the same steps.
             Err(error) if error.kind == IoErrorKind::NotFound => return Ok(true),
             Err(error) => {
                 archive.failed(error);
@@ -197,7 +197,7 @@ impl CommitLog {
         Ok(archive.put(&path, id).await)
     }
 
-    /// Why segments are not archived, told once for each reason.
+    /// Returns why segments are not archived, once for each reason.
     pub fn take_archive_failure(&self) -> Option<String> {
         let mut kept = self.archive()?.error.borrow_mut();
         let (error, told) = kept.as_mut()?;
@@ -205,7 +205,7 @@ impl CommitLog {
     }
 }
 
-/// What a restore did.
+/// Result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Segments that were copied into the commit log.
@@ -214,14 +214,15 @@ pub struct Restored {
     pub there: u64,
     /// Files that are no segments.
     pub ignored: Vec<String>,
-    /// Names of segments that are neither in the archive nor in the commit log, though one before and the
-    /// one behind them are: their writes are lost to the replay.
+    /// Names of segments that are neither in the archive nor in the commit log, although the one
+    /// before and the one after exist: their writes are lost to the replay.
     pub missing: Vec<String>,
 }
 
-/// Copies archived segments back into the commit log, where the next replay finds them. One that is
-/// there already is left as it is. To be called before any shard opens its log. What is missing between
-/// segments is told; not what an archive had before its first one, nor behind the last one of a run.
+/// Copies archived segments back into the commit log, where the next replay finds them. Segments
+/// that exist there already are left unchanged. To be called before any shard opens its log. Gaps
+/// between segments are reported, but not what an archive lacks before its first segment or after
+/// the last one of a run.
 ///
 /// # Errors
 /// `Corrupt`: a segment whose header is damaged or names another one; `Foreign`: a segment of
@@ -264,8 +265,8 @@ pub async fn restore(
     Ok(restored)
 }
 
-/// Names of segments that others in the directory were written behind, where earlier ones of that shard
-/// are there.
+/// Names of missing segments: a later one in the directory names them as its predecessor, and an
+/// earlier one of that shard exists.
 async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> {
     let entries = fs.read_dir(log_directory).await?;
     let there: BTreeSet<SegmentId> =
@@ -273,7 +274,7 @@ async fn missing(fs: &Fs, log_directory: &str) -> Result<Vec<String>, LogError> 
     let mut out = Vec::new();
     for id in &there {
         let path = format!("{log_directory}/{}", id.file_name());
-        // What has no header was never finished; the replay judges it.
+        // A file without a header was never finished; the replay judges it.
         let Ok(Ok(header)) = read_header(fs, &path).await.map(|bytes| decode(&bytes, *id)) else {
             continue;
         };
@@ -309,7 +310,7 @@ async fn check_header(fs: &Fs, path: &str, id: SegmentId) -> Result<(), LogError
     decoded.map_err(|what| LogError::Corrupt { file: path.to_owned(), offset: 0, what })
 }
 
-/// Whether a file has the name of a segment of Cassandra's.
+/// Returns true if a file has the name of a segment of Cassandra's.
 pub fn is_foreign(name: &str) -> bool {
     name.starts_with("CommitLog-") && name.ends_with(".log")
 }

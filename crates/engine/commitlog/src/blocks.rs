@@ -5,8 +5,8 @@
 //! block: magic 4 · compression u8, 1 if encrypted u8, 0 u16 · stored u32 · unpacked u32 · offset u32 · crc32 u32 · stored bytes
 //! ```
 //! `offset` is where the first record would lie in a segment that is not compressed: positions are
-//! the same in both. The checksum covers the segment id, the block's place in the file and all
-//! fields, so that no block is taken for one of another segment or place.
+//! the same in both. The checksum covers the segment id, the block's offset in the file and all
+//! fields, so that no block is mistaken for one of another segment or offset.
 
 use codec::checksum::Crc32;
 use codec::{Algorithm, Compressor};
@@ -17,12 +17,12 @@ use crate::keys::{Keys, NO_KEY, NONCE_BYTES, SEALED_BYTES};
 
 /// Records are packed together until a block has this many bytes of them; a record is never cut.
 pub const BLOCK_BYTES: usize = 64 * 1024;
-/// Bytes of a block before what it stores.
+/// Bytes of a block before its stored content.
 pub const BLOCK_HEADER_BYTES: usize = 24;
 /// Longest content: far above half of the largest segment, which one record may take.
 const UNPACKED_BYTES_MAX: u32 = (1 << 30) + (1 << 20);
 
-/// Begins every block, so that blocks are found behind damage.
+/// Begins every block, so that blocks are found after damage.
 pub(crate) const BLOCK_MAGIC: &[u8; 4] = b"\xf6HLB";
 
 /// The position of a block.
@@ -56,11 +56,11 @@ pub(crate) fn compression_of(code: u32) -> Option<Option<Algorithm>> {
     })
 }
 
-/// A block as it lies in the file, its checksum compared.
+/// A block verbatim from the file, its checksum verified.
 pub(crate) struct Block<'a> {
     /// How it is compressed.
     compression: Option<Algorithm>,
-    /// What the tag covers beside the content, when it is encrypted.
+    /// Associated data of the tag beside the content, when the block is encrypted.
     sealed: Option<[u8; ASSOCIATED_BYTES]>,
     stored: &'a [u8],
     unpacked: usize,
@@ -70,7 +70,7 @@ pub(crate) struct Block<'a> {
     pub(crate) bytes: usize,
 }
 
-/// What unpacks blocks.
+/// Decrypts and decompresses blocks.
 #[derive(Default)]
 pub(crate) struct Unpacker {
     codec: Option<Compressor>,
@@ -90,7 +90,7 @@ impl Unpacker {
 pub(crate) enum NotUnpacked {
     /// It is damaged.
     Damaged(&'static str),
-    /// It is whole, but encrypted with another key, or by somebody else: never the tail of a crash.
+    /// It is intact, but encrypted with another key, or by another node: never the tail of a crash.
     Sealed(&'static str),
 }
 
@@ -98,7 +98,7 @@ impl Block<'_> {
     /// Replaces `out` with the records.
     ///
     /// # Errors
-    /// The stored bytes do not unpack to what the header says, or do not open.
+    /// The stored bytes do not match the header after unpacking, or cannot be decrypted.
     pub(crate) fn unpack(&self, with: &mut Unpacker, out: &mut Vec<u8>) -> Result<(), NotUnpacked> {
         const WRONG: NotUnpacked = NotUnpacked::Damaged("a block does not unpack to what it says");
         out.clear();
@@ -123,7 +123,7 @@ impl Block<'_> {
     }
 }
 
-/// Segment id, place, fields of the header but for the checksum.
+/// Segment id, offset, fields of the header except the checksum.
 const ASSOCIATED_BYTES: usize = 8 + 8 + BLOCK_HEADER_BYTES - 4;
 
 fn associated(segment: SegmentId, place: u64, fields: &[u8]) -> [u8; ASSOCIATED_BYTES] {
@@ -144,7 +144,7 @@ fn block_crc(segment: SegmentId, place: u64, fields: &[u8], stored: &[u8]) -> u3
     crc.value()
 }
 
-/// Reads the block that begins with `bytes`, which lie at `place` of the file.
+/// Reads the block at the start of `bytes`, which lie at offset `place` of the file.
 pub(crate) fn parse_block(segment: SegmentId, place: u64, bytes: &[u8]) -> Parsed<Block<'_>> {
     let Some((header, rest)) = bytes.split_first_chunk::<BLOCK_HEADER_BYTES>() else {
         return Parsed::Need(BLOCK_HEADER_BYTES);

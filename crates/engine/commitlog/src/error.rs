@@ -23,10 +23,10 @@ pub enum LogError {
         file: String,
         /// Where the damage is.
         offset: u64,
-        /// What was wrong there.
+        /// Description of the damage.
         what: &'static str,
     },
-    /// A segment is missing, or shorter than what was synced to it.
+    /// A segment is missing, or shorter than its synced length.
     #[error(
         "commit-log segment {file} {}, but {expected} bytes were synced to it: writes that are in no SSTable are \
          missing; restore the file, or remove {inventory} to start without them, then repair this node",
@@ -50,7 +50,7 @@ pub enum LogError {
     Sealed {
         /// The segment's file.
         file: String,
-        /// What to do.
+        /// The remedy.
         what: &'static str,
     },
     /// A segment of Cassandra's, whose format is not read.

@@ -28,12 +28,12 @@ pub const HEADER_BYTES: usize = 68;
 /// Bytes of a record before its payload.
 pub const RECORD_HEADER_BYTES: usize = 9;
 
-/// Longest record that is read, header left out: half of the largest segment, and its kind. What
-/// says that it is longer is damage, and no memory is taken for it.
+/// Longest record that is read, header left out: half of the largest segment, and its kind. A
+/// header with a larger length is damage, and no memory is allocated for it.
 const RECORD_BYTES_MAX: usize = (1 << 30) + 1;
 
 const MAGIC: &[u8; 4] = b"HLCL";
-/// Begins the payload of every marker, so that markers are found behind damage.
+/// Begins the payload of every marker, so that markers are found after damage.
 pub(crate) const MARKER_MAGIC: &[u8; 8] = b"\xf5HLSYNC\xf5";
 
 const KIND_MUTATION: u8 = 1;
@@ -77,7 +77,7 @@ impl SegmentId {
     }
 }
 
-/// A place in a shard's log.
+/// A position in a shard's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition {
     /// The segment.
@@ -86,7 +86,7 @@ pub struct LogPosition {
     pub offset: u64,
 }
 
-/// What a segment says of itself.
+/// Header of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Its number, as in the file name.
@@ -95,7 +95,7 @@ pub struct SegmentHeader {
     pub host: HostId,
     /// The shard that wrote it.
     pub shard: u16,
-    /// How many shards there were.
+    /// Number of shards when it was written.
     pub shards: u16,
     /// Wall clock at its creation, microseconds.
     pub created: i64,
@@ -116,7 +116,7 @@ struct Wrapping {
 }
 
 impl SegmentHeader {
-    /// Whether blocks follow, not records.
+    /// Returns true if blocks follow, not records.
     pub fn has_blocks(&self) -> bool {
         self.compression.is_some() || self.sealed
     }
@@ -145,7 +145,7 @@ impl SegmentHeader {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// Reads a header; the error says what was wrong.
+    /// Decodes a header; the error describes the fault.
     pub fn decode(bytes: &[u8]) -> Result<SegmentHeader, &'static str> {
         let header = bytes.get(..HEADER_BYTES).ok_or("the header is cut short")?;
         let (body, crc) = header.split_at(HEADER_BYTES - 4);
@@ -351,11 +351,11 @@ fn put_record(out: &mut impl Sink, at: LogPosition, kind: u8, parts: &[&[u8]]) {
     }
 }
 
-/// What bytes that may end too early turned out to be.
+/// Result of parsing bytes that may be truncated.
 pub(crate) enum Parsed<T> {
     /// It is whole and its checksum is right.
     Found(T),
-    /// This many bytes, from its first on, are needed to tell.
+    /// This many bytes, from its first on, are needed to decide.
     Need(usize),
     /// There is none.
     Invalid,

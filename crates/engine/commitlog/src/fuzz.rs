@@ -4,7 +4,7 @@ use crate::format::{SegmentHeader, decode_descriptor};
 use crate::keys::Keys;
 use crate::replay::walk_segment;
 
-/// A segment's file, as a whole and in pieces: what is found must be the same.
+/// A segment's file, as a whole and in pieces: both must yield the same result.
 pub fn fuzz_segment(data: &[u8]) {
     let id = SegmentHeader::decode(data).map_or(crate::SegmentId(1 << 12), |header| header.id);
     let keys = Keys::parse(&"a".repeat(64)).ok();

@@ -9,7 +9,7 @@
 //! 3. Lists of earlier runs are removed before the first of their segments is: all of these are flushed
 //!    then.
 //!
-//! So whatever a list names was durable and is needed, at every moment; after a crash a list may lag
+//! So every listed segment was durable and is needed, at every moment; after a crash a list may lag
 //! behind the segments, never be ahead of them.
 
 use std::cell::{Cell, RefCell};
@@ -31,7 +31,7 @@ const BYTES_MAX: usize = 16 << 20;
 /// Between two updates that only have other lengths.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What one shard knows of its own list.
+/// One shard's knowledge of its own list.
 pub(crate) struct Inventory {
     /// One update at a time.
     writing: Semaphore,
@@ -134,7 +134,7 @@ impl CommitLog {
                 Err(error) if error.kind == IoErrorKind::NotFound => continue,
                 Err(error) => return Err(error.into()),
             };
-            // Half a file that was to be renamed says nothing.
+            // A half-written file that was to be renamed proves nothing.
             let Some(listed) = listed else {
                 stdx::reached!("commitlog-inventory-damaged");
                 if !inventory.ends_with(".tmp") {

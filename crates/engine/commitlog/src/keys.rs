@@ -21,7 +21,7 @@ const ID_BYTES: usize = 4;
 /// Bytes of a nonce.
 pub(crate) const NONCE_BYTES: usize = 12;
 const TAG_BYTES: usize = 16;
-/// Bytes that a sealed block has more than what is in it.
+/// Bytes that a sealed block needs beside its content.
 pub(crate) const SEALED_BYTES: usize = ID_BYTES + NONCE_BYTES + TAG_BYTES;
 /// Keys in one file: the one in use and older ones of segments that are still there.
 const KEYS_MAX: usize = 64;
@@ -38,7 +38,7 @@ struct Key {
     cipher: Aes256Gcm,
 }
 
-/// The keys of a file; the first is what is written with, unless `none` stands before it. Cheap to clone.
+/// The keys of a file; the first one encrypts, unless `none` stands before it. Cheap to clone.
 #[derive(Clone)]
 pub struct Keys {
     keys: Arc<Vec<Key>>,
@@ -52,9 +52,9 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Reads a key file: a key of 64 hexadecimal digits on each line, the first one is written with;
-    /// behind `none` on the first line keys are for reading only. Empty lines and lines that begin with
-    /// `#` are passed over.
+    /// Reads a key file with a key of 64 hexadecimal digits on each line; the first key is for
+    /// writing. After `none` on the first line all keys are for reading only. Empty lines and lines
+    /// that begin with `#` are ignored.
     ///
     /// # Errors
     /// Which line is no key, none, or too many.
@@ -86,7 +86,7 @@ impl Keys {
         Ok(Keys { keys: Arc::new(keys), is_written_with })
     }
 
-    /// Whether new blocks are encrypted.
+    /// Returns true if new blocks are encrypted.
     pub fn is_written_with(&self) -> bool {
         self.is_written_with
     }

@@ -5,13 +5,14 @@
 //! does, and says with [`CommitLog::release_below`] which segments are needed no longer.
 //!
 //! Invariants:
-//! INV-log-1: what `commit` confirmed is with the kernel, in batch and group mode also on the disk.
+//! INV-log-1: writes that `commit` confirmed are with the kernel, in batch and group mode also on
+//! the disk.
 //! INV-log-2: a failed fsync is final: every later `commit` fails, the node must be restarted.
-//! INV-log-3: a marker is appended only after what it attests was synced; damage before an attested
-//! position is corruption, damage after it is the tail of a crash.
+//! INV-log-3: a marker is appended only after the attested bytes were synced; damage before an
+//! attested position is corruption, damage after it is the tail of a crash.
 //! INV-log-4: segments of one writer are deleted oldest first, so the log is always a suffix of
 //! the history; replaying a suffix over flushed data changes nothing.
-//! INV-log-6: what an inventory lists was synced and is needed: a start without it is refused.
+//! INV-log-6: listed segments were synced and are needed: a start without one is refused.
 //! INV-log-5: with an archive, a segment is deleted only when it is in there, whole and durable.
 //!
 //! Reading order: [`format`], [`blocks`], `keys`, `log`, [`inventory`], [`scan`], `replay`, [`archive`]. See

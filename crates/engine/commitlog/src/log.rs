@@ -1,8 +1,8 @@
 //! The writer: append into a buffer, hand it to the kernel, sync, mark.
 //!
-//! `append` is synchronous and gives positions; `commit` writes everything appended so far with one
-//! call per segment. The first poll of the write happens inside `commit`; a write that has to wait
-//! is finished by a task of the log's gate, so a dropped `commit` never leaves a write half done.
+//! `append` is synchronous and returns positions; `commit` writes everything appended so far with
+//! one call per segment. The first poll of the write happens inside `commit`. A task of the log's
+//! gate finishes a write that has to wait, so a dropped `commit` never leaves a write half done.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -46,7 +46,7 @@ pub enum SyncMode {
     },
 }
 
-/// What a log is made of.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// The directory of all shards' segments.
@@ -65,7 +65,7 @@ pub struct LogOptions {
     pub total_bytes_max: u64,
     /// How segments are compressed; `None`: not, in the format of the first builds.
     pub compression: Option<Algorithm>,
-    /// What segments are encrypted with, and what opens old ones; `None`: they are not.
+    /// Keys that encrypt segments and open old ones; `None`: segments are not encrypted.
     pub keys: Option<Keys>,
     /// Where every segment is linked, else copied, before it is deleted.
     pub archive_directory: Option<String>,
@@ -78,7 +78,8 @@ impl LogOptions {
     }
 }
 
-/// A table version as its writer uses it: what to append before the first mutation per segment.
+/// A table version as its writer uses it: the record to append before the first mutation per
+/// segment.
 pub struct TableTicket {
     descriptor: Vec<u8>,
     described_in: Cell<SegmentId>,
@@ -97,7 +98,7 @@ impl TableTicket {
 /// Bytes of one segment that wait to be written.
 struct Chunk {
     segment: SegmentId,
-    /// Where in the file they go.
+    /// Their offset in the file.
     offset: u64,
     buf: Buf,
 }
@@ -111,7 +112,7 @@ impl Chunk {
 #[derive(Clone)]
 struct SegmentFile {
     file: File,
-    /// Bytes of it that the kernel has, before they were compressed: what positions count.
+    /// Bytes of it that the kernel has, before compression, as positions count them.
     written: u64,
     /// The same as they are in the file.
     stored: u64,
@@ -137,7 +138,7 @@ struct State {
     synced: u64,
     writing: bool,
     syncing: bool,
-    /// Who waits for a sync.
+    /// Number of tasks that wait for a sync.
     waiting: usize,
     /// The next sync does not begin before.
     gathers_until: Instant,
@@ -156,7 +157,7 @@ struct Inner {
     options: LogOptions,
     old: RefCell<VecDeque<SegmentId>>,
     state: RefCell<State>,
-    /// Of segments with blocks; used by the one write at a time.
+    /// Packs blocks; used by the one write at a time.
     packer: RefCell<Option<Packer>>,
     archive: Option<Archive>,
     inventory: Inventory,
@@ -454,7 +455,7 @@ impl CommitLog {
     /// Hands everything appended so far to the kernel, in batch and group mode to the disk.
     ///
     /// # Errors
-    /// `DiskFull`: what was appended stays in the buffer and is written by a later commit.
+    /// `DiskFull`: the appended records stay in the buffer and a later commit writes them.
     /// `Failed`: for ever.
     pub async fn commit(&self) -> Result<(), LogError> {
         let target = {
@@ -494,7 +495,7 @@ impl CommitLog {
         self.inner.state.borrow().failed.clone()
     }
 
-    /// Syncs what is there and refuses everything after. Does not delete segments.
+    /// Syncs everything appended and refuses later appends. Does not delete segments.
     ///
     /// # Errors
     /// As [`CommitLog::commit`].
@@ -504,7 +505,7 @@ impl CommitLog {
         }
         let result = self.sync().await;
         self.inner.state.borrow_mut().closed = true;
-        // Without it a part of what is synced now would not be missed.
+        // Without it the loss of a part of the data synced now would not be noticed.
         let _ = self.write_inventory(true).await;
         result
     }

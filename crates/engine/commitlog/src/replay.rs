@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::log::CommitLog;
 use crate::scan::{Found, Next, PIECE_BYTES, Scan, Scanner, scan_bytes};
 
-/// What a replay found.
+/// Statistics of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Segments read.
@@ -25,13 +25,14 @@ pub struct ReplaySummary {
     pub mutations: u64,
     /// Tails dropped: file, offset where the valid part ends, bytes dropped.
     pub tails: Vec<(String, u64, u64)>,
-    /// Inventories of earlier runs that cannot be read: nothing says whether segments are missing.
+    /// Inventories of earlier runs that cannot be read: missing segments cannot be detected.
     pub damaged_inventories: Vec<String>,
 }
 
-/// What takes the records of a replay. A closure over header and record takes them without a pause.
+/// Receives the records of a replay. A closure over header and record receives them without a
+/// pause.
 pub trait Visitor {
-    /// What a pause may fail with.
+    /// Error of a pause.
     type Error: From<LogError>;
 
     /// Takes a record that lies there.
@@ -45,7 +46,7 @@ pub trait Visitor {
         record: Record<'_>,
     ) -> Result<Next, &'static str>;
 
-    /// Waited for behind a record that wanted it, before the next one.
+    /// Awaited after a record that wanted it, before the next one.
     fn pause(&mut self) -> impl Future<Output = Result<(), Self::Error>>;
 }
 
@@ -69,7 +70,7 @@ where
     }
 }
 
-/// What one replay gathers beside the visitor.
+/// State of one replay beside the visitor.
 struct Walk<'v, V> {
     visitor: &'v mut V,
     /// Segments, and up to where markers say that they had been synced.
@@ -111,14 +112,14 @@ impl<V: Visitor> Walk<'_, V> {
 }
 
 impl CommitLog {
-    /// Gives every record of the segments of earlier runs to `visitor`, in the order in which they
-    /// were written (per writer). Segments that this shard released already are skipped; those of
-    /// this run as well.
+    /// Passes every record of the segments of earlier runs to `visitor`, in the order in which they
+    /// were written (per writer). Skips segments that this shard released already, and those of
+    /// this run.
     ///
     /// # Errors
-    /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record of
-    /// which `visitor` says what is wrong with it. `Lost`: a segment is missing or shorter than it was.
-    /// `Sealed`: a segment that the keys do not open. Those of [`Visitor::pause`].
+    /// `Corrupt`: damage where a marker attests that the segment had been synced, or a record that
+    /// `visitor` rejects. `Lost`: a segment is missing or shorter than it was. `Sealed`: a segment
+    /// that the keys do not open. Those of [`Visitor::pause`].
     pub async fn replay<V: Visitor>(&self, visitor: &mut V) -> Result<ReplaySummary, V::Error> {
         let damaged_inventories = self.check_inventories().await?;
         let mut summary = ReplaySummary { damaged_inventories, ..ReplaySummary::default() };
@@ -294,7 +295,8 @@ impl CommitLog {
                 self.remove_old_inventories().await?;
                 self.remove(&format!("{directory}/{}", id.file_name())).await?;
             }
-            // The segment goes before the notes about it: a crash between leaves harmless notes.
+            // The segment is removed before the notes about it: a crash between leaves harmless
+            // notes.
             for entry in entries.iter().filter(|e| is_note_of(&e.name, id)) {
                 self.remove(&format!("{directory}/{}", entry.name)).await?;
             }
@@ -311,7 +313,7 @@ impl CommitLog {
     }
 }
 
-/// Whether a file is a shard's note about that segment.
+/// Returns true if a file is a shard's note about that segment.
 pub(crate) fn is_note_of(name: &str, id: SegmentId) -> bool {
     name.strip_prefix(&id.file_name()).is_some_and(|rest| rest.starts_with(".flushed-"))
 }

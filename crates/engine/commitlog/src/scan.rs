@@ -1,7 +1,7 @@
 //! One segment's bytes to its records, in pieces: nothing is held but a piece and one record.
 //!
-//! Owns: what is a valid record, where the valid part of a file ends, which markers lie behind it.
-//! Never: reads a file; whoever does asks [`Scanner::wants`] and gives to [`Scanner::feed`].
+//! Owns: the validity of a record, the end of the valid part of a file, the markers after it.
+//! Never: reads a file; the caller asks [`Scanner::wants`] and supplies [`Scanner::feed`].
 
 use crate::blocks::{BLOCK_MAGIC, NotUnpacked, Unpacker, parse_block};
 use crate::format::{
@@ -13,13 +13,13 @@ use crate::keys::Keys;
 /// Bytes that are worth reading at once; more only when one record or block is longer.
 pub const PIECE_BYTES: usize = 1 << 20;
 
-/// Bytes of a marker's record; what is looked at behind each beginning of a magic number.
+/// Bytes of a marker's record, checked after each beginning of a magic number.
 const MARKER_BYTES: usize = RECORD_HEADER_BYTES + 24;
 
-/// A record with its place.
+/// A record with its offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// The segment's header; `None`: a marker behind the valid part, the record is of no other use.
+    /// The segment's header; `None`: a marker after the valid part, the record is of no other use.
     pub header: Option<&'a SegmentHeader>,
     /// Its position, as markers count: of a compressed segment not the one in the file.
     pub offset: u64,
@@ -31,7 +31,7 @@ pub struct Found<'a> {
     pub record: Record<'a>,
 }
 
-/// What was found out about a segment.
+/// Result of scanning a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// Its header, when it is valid.
@@ -44,16 +44,16 @@ pub struct Scan {
     pub length: u64,
     /// Why reading ended there.
     pub what: &'static str,
-    /// A block is whole and does not open: nothing is known of what is in the segment.
+    /// A block is intact and cannot be decrypted: the segment's content is unknown.
     pub sealed: Option<&'static str>,
 }
 
-/// What is to come behind a record.
+/// The visitor's decision after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The next one.
     GoOn,
-    /// A pause of whoever feeds: the next one comes with the next call.
+    /// The feeder pauses: the next record follows with the next call.
     Pause,
 }
 
@@ -61,14 +61,14 @@ pub enum Next {
 enum Stage {
     /// Valid records.
     Records,
-    /// Behind them: markers tell whether this is the tail of a crash or damage.
+    /// After them: markers decide if this is the tail of a crash or damage.
     Search,
     Done,
 }
 
-/// What a step made of the bytes it was given.
+/// Result of one step over the given bytes.
 enum Step {
-    /// Go on behind so many of them.
+    /// Continue after this many of them.
     Took(usize),
     /// The same, but not now.
     Paused(usize),
@@ -93,7 +93,7 @@ pub struct Scanner {
     /// Place in the file of the next byte that is wanted.
     at: u64,
     want: usize,
-    /// Place in the file where the search goes on; `at` lies a little before.
+    /// Offset in the file where the search continues; `at` lies a little before.
     searched: u64,
     valid: u64,
     valid_place: u64,
@@ -151,7 +151,7 @@ impl Scanner {
         (self.stage != Stage::Done).then_some((self.at, self.want))
     }
 
-    /// What was found, when nothing is wanted any more.
+    /// Returns the result, after the scanner wants no more bytes.
     pub fn finish(self) -> Scan {
         Scan {
             header: self.header,
@@ -163,7 +163,7 @@ impl Scanner {
         }
     }
 
-    /// Takes the bytes at the place that was wanted and gives each record to `visit`.
+    /// Takes the bytes at the wanted offset and passes each record to `visit`.
     ///
     /// # Errors
     /// Those of `visit`; the scanner is of no use then.
@@ -175,8 +175,8 @@ impl Scanner {
         self.feed_until(bytes, &mut |found| visit(found).map(|()| Next::GoOn)).map(|_| ())
     }
 
-    /// As [`Scanner::feed`], up to a record behind which `visit` wants a pause. True: it does; what is wanted
-    /// then goes on behind that record.
+    /// As [`Scanner::feed`], up to a record after which `visit` wants a pause. Returns true if it
+    /// does; the wanted bytes then begin after that record.
     ///
     /// # Errors
     /// Those of `visit`; the scanner is of no use then.
@@ -212,7 +212,7 @@ impl Scanner {
         }
     }
 
-    /// More bytes from `place` on; false: the file has not so many.
+    /// Requests `count` bytes from `place` on; false: the file is shorter.
     fn need(&mut self, place: u64, count: usize) -> bool {
         let is_there = place.saturating_add(count as u64) <= self.length;
         if is_there {
@@ -289,7 +289,7 @@ impl Scanner {
         Ok(Step::Took(inside.bytes))
     }
 
-    /// Unpacks the block that comes next: how many bytes it has in the file; else what is to be done.
+    /// Unpacks the next block. Returns how many bytes it has in the file, else the step to take.
     fn open_block(&mut self, bytes: &[u8]) -> Result<usize, Step> {
         let block = match parse_block(self.id, self.at, bytes) {
             Parsed::Found(block) => block,
@@ -346,7 +346,7 @@ impl Scanner {
         }
     }
 
-    /// Wants bytes from a marker's header before the place of the search on.
+    /// Requests bytes from a marker's header before the offset of the search on.
     fn need_behind(&mut self, count: usize) -> bool {
         let before = self.searched.saturating_sub(RECORD_HEADER_BYTES as u64);
         let more = usize::try_from(self.searched.saturating_sub(before)).unwrap_or(0);
@@ -360,7 +360,8 @@ impl Scanner {
         Step::Stop
     }
 
-    /// What lies at `bytes[index]`, which begins like a magic number: the bytes it takes.
+    /// Examines `bytes[index]`, which begins like a magic number. Returns the bytes that the record
+    /// takes.
     fn candidate<E>(
         &mut self,
         base: u64,

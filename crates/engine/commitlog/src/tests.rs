@@ -94,7 +94,7 @@ fn segments(world: &World) -> Vec<String> {
     world.disk("n1").list().into_iter().filter(|p| p.ends_with(".log")).collect()
 }
 
-/// Without them it is the segments themselves that tell what they lost.
+/// Without them the segments themselves show their losses.
 fn remove_inventories(world: &World) {
     for path in world.disk("n1").list().iter().filter(|p| p.contains(crate::inventory::PREFIX)) {
         world.disk("n1").remove(path);
@@ -222,7 +222,7 @@ fn check_full_disk(sync: SyncMode) {
                 for i in 0..50_u8 {
                     log.append(&ticket, &[i; 100]).unwrap();
                     match log.commit().await {
-                        // The marker behind a sync may be what finds no room.
+                        // The marker after a sync may find no room.
                         Ok(()) => assert!(log.disk_full().is_none() || sync == SyncMode::Batch),
                         Err(LogError::DiskFull(error)) => {
                             assert_eq!(error.kind, IoErrorKind::NoSpace);
@@ -275,7 +275,7 @@ fn after_a_failed_fsync_nothing_is_confirmed_any_more() {
         }),
     );
     world.run_until(|| *stage.lock().unwrap() == 1, Duration::from_secs(60)).unwrap();
-    // The write is the next call, the sync the one behind it.
+    // The write is the next call, the sync the one after.
     world.disk("n1").fail_nth(2, IoErrorKind::Device);
     *stage.lock().unwrap() = 2;
     world.run_until(|| *stage.lock().unwrap() == 3, Duration::from_secs(60)).unwrap();

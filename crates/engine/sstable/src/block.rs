@@ -16,8 +16,8 @@ pub const ROWS_BLOCK: u64 = 1 << 62;
 /// Bytes of an index page: as much as one checksum of Checksums.db covers.
 pub const INDEX_PAGE_BYTES: u64 = sst_format::checksums::CHECKSUM_BLOCK as u64;
 
-/// Bytes of the next block that are copied behind what is left of one: most rows that span blocks
-/// have their end there. If not, the same block is asked for again, and more of it copied.
+/// Bytes of the next block that are copied after the rest of one: most rows that span blocks end
+/// there. If not, the same block is requested again, and more of it copied.
 const SPILL_BYTES: usize = 512;
 
 /// Verified, uncompressed bytes of one block.
@@ -42,8 +42,8 @@ impl Chunk {
     }
 }
 
-/// The contiguous bytes that a cursor sees of one file, from its position on. Bytes come straight
-/// from the block at hand; only what spans blocks is copied together.
+/// The contiguous bytes that a cursor sees of one file, from its position on. They are borrowed
+/// from the current block; only data that spans blocks is copied.
 #[derive(Debug)]
 pub(crate) struct Window {
     mark: u64,
@@ -101,7 +101,7 @@ impl Window {
         }
     }
 
-    /// What is there from the position on; empty when a block is needed.
+    /// Returns the bytes in memory from the position on; empty when a block is needed.
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let (start, run) = self.run();
@@ -119,7 +119,8 @@ impl Window {
         (position < self.file_length).then(|| (position / self.block_length) | self.mark)
     }
 
-    /// What [`Window::bytes`] is once the position is this one, which lies behind the one at hand.
+    /// Returns the bytes that [`Window::bytes`] will return at this position, which lies after the
+    /// current one.
     #[inline]
     pub(crate) fn bytes_from(&self, position: u64) -> &[u8] {
         let (start, run) = match &self.chunk {
@@ -131,12 +132,12 @@ impl Window {
         run.get(skip..).unwrap_or(&[])
     }
 
-    /// The block at hand, and where it begins.
+    /// The current block, and where it begins.
     pub(crate) fn block(&self) -> (Option<&Rc<Chunk>>, u64) {
         (self.chunk.as_ref(), self.chunk_start)
     }
 
-    /// Whether the bytes before the position, from that one on, are still there.
+    /// Returns true if the bytes from `position` up to the current position are still in memory.
     pub(crate) fn holds(&self, position: u64) -> bool {
         let (start, run) = self.run();
         position >= start && position - start < run.len() as u64
@@ -166,7 +167,7 @@ impl Window {
         if !self.spilled
             && let Some(chunk) = &self.chunk
         {
-            // What is left of the block begins at the position: no block is left by this.
+            // The rest of the block begins at the position: the cursor stays within the block.
             let position = self.position.saturating_add(bytes as u64);
             if position.wrapping_sub(self.chunk_start) < chunk.bytes().len() as u64 {
                 self.position = position;
@@ -230,7 +231,7 @@ impl TriePages {
         self.pages.push((block, chunk));
     }
 
-    /// What a walk came to. `Need` becomes the block that is lacking: `Ok(Err(block))`.
+    /// Converts the result of a trie walk. `Need` becomes the missing block: `Ok(Err(block))`.
     pub(crate) fn walked<T>(
         &self,
         mark: u64,
@@ -320,7 +321,7 @@ mod tests {
         w.feed(2, chunk(&block));
         all.extend_from_slice(&block);
         assert_eq!(w.bytes(), &all[..w.bytes().len()]);
-        // Behind what was copied the block itself goes on.
+        // The block itself continues after the copied bytes.
         let mut w = Window::new(0, 4096, 2 * 4096, Vec::new());
         w.seek(4000);
         w.feed(0, chunk(&block));

@@ -10,9 +10,9 @@ use sst_format::statistics::StatsMetadata;
 pub(crate) struct Covered {
     /// Serialised prefix before which nothing lies; empty = unknown.
     low: Vec<u8>,
-    /// Serialised prefix behind which nothing lies; empty = unknown.
+    /// Serialised prefix after which no clustering lies; empty = unknown.
     high: Vec<u8>,
-    /// The file can have what a read of any clusterings needs.
+    /// The file can have data that every read needs, whatever its clusterings.
     always: bool,
 }
 
@@ -35,7 +35,7 @@ impl Covered {
         }
     }
 
-    /// Whether a read of these slices needs the file. Both ends count as inside.
+    /// Returns true if a read of these slices needs the file. Both ends count as inside.
     #[inline]
     pub(crate) fn meets(&self, order: &ClusteringComparator, slices: &Slices) -> bool {
         if self.always || slices.is_all() {

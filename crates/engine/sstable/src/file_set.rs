@@ -181,7 +181,7 @@ pub async fn remove_sstable(fs: &Fs, directory: &str, set: Descriptor) -> Result
     for component in Component::ALL.into_iter().rev() {
         remove_if_there(fs, &format!("{directory}/{}", set.file_name(component))).await?;
     }
-    // Without a mark, names that come back after a power cut would be taken for a damaged file set.
+    // Without a mark, names that reappear after a power cut would look like a damaged file set.
     fs.sync_dir(directory).await?;
     remove_if_there(fs, &unfinished).await?;
     remove_if_there(fs, &removed).await
@@ -210,13 +210,13 @@ async fn remove_if_there(fs: &Fs, path: &str) -> Result<()> {
     }
 }
 
-/// Whether a name is that of a leftover of [`rebuild_toc`] with this suffix.
+/// Returns true if the name is that of a leftover of [`rebuild_toc`] with this suffix.
 pub fn is_rebuild_leftover(name: &str, suffix: &str) -> bool {
     name.starts_with(REBUILT) && name.rsplit_once('.').is_some_and(|(_, end)| end == suffix)
 }
 
-/// Writes TOC.txt of a file set that lost it, when every other component is there and fits. Callers with
-/// other suffixes may do the same at the same time. Nothing is done when TOC.txt is there.
+/// Writes TOC.txt of a file set that lost it, when every other component exists and fits. Callers
+/// with other suffixes may do the same at the same time. Does nothing when TOC.txt exists.
 ///
 /// Order: 1. Checksums.db, where it lists another TOC.txt than the one that is written (that of files
 /// of another program); 2. TOC.txt. Each is synced and renamed, under no name that marks the set.
@@ -262,7 +262,7 @@ pub async fn rebuild_toc(
                 changed = Some(bytes.clone());
             }
         }
-        // Without CompressionInfo.db compressed rows would be taken for plain ones.
+        // Without CompressionInfo.db compressed rows would be treated as plain ones.
         None if !known.iter().any(|c| matches!(c, Component::CompressionInfo | Component::Crc)) => {
             return Err(SstableError::Missing { file: path(Component::CompressionInfo) });
         }
@@ -278,7 +278,7 @@ pub async fn rebuild_toc(
     Ok(fs.sync_dir(directory).await?)
 }
 
-/// Whether what follows the format in a file name is a component of another program.
+/// Returns true if the part of a file name after the format names a component of another program.
 fn is_custom(name: &str) -> bool {
     let is_ours = name.starts_with("Released.");
     !is_ours && !name.ends_with(UNFINISHED) && !name.ends_with(REMOVED)

@@ -1,11 +1,11 @@
-//! A table as the header of a file says it, for readers without a schema.
+//! A table as described by the header of a file, for readers without a schema.
 
 use schema::{Column, ColumnKind, Table, TableKind, TableOptions};
 use sst_format::header::SerializationHeader;
 use stdx::{ColumnId, TableId, Uuid};
 
-/// A table made up from what a file says of itself, for tools that have no schema: key columns
-/// have made-up names, ids are positions.
+/// Builds a table from a file's own description, for tools that have no schema: key columns have
+/// made-up names, ids are positions.
 pub fn table_of_header(header: &SerializationHeader) -> Table {
     let mut columns = Vec::new();
     let mut push = |name: String, ty: &types::CqlType, kind: ColumnKind| {

@@ -54,10 +54,10 @@ use data::CursorError;
 use sst_format::FormatError;
 use stdx::{IoError, IoErrorKind};
 
-/// What went wrong with an SSTable.
+/// Errors of an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SstableError {
-    /// Bytes on disk are not what was written there: restore the file from a replica or snapshot.
+    /// Bytes on disk differ from those written: restore the file from a replica or snapshot.
     #[error(
         "{file} is corrupt at offset {offset}: {what}; restore it from a replica or a snapshot"
     )]
@@ -66,7 +66,7 @@ pub enum SstableError {
         file: String,
         /// Byte offset in it (for Data: uncompressed where the damage was seen after decompression).
         offset: u64,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// A component that must be there is not.
@@ -75,7 +75,7 @@ pub enum SstableError {
         /// The file.
         file: String,
     },
-    /// This build cannot read the file, though nothing says that it is damaged.
+    /// This build cannot read the file, though it need not be damaged.
     #[error("{file} cannot be read: {what}")]
     Unsupported {
         /// The file.
@@ -83,7 +83,7 @@ pub enum SstableError {
         /// Why.
         what: String,
     },
-    /// What was given to a writer cannot be written.
+    /// The writer cannot write its input.
     #[error("a row cannot be written to {file}: {error}")]
     Unwritable {
         /// The Data file.
@@ -97,8 +97,9 @@ pub enum SstableError {
 }
 
 impl SstableError {
-    /// Whether it says that a file is not what was written, or that the device does not give it back, so that
-    /// other files must have its place. Not of what this build cannot read, or is not allowed to.
+    /// Returns true if a file differs from what was written, or the device cannot read it back, so
+    /// that other files must replace it. False for data that this build cannot read, or is not
+    /// allowed to.
     pub fn is_damage(&self) -> bool {
         match self {
             SstableError::Corrupt { .. } | SstableError::Missing { .. } => true,
@@ -107,7 +108,7 @@ impl SstableError {
         }
     }
 
-    /// Turns what a decoder said about a component into an error that names its file.
+    /// Turns a decoder's error about a component into one that names its file.
     pub(crate) fn of_format(file: &str, base: u64, error: &FormatError) -> SstableError {
         match error {
             FormatError::Unsupported { .. } | FormatError::UnknownColumn { .. } => {
@@ -122,7 +123,7 @@ impl SstableError {
     }
 }
 
-/// Whether the device does not give back what is there.
+/// Returns true if the device cannot read back existing data.
 pub(crate) fn is_unreadable(error: &IoError) -> bool {
     matches!(error.kind, IoErrorKind::Device | IoErrorKind::UnexpectedEof)
 }

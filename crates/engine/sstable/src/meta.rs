@@ -84,35 +84,35 @@ pub struct SstableMeta {
     decompressor: RefCell<Option<Compressor>>,
     /// By position of a sample of the summary: see [`SstableMeta::search_start`].
     marks: RefCell<FixedMap<u64, Marks>>,
-    /// Partitions that were looked for here, as its Bloom filter let them pass, and are not here.
+    /// False positives: partitions that its Bloom filter let pass and that are not here.
     misses: Cell<u64>,
     /// Why nothing of it can be read: see [`crate::unreadable`].
     pub(crate) unreadable: Option<Box<str>>,
 }
 
-/// What is known of a file set that cannot be opened.
+/// The known parts of a file set that cannot be opened.
 pub(crate) struct StandIn {
     /// Its own, or such as say nothing.
     pub(crate) statistics: Statistics,
-    /// Of them the part of the ring is used.
+    /// Only their part of the ring is used.
     pub(crate) checksums: Option<Checksums>,
     /// First and last token, or the whole ring.
     pub(crate) span: (Token, Token),
-    /// Those that are there.
+    /// Components that exist.
     pub(crate) components: Vec<Component>,
     pub(crate) data_length: u64,
     pub(crate) small_bytes: usize,
     pub(crate) why: String,
 }
 
-/// What a file is opened for.
+/// Purpose for which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To answer queries and be compacted.
     Serve,
-    /// To be looked at by offline tools.
+    /// Inspection by offline tools.
     Look,
-    /// To save what can be read: lengths need not fit, and not every component is there.
+    /// To recover the readable data: lengths need not fit, and components may be missing.
     Salvage,
 }
 
@@ -150,8 +150,8 @@ pub struct BlockLocation {
 impl SstableMeta {
     /// Decodes and verifies the small components. `table` gives column ids by name; columns of the
     /// file that it neither has nor had are refused. `None`: the table is made up from the file's
-    /// own header, for offline tools. With a table the file is one to be served: its partitions must
-    /// be in the order of Murmur3; whether its times can be written anew is for the caller
+    /// own header, for offline tools. With a table the file is one to be served: its partitions
+    /// must be in the order of Murmur3. The caller checks whether its times can be rewritten
     /// ([`SstableMeta::check_times`]).
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl SstableMeta {
         SstableMeta::open_for(purpose, directory, descriptor, table, components)
     }
 
-    /// As [`SstableMeta::open`]; what is only looked at may be what is not served.
+    /// As [`SstableMeta::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) fn open_for(
         purpose: Purpose,
         directory: &str,
@@ -276,7 +276,7 @@ impl SstableMeta {
         Ok(meta)
     }
 
-    /// What stands for a file set that cannot be opened: [`crate::unreadable`].
+    /// Builds the substitute for a file set that cannot be opened: [`crate::unreadable`].
     pub(crate) fn stand_in(
         directory: &str,
         descriptor: Descriptor,
@@ -323,7 +323,7 @@ impl SstableMeta {
         })
     }
 
-    /// Data must end where its last chunk does, Index behind its last sample.
+    /// Data must end where its last chunk does, Index after its last sample.
     fn verify_lengths(&self) -> Result<()> {
         let cut = |file: &str, offset, what: &str| {
             Err(SstableError::Corrupt { file: file.to_owned(), offset, what: what.to_owned() })
@@ -405,16 +405,17 @@ impl SstableMeta {
         &self.statistics
     }
 
-    /// Why the file could not be opened, when this only stands for it.
+    /// Why the file could not be opened, when this is its substitute.
     pub fn unreadable(&self) -> Option<&str> {
         self.unreadable.as_deref()
     }
 
-    /// Whether some expiry or deletion is behind the last one that versions before `oa` can say.
+    /// Returns true if some expiry or deletion is after the last one that versions before `oa` can
+    /// represent.
     pub fn has_late_times(&self) -> bool {
         let stats = &self.statistics.stats;
         let last = stats.tombstones.points.last().map_or(0, |(point, _)| *point);
-        // Of a file with what never expires the largest is "none".
+        // In a file with data that never expires the largest is "none".
         let largest = match stats.max_local_deletion {
             DeletionSeconds::NONE => 0,
             DeletionSeconds(seconds) => seconds,
@@ -422,8 +423,8 @@ impl SstableMeta {
         self.version().has_uint_times() && last.max(largest) > DeletionSeconds::MAX_SIGNED.0
     }
 
-    /// Whether all its times can be written in this version too, as whoever serves it writes its rows
-    /// anew one day.
+    /// Checks that all its times can be written in this version too: the server rewrites its rows
+    /// in some later compaction.
     ///
     /// # Errors
     /// `Unsupported`.
@@ -476,8 +477,8 @@ impl SstableMeta {
         self.checksums.as_ref().and_then(|list| list.binding.as_ref())
     }
 
-    /// Whether the file set was written as what it is: under its own name, for that table. Not so: it was
-    /// copied there as a whole.
+    /// Returns true if the file set was written under this name for that table. False: the whole
+    /// set was copied there.
     pub fn is_in_place(&self, table: Uuid) -> bool {
         self.binding().is_none_or(|binding| {
             let is_of_table = binding.table == table || binding.table.is_nil() || table.is_nil();
@@ -579,7 +580,7 @@ impl SstableMeta {
         self.compression.as_ref().map_or(0, |c| c.offsets.len() * 8)
     }
 
-    /// How often a partition was looked for here that its Bloom filter let pass and that is not here.
+    /// Number of false positives of its Bloom filter.
     pub fn misses(&self) -> u64 {
         self.misses.get()
     }
@@ -605,7 +606,7 @@ impl SstableMeta {
         self.statistics.stats.partition_sizes.count()
     }
 
-    /// Whether the partition may be in the file: token range and Bloom filter.
+    /// Returns true if the partition may be in the file, by token range and Bloom filter.
     #[inline]
     pub fn may_contain(&self, hash: &KeyHash) -> bool {
         let in_range = hash.token >= self.first && hash.token <= self.last;
@@ -613,8 +614,9 @@ impl SstableMeta {
             && self.filter.as_ref().is_none_or(|f| f.may_contain(hash.bloom))
     }
 
-    /// Where in the stretch of the index that begins at `from` a lookup of a token may begin; `None`:
-    /// nobody has walked it yet. About 0.7 bytes of memory per key, where keys are looked up.
+    /// Returns the offset at which a lookup of a token may begin in the stretch of the index from
+    /// `from` on. `None`: no cursor has walked it yet. About 0.7 bytes of memory per key, where
+    /// keys are looked up.
     pub(crate) fn search_start(&self, from: u64, token: Token) -> Option<u64> {
         let marks = self.marks.borrow();
         let marks = marks.get(&from)?;
@@ -631,9 +633,9 @@ impl SstableMeta {
         }
     }
 
-    /// Whether rows in the slices may be in the file, by the smallest and largest clustering. False
-    /// only when the file can also hold no deletion of whole partitions (which statistics before `oa`
-    /// do not tell apart from other tombstones) and no static row.
+    /// Returns true if rows in the slices may be in the file, by the smallest and largest
+    /// clustering. False only when the file can also hold no deletion of whole partitions (which
+    /// statistics before `oa` do not distinguish from other tombstones) and no static row.
     #[inline]
     pub fn may_intersect(&self, slices: &Slices) -> bool {
         self.covered.meets(&self.comparator, slices)

@@ -40,8 +40,8 @@ impl SstableReader {
     /// Opens the files and verifies every small component. `table`: see [`SstableMeta::open`].
     ///
     /// # Errors
-    /// `Missing` when TOC.txt is not there or a component that it lists;
-    /// `Corrupt`, `Unsupported`, `Io`.
+    /// `Missing` when TOC.txt or a component that it lists is missing; `Corrupt`, `Unsupported`,
+    /// `Io`.
     pub async fn open(
         fs: &Fs,
         directory: &str,
@@ -52,8 +52,8 @@ impl SstableReader {
         SstableReader::open_for(purpose, fs, directory, descriptor, table).await
     }
 
-    /// As [`SstableReader::open`] of a table, for an offline tool: what a node does not serve is opened, too,
-    /// such as files in the order of other partitioners.
+    /// As [`SstableReader::open`] of a table, for an offline tool. It opens also files that a node
+    /// does not serve, such as files in the order of other partitioners.
     ///
     /// # Errors
     /// Those of [`SstableReader::open`].
@@ -66,7 +66,7 @@ impl SstableReader {
         SstableReader::open_for(Purpose::Look, fs, directory, descriptor, Some(table)).await
     }
 
-    /// As [`SstableReader::open`]; what is only looked at may be what is not served.
+    /// As [`SstableReader::open`]; a file opened only for inspection need not be fit for serving.
     pub(crate) async fn open_for(
         purpose: Purpose,
         fs: &Fs,
@@ -80,7 +80,7 @@ impl SstableReader {
         Ok(SstableReader { meta: Rc::new(meta), data, index, rows, attached: attached.into() })
     }
 
-    /// A reader of what an offline tool has opened by itself.
+    /// Builds a reader from files that an offline tool opened separately.
     pub(crate) fn of_parts(
         meta: SstableMeta,
         data: File,
@@ -95,7 +95,7 @@ impl SstableReader {
         &self.meta
     }
 
-    /// Whether the partition may be here. See [`SstableMeta::may_contain`].
+    /// Returns true if the partition may be in this file. See [`SstableMeta::may_contain`].
     #[inline]
     pub fn may_contain(&self, hash: &KeyHash) -> bool {
         self.meta.may_contain(hash)
@@ -209,7 +209,7 @@ impl SstableReader {
         self.sequential_from(ReadAhead::default())
     }
 
-    /// The same, going on with what another one of the same file has read.
+    /// The same, continuing with the read-ahead of another reader of the same file.
     pub fn sequential_from(&self, ahead: ReadAhead) -> SequentialReader {
         SequentialReader::new(self.clone(), ahead)
     }
@@ -274,7 +274,7 @@ impl Loaded {
                     components.attached.push((name, file.len().await?));
                     attached.push((name, file));
                 }
-                // The list of checksums says whether it may be missing.
+                // The list of checksums decides if it may be missing.
                 Err(e) if e.kind == IoErrorKind::NotFound => {}
                 Err(e) => return Err(e.into()),
             }

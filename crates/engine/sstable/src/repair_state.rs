@@ -1,10 +1,10 @@
-//! What Statistics.db says of repairs and of the level, changed in place: the only part of a file
-//! set that is ever written again.
+//! Repair state and level in Statistics.db, changed in place: the only part of a file set that is
+//! ever rewritten.
 //!
 //! Order: 1. Checksums.db loses its entry of Statistics, if it has one (files of earlier builds); 2. the
-//! new Statistics.db replaces the old one. Both are renames of synced files, so whoever opens or links
-//! the file set at any time gets one that is whole: Statistics has checksums of its own over every byte,
-//! and the binding in Checksums.db covers only what does not change here
+//! new Statistics.db replaces the old one. Both are renames of synced files, so a reader that opens or
+//! links the file set at any time gets an intact one. Statistics has checksums of its own over every
+//! byte, and the binding in Checksums.db covers only the parts that do not change here
 //! ([`sst_format::Statistics::identity`]).
 
 use rt::Fs;
@@ -19,25 +19,25 @@ use crate::{Result, SstableError};
 /// Largest Statistics.db or Checksums.db, bytes.
 const BYTES_MAX: usize = 2 << 30;
 
-/// How a file stands towards repairs.
+/// Repair state of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairState {
     /// Milliseconds since 1970 of the repair that its data took part in, 0 = none.
     pub repaired_at: i64,
-    /// Session of the incremental repair under way that it takes part in.
+    /// Session of the running incremental repair that it is in.
     pub pending: Option<Uuid>,
 }
 
 impl RepairState {
-    /// What a file says.
+    /// Reads the state of a file.
     pub fn of(meta: &SstableMeta) -> RepairState {
         let stats = &meta.statistics().stats;
         RepairState { repaired_at: stats.repaired_at, pending: stats.pending_repair }
     }
 }
 
-/// Writes the state of a complete file set. Readers that have it open keep what they know. Nobody
-/// else may change the same file set meanwhile.
+/// Writes the state of a complete file set. Readers that have it open keep the old state. The
+/// caller must exclude other changes of the same file set.
 ///
 /// # Errors
 /// `Corrupt`, `Io`: the old or the new state holds then, in full.
@@ -57,7 +57,7 @@ pub async fn write_level(fs: &Fs, meta: &SstableMeta, level: i32) -> Result<()> 
     change(fs, meta, |stats| stats.level = level).await
 }
 
-/// What a copy of a file set has that says something else of its level or its repairs: its
+/// Builds the components of a file set's copy with another level or repair state: its
 /// Statistics.db, and its Checksums.db when that has an entry of it.
 ///
 /// # Errors

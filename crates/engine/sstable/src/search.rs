@@ -1,6 +1,7 @@
 //! The promoted index of one partition, read block by block from Index.db.
 //!
-//! Every method may end with a block that is needed; called again after it was fed, it goes on.
+//! Every method may return a block that it needs. Called again after the block was fed, it
+//! continues.
 
 use codec::DecodeErrorKind;
 use sst_format::Version;
@@ -8,7 +9,7 @@ use sst_format::index::{IndexInfo, PromotedHeader};
 
 use crate::block::Window;
 
-/// What a step of a search came to.
+/// Result of one step of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<T> {
     /// Feed this block and call again.
@@ -17,7 +18,7 @@ pub(crate) enum Found<T> {
     Is(T),
 }
 
-/// What is wrong with the index, and where.
+/// Damage of the index, with its offset.
 #[derive(Debug)]
 pub(crate) struct IndexDamage {
     pub(crate) offset: u64,
@@ -38,7 +39,7 @@ pub(crate) struct Promoted {
     low: usize,
     high: usize,
     searching: bool,
-    /// What the search came to, until it is ended.
+    /// Result of the search, until it is ended.
     found: Option<usize>,
 }
 
@@ -131,8 +132,8 @@ impl Promoted {
         info: &mut IndexInfo,
         is_at_or_behind: impl Fn(&IndexInfo) -> bool,
     ) -> Result<Found<usize>> {
-        // What was found may need a block of its own to be loaded: then we come by again, and a new
-        // search would take that block's place in the window, without end.
+        // Loading the found entry may need a block of its own and call this again. A new search
+        // would then evict that block from the window, without end.
         if let Some(found) = self.found {
             return Ok(Found::Is(found));
         }
@@ -159,7 +160,7 @@ impl Promoted {
         Ok(Found::Is(self.low))
     }
 
-    /// Ends a search: the next one begins anew.
+    /// Ends a search: the next one starts from the beginning.
     pub(crate) fn end_search(&mut self) {
         self.found = None;
     }

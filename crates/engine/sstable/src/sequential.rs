@@ -15,12 +15,12 @@ use crate::reader::SstableReader;
 /// Bytes per request of a sequential read.
 pub const SEQUENTIAL_BYTES: usize = 256 * 1024;
 
-/// What a [`SequentialReader`] has in memory of its file: whoever reads on behind the place where it
-/// ended need not read that again.
+/// Blocks that a [`SequentialReader`] has in memory: a reader that continues after its end need not
+/// read them again.
 #[derive(Default)]
 pub struct ReadAhead {
-    /// What the last requests read of Data, each behind the one before, and where the first begins. All but the
-    /// last are of [`SEQUENTIAL_BYTES`].
+    /// Data read by the last requests, each directly after the one before; `start` is the first
+    /// one's position. All but the last are of [`SEQUENTIAL_BYTES`].
     runs: Vec<Buf>,
     start: u64,
     /// The last block of the index: that of one range is most often that of the next one too.
@@ -28,7 +28,8 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// The bytes of a place, when they are here: `joined` has them where two runs have a part each.
+    /// The bytes of an offset, when they are in memory: `joined` has them where two runs have a
+    /// part each.
     fn get<'a>(&'a self, offset: u64, length: usize, joined: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let skip = usize::try_from(offset.checked_sub(self.start)?).ok()?;
         let number = (skip / SEQUENTIAL_BYTES).min(self.runs.len().saturating_sub(1));
@@ -50,9 +51,9 @@ pub struct SequentialReader {
     ahead: ReadAhead,
     /// Most requests that are made at once.
     together: usize,
-    /// The last block of Data: a cursor asks again for one of which it needs more.
+    /// The last block of Data: a cursor requests it again to get more of it.
     last: Option<(u64, Rc<Chunk>)>,
-    /// A block of which two runs have a part each; reused.
+    /// A block that lies in two runs; reused.
     joined: Vec<u8>,
 }
 
@@ -61,8 +62,8 @@ impl SequentialReader {
         SequentialReader { reader, ahead, together: 1, last: None, joined: Vec::new() }
     }
 
-    /// Makes so many requests at once, each of [`SEQUENTIAL_BYTES`]: what a request costs the kernel beside its
-    /// bytes is then shared. As many buffers are kept.
+    /// Submits this many requests at once, each of [`SEQUENTIAL_BYTES`]: they share the kernel's
+    /// cost beside their bytes. As many buffers are kept.
     pub fn in_batches_of(mut self, requests: usize) -> SequentialReader {
         self.together = requests.max(1);
         self
@@ -101,7 +102,7 @@ impl SequentialReader {
         Ok(chunk)
     }
 
-    /// Reads from a block on, which has so many bytes.
+    /// Reads `length` bytes from a block's offset on.
     async fn read(&mut self, offset: u64, length: usize) -> Result<()> {
         // Aligned for direct IO; a block may begin in the middle of a run.
         let start = offset - offset % 4096;
@@ -135,19 +136,19 @@ impl SequentialReader {
         Ok(())
     }
 
-    /// What is in memory of the file.
+    /// Returns the blocks of the file that are in memory.
     pub fn into_ahead(self) -> ReadAhead {
         self.ahead
     }
 }
 
-/// A future, and what came of it.
+/// A future, and its result.
 struct Waiting<F: Future> {
     future: Pin<Box<F>>,
     result: Option<F::Output>,
 }
 
-/// The results of futures that go on side by side, in their order.
+/// The results of futures that run concurrently, in their order.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let waiting = |future| Waiting { future: Box::pin(future), result: None };
     let mut all: Vec<Waiting<F>> = futures.into_iter().map(waiting).collect();

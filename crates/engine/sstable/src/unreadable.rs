@@ -1,10 +1,10 @@
-//! A file set that cannot be opened, as something that can be in a view: a read that may need it fails
-//! with `Corrupt` instead of being answered without it, and no tombstone is purged that may hide what it
-//! has.
+//! A file set that cannot be opened, as something that can be in a view. A read that may need it fails
+//! with `Corrupt` instead of being answered without it, and no tombstone is purged that may hide its
+//! data.
 //!
-//! What is known of it is used where checksums say that it is right: its slice of the ring
-//! (Checksums.db), its statistics, its first and last key (Statistics since `oa`; the Summary where
-//! Checksums.db has it). Otherwise it is taken for one with all tokens and all times.
+//! Parts of it are used where checksums match: its slice of the ring (Checksums.db), its statistics, its
+//! first and last key (Statistics since `oa`; the Summary where Checksums.db has it). Otherwise it is
+//! treated as one with all tokens and all times.
 
 use rt::{Fs, OpenOptions};
 use schema::Table;
@@ -21,11 +21,11 @@ use crate::meta::{SstableMeta, StandIn, check_identity};
 use crate::reader::SMALL_COMPONENT_BYTES_MAX;
 use crate::{Result, SstableError, SstableReader, is_unreadable};
 
-/// What stands for a file set of which `error` was said when it was opened. Everything that is asked of it
-/// ends with `Corrupt`, in the words of the error.
+/// Opens a substitute for a file set whose opening failed with `error`. Every request to it fails
+/// with `Corrupt`, in the words of the error.
 ///
 /// # Errors
-/// `Io`; `Missing`: nothing of it is there, not even TOC.txt.
+/// `Io`; `Missing`: no component of it exists, not even TOC.txt.
 pub async fn open_unreadable(
     fs: &Fs,
     directory: &str,
@@ -44,7 +44,7 @@ pub async fn open_unreadable(
         let file = match fs.open(&path(component), options).await {
             Ok(file) => file,
             Err(e) if e.kind == IoErrorKind::NotFound => continue,
-            // It is there, and nothing of it is known.
+            // It exists, but its content is unknown.
             Err(e) if is_unreadable(&e) => {
                 components.push(component);
                 continue;
@@ -76,7 +76,7 @@ pub async fn open_unreadable(
     let read =
         |c: Component| small.iter().find(|(found, _)| *found == c).map(|(_, b)| b.as_slice());
     let checksums = read(Component::Checksums).and_then(|bytes| Checksums::decode(bytes).ok());
-    // Before `na` nothing says whether it is right.
+    // Before `na` no checksum covers it.
     let own = read(Component::Statistics).filter(|_| set.version.has_statistics_checksums());
     let binding = checksums.as_ref().and_then(|list| list.binding.as_ref());
     let own = own.filter(|bytes| {
@@ -102,7 +102,7 @@ pub async fn open_unreadable(
     Ok(SstableReader::of_parts(meta, data, some, None))
 }
 
-/// First and last token, by what checksums say is right; otherwise the whole ring.
+/// First and last token, from components with matching checksums; otherwise the whole ring.
 fn span_of(
     own: Option<&Statistics>,
     checksums: Option<&Checksums>,

@@ -77,9 +77,9 @@ pub struct Written {
     pub first: Token,
     /// Token of the last partition.
     pub last: Token,
-    /// What is above [`WriterOptions::large`].
+    /// Data above the limits of [`WriterOptions::large`].
     pub large: LargeData,
-    /// The last of what [`SstableWriter::take_warm`] gives.
+    /// The last blocks of [`SstableWriter::take_warm`].
     pub warm: Vec<(u64, Rc<Chunk>)>,
 }
 
@@ -128,11 +128,11 @@ pub struct SstableWriter {
     promoted: PromotedBuilder,
     scratch: EncodeScratch,
     empty_row: Vec<u8>,
-    /// Of the row at hand, where it is compared; reused.
+    /// Clustering of the current row, where it is compared; reused.
     clustering: Vec<u8>,
     data: Output,
     index: Output,
-    /// Format BTI: what is written instead of Index.
+    /// Format BTI: written instead of Index.
     tries: Option<Box<TrieIndex>>,
     compressor: Option<Compressor>,
     chunk: Vec<u8>,
@@ -148,7 +148,7 @@ pub struct SstableWriter {
     large: LargeData,
     /// Checksums of attached components, by order of beginning; `None` until it is finished.
     attached: Vec<(AttachedKind, Option<ComponentChecksum>)>,
-    /// Rows of more bytes are looked at for what is large.
+    /// Rows of more bytes are checked for large data.
     large_row: u64,
 }
 
@@ -290,13 +290,13 @@ impl SstableWriter {
         self.summary.key_count()
     }
 
-    /// Whether [`SstableWriter::write_full`] has something to do.
+    /// Returns true if [`SstableWriter::write_full`] has a full request to write.
     pub fn is_full(&self) -> bool {
         let rows = self.tries.as_ref().is_some_and(|tries| tries.rows.is_full());
         self.data.is_full() || self.index.is_full() || rows
     }
 
-    /// Writes what is full: whole requests.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`; the writer should then be aborted.
@@ -308,8 +308,8 @@ impl SstableWriter {
         self.index.write_full().await
     }
 
-    /// From now on blocks are kept for [`SstableWriter::take_warm`], or are not: chunks with something that
-    /// comes while it is on, and pages of the index with its partitions. At first it is off.
+    /// Sets if blocks are kept for [`SstableWriter::take_warm`] from now on: chunks with data
+    /// written while it is on, and pages of the index with its partitions. At first it is off.
     #[inline]
     pub fn set_warm(&mut self, is_on: bool) {
         self.warm.set(is_on);
@@ -454,7 +454,7 @@ impl SstableWriter {
         self.placed(PrefixKind::Clustering, clustering, at)
     }
 
-    /// Looks for what is large in a row that was encoded from a position on.
+    /// Finds large data in a row that was encoded from a position on.
     #[inline]
     fn note_large_row(&mut self, clustering: Option<&[u8]>, row: RowRef<'_>, at: u64) {
         let bytes = self.offset() - at;
@@ -635,7 +635,7 @@ impl SstableWriter {
                 if size >= limit {
                     out.truncate(at);
                     out.extend_from_slice(plain);
-                    // A short last chunk is padded so that its length says "plain".
+                    // A short last chunk is padded so that its length marks it as plain.
                     out.resize(at + length.max(limit.min(self.chunk_length)), 0);
                 }
                 let crc = crc32(out.get(at..).unwrap_or(&[]));

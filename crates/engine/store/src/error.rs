@@ -21,18 +21,18 @@ pub enum StoreError {
     /// The shard that owns the data has too many requests waiting: try later.
     #[error("overloaded: the owning shard's request queue is full")]
     QueueFull,
-    /// The disk is full: writes are refused until space returns, reads go on.
+    /// The disk is full: writes are refused until space returns, reads continue.
     #[error("disk full: {detail}")]
     DiskFull {
-        /// What could not be written, or how little is free.
+        /// The data that could not be written, or the remaining free space.
         detail: String,
     },
-    /// Bytes on disk are not what was written.
+    /// Bytes on disk differ from those written.
     #[error("{file} is corrupt: {what}")]
     Corrupt {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// Description and position of the damage.
         what: String,
     },
     /// A mutation is larger than the settings or the commit log allow. In Cassandra's words
@@ -56,10 +56,10 @@ pub enum StoreError {
     /// A read met more tombstones than allowed.
     #[error("scanned over {scanned} tombstones")]
     TombstoneFailure {
-        /// How many it met before it gave up.
+        /// Number met before the read was aborted.
         scanned: u32,
     },
-    /// A mutation, or what a memtable holds, that no SSTable can hold.
+    /// A mutation, or data of a memtable, that no SSTable can hold.
     #[error("{what} ({place})")]
     Unwritable {
         /// Why, in Cassandra's words where it has them.
@@ -77,7 +77,7 @@ pub enum StoreError {
         table: String,
         /// Memory of these partitions.
         bytes: usize,
-        /// What they may hold.
+        /// Bytes that they may hold.
         share: usize,
     },
     /// The commit log failed: the node must be restarted.

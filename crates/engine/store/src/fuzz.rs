@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(Damage::of_lines(&damaged.unwrap(), 2), Some(damage));
         assert_eq!(body(marks::VERIFIED, "helenus-verified 1\n3 5\n").unwrap(), "3 5\n");
         assert_eq!(body(marks::LOOKED, "helenus-looked 1\nwaits 3\n").unwrap(), "waits 3\n");
-        // Of another kind, and none at all.
+        // A body of another kind, and an empty file.
         assert!(body(marks::LOOKED, "helenus-verified 1\n3 5\n").is_err());
         assert_eq!(marks::body_of(marks::LOOKED, b""), Err("it is empty".to_owned()));
     }

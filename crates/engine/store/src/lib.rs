@@ -5,7 +5,7 @@
 //! except files.
 //!
 //! Invariants:
-//! INV-store-1: what `commit` confirmed is in the commit log or in a complete SSTable.
+//! INV-store-1: writes that `commit` confirmed are in the commit log or in a complete SSTable.
 //! INV-store-2: a read sees one table view from begin to end.
 //! INV-store-3: a segment of the log is released only when every mutation in it is in complete,
 //! synced SSTables (or truncated).

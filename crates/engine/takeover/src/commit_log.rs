@@ -1,7 +1,7 @@
-//! Whether a commit log of Cassandra's holds writes that are nowhere else.
+//! Checks a commit log of Cassandra's for writes that exist nowhere else.
 //!
 //! A drained Cassandra leaves one segment: a descriptor and an empty section, then zeros. Its own
-//! statistics may still be noted in there after the drain; those are passed over.
+//! statistics may still be noted in there after the drain; those are ignored.
 //!
 //! Source: Cassandra `CommitLogDescriptor.writeHeader`, `CommitLogSegment.writeSyncMarker`,
 //! `CommitLogReader.readSection`, `Mutation.MutationSerializer`.
@@ -13,13 +13,13 @@ use stdx::{IoError, IoErrorKind, TableId, Uuid};
 
 use super::{TakeoverError, list};
 
-/// Largest segment that is looked at; Cassandra's are 32 MiB unless configured otherwise.
+/// Largest segment that is read; Cassandra's are 32 MiB unless configured otherwise.
 const SEGMENT_BYTES_MAX: usize = (2 << 30) - 1;
 /// Position of the next section and its CRC.
 const MARKER_BYTES: usize = 8;
 /// Versions whose records begin with a count and a table id: Cassandra 3.0 to 5.0.
 const VERSIONS: std::ops::RangeInclusive<u32> = 6..=8;
-/// What segments of ScyllaDB begin with in the place of a version: `SCLC`.
+/// Magic number of ScyllaDB's segments in place of a version: `SCLC`.
 const SCYLLA_MAGIC: u32 = 0x53_43_4c_43;
 
 /// Tables of `system` that Cassandra fills for its own use and that may be lost.
@@ -57,7 +57,8 @@ pub async fn check(fs: &Fs, directory: &str) -> Result<(), TakeoverError> {
     Ok(())
 }
 
-/// What a segment holds; `None`: nothing that would be missed. Never panics, whatever the bytes.
+/// Describes the content of a segment; `None`: nothing worth keeping. Never panics, whatever the
+/// bytes.
 pub(crate) fn content(bytes: &[u8]) -> Option<String> {
     if bytes.iter().all(|b| *b == 0) {
         return None;
@@ -77,7 +78,7 @@ pub(crate) fn content(bytes: &[u8]) -> Option<String> {
         let mut r = Reader::new(rest, "commit log section");
         let (Ok(end), Ok(_crc)) = (r.u32(), r.u32()) else { return None };
         if end == 0 {
-            // No further section; what was written behind the last sync would be lost.
+            // No further section; data written after the last sync would be lost.
             let unsynced = rest.iter().any(|b| *b != 0);
             return unsynced.then(|| format!("unsynced bytes behind offset {section}"));
         }
@@ -106,7 +107,7 @@ fn descriptor(bytes: &[u8]) -> Option<(u32, usize)> {
     Some((version, parameters.len().checked_add(4 + 8 + 2 + 4)?))
 }
 
-/// What the records of a section are, when they are writes that matter.
+/// Describes the records of a section, when they are writes that matter.
 fn records_of(mut records: &[u8]) -> Option<String> {
     // A compressed section begins with its uncompressed length, an empty one with 0 like the plain
     // end of records.

@@ -35,7 +35,7 @@ pub(super) struct SchemaRows {
 }
 
 impl SchemaRows {
-    /// Each table's name with the place of its rows.
+    /// Each table's name with its rows.
     pub(super) fn tables_mut(&mut self) -> [(&'static str, &mut Vec<Row>); 11] {
         [
             ("keyspaces", &mut self.keyspaces),
@@ -58,7 +58,8 @@ type Types = BTreeMap<Arc<str>, Arc<UdtType>>;
 /// The changes that make the schema of these rows from the built-in one.
 ///
 /// # Errors
-/// `Unsupported` naming everything that is not there and that `choice` does not allow to be left out;
+/// `Unsupported` naming everything that is not supported and that `choice` does not allow to be
+/// left out;
 /// `Row`.
 pub(super) fn changes(
     base: &Schema,
@@ -222,7 +223,7 @@ fn unsupported_tables(
     Ok(())
 }
 
-/// The statement that makes what a row is about; `column` names it.
+/// Returns the statement that creates the definition of a row; `column` names it.
 fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, TakeoverError> {
     match column {
         "view_name" => {
@@ -238,7 +239,7 @@ fn statement(row: &Row, column: &str, rows: &SchemaRows) -> Result<String, Takeo
     }
 }
 
-/// Whether a row of `column_masks` is about a function that is there.
+/// Returns true if a row of `column_masks` names a supported function.
 fn is_known_mask(row: &Row) -> Result<bool, TakeoverError> {
     let native = row.text("function_keyspace")?.is_some_and(|keyspace| keyspace == "system");
     Ok(native && row.text("function_name")?.is_some_and(|name| can_mask(&name)))
@@ -273,7 +274,7 @@ fn parse_type(
     raw_type::resolve(&raw, keyspace, types).map_err(|e| wrong(e.to_string()))
 }
 
-/// The user types of a keyspace; those used by others come first in `changes`.
+/// The user types of a keyspace; those used by others are first in `changes`.
 fn user_types(
     keyspace: &Arc<str>,
     rows: &SchemaRows,
@@ -291,7 +292,7 @@ fn user_types(
                     changes.push(SchemaChange::CreateType(udt.clone()));
                     types.insert(udt.name.clone(), Arc::new(udt));
                 }
-                // Perhaps one that it uses comes later; by name, not by use, are they ordered.
+                // A type that it uses may come later: they are ordered by name, not by use.
                 Err(error) => {
                     stuck = Some(error);
                     still.push(row);
@@ -375,7 +376,7 @@ fn table(
     })
 }
 
-/// What `flags` say of a table that has no super columns.
+/// Decodes `flags` of a table that has no super columns.
 fn kind(row: &Row) -> Result<TableKind, TakeoverError> {
     let flags = row.text_list("flags")?;
     let has = |flag: &str| flags.iter().any(|f| f == flag);

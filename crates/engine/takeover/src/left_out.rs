@@ -1,7 +1,8 @@
-//! Definitions in a directory of Cassandra's that are not taken over, as the CQL that makes them again.
+//! Definitions in a directory of Cassandra's that are not taken over, as the CQL that creates them
+//! again.
 //!
-//! Owns: the kinds that an operator may leave out ([`Kind`]), their statements. Never: decides what is
-//! left out.
+//! Owns: the kinds that an operator may leave out ([`Kind`]), their statements. Never: decides which
+//! are left out.
 //!
 //! Source of the forms: Cassandra's `Index.appendCqlTo`, `UDFunction`, `UDAggregate`, `ViewMetadata`,
 //! `TriggerMetadata`.
@@ -14,8 +15,8 @@ use super::TakeoverError;
 use super::rows::Row;
 use schema::Schema;
 
-/// What Helenus does not have and a directory may be taken over without: nothing in the rows of
-/// tables depends on it.
+/// Kinds of definitions that Helenus does not support and a directory may be taken over without:
+/// nothing in the rows of tables depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Functions,
@@ -41,7 +42,7 @@ impl Kind {
 pub(super) struct Choice<'a> {
     /// Kinds of the setting `takeover_without`.
     pub(super) without: &'a [String],
-    /// Functions that the metadata log has already are not looked at.
+    /// Functions that the metadata log has already are ignored.
     pub(super) known: Option<&'a Schema>,
     pub(super) left_out: Vec<LeftOut>,
 }
@@ -51,7 +52,7 @@ impl Choice<'_> {
         self.without.iter().any(|name| name == kind.name())
     }
 
-    /// Whether it is a function or aggregate of this node's own.
+    /// Returns true if it is a function or aggregate of this node's own.
     pub(super) fn is_own(&self, row: &Row, column: &str) -> Result<bool, TakeoverError> {
         let Some(schema) = self.known else { return Ok(false) };
         let keyspace = schema.keyspace(&row.required_text("keyspace_name")?);
@@ -69,7 +70,7 @@ impl Choice<'_> {
 pub struct LeftOut {
     /// Kind and name, for the log.
     pub what: String,
-    /// The statement that makes it.
+    /// The statement that creates it.
     pub statement: String,
 }
 

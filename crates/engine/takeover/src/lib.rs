@@ -1,8 +1,8 @@
 //! The one time that system tables are read back: a first start on a directory that Cassandra
 //! wrote (or that lost its metadata log).
 //!
-//! Owns: what of such a directory becomes the node's identity and schema, and everything that is
-//! refused about it. Never: writes anything, opens a store, changes a file.
+//! Owns: the node's identity and schema from such a directory, and all checks that refuse one.
+//! Never: writes anything, opens a store, changes a file.
 //!
 //! Order: 1. the commit log must hold nothing that is not in SSTables ([`commit_log`]); 2. the
 //! tables of `system` and `system_schema` are read from their SSTables ([`rows`]); 3. their rows
@@ -34,11 +34,11 @@ use stdx::{HostId, IoError, IoErrorKind, TimestampMicros, Token, WallMicros};
 use left_out::Choice;
 use rows::{Row, TableRows};
 
-/// What a directory of Cassandra's says of the node.
+/// Description of the node from a directory of Cassandra's.
 #[derive(Debug)]
 pub struct Imported {
-    /// Identity and place, as Cassandra knew them; `created_at` is behind every timestamp in the
-    /// system tables, so that what is written to them from now on is newer.
+    /// Identity and place, as Cassandra knew them; `created_at` is after every timestamp in the
+    /// system tables, so that later writes to them are newer.
     pub local: LocalNode,
     /// Keyspaces, types and tables, in an order in which they can be applied to the built-in schema.
     pub changes: Vec<SchemaChange>,
@@ -59,7 +59,7 @@ pub enum TakeoverError {
     DirtyCommitLog {
         /// The first segment that is not empty.
         file: String,
-        /// What is in it.
+        /// Description of the writes in it.
         detail: String,
     },
     /// An SSTable of another format.
@@ -98,7 +98,7 @@ pub enum TakeoverError {
         /// The file.
         file: String,
     },
-    /// The schema has what is not there.
+    /// The schema has unsupported definitions.
     #[error(
         "the schema has what Helenus does not have: {}; drop it in Cassandra (or copy the data to a \
          table without it), run `nodetool drain`, stop it{}", items.join("; "), without(kinds)
@@ -159,7 +159,7 @@ pub enum TakeoverError {
         /// Its class.
         found: String,
     },
-    /// SSTables, but nothing that says what they are.
+    /// SSTables, but nothing that describes them.
     #[error(
         "{directory} holds SSTables, but neither a metadata log nor the table {table}; restore the \
          missing part, or choose another --workdir"
@@ -167,17 +167,17 @@ pub enum TakeoverError {
     NoSystemTables {
         /// The data directory.
         directory: String,
-        /// What is missing.
+        /// The missing table.
         table: String,
     },
-    /// A system table says what cannot be.
+    /// A system table has an invalid row.
     #[error("the row of {table} for {row} cannot be understood: {what}")]
     Row {
         /// Keyspace and table.
         table: String,
-        /// What the row is about.
+        /// The key of the row.
         row: String,
-        /// What is wrong.
+        /// Description of the error.
         what: String,
     },
     /// An SSTable cannot be read.
@@ -252,7 +252,7 @@ const LEFT_OUT_BYTES_MAX: usize = 64 << 20;
 pub struct ForeignDirectory<'a> {
     /// The only door to its files.
     pub rt: &'a Rt,
-    /// Where the directories are, and what the operator chose to leave out.
+    /// The directories, and the definitions that the operator chose to leave out.
     pub options: &'a Options,
     /// The built-in schema.
     pub base: &'a Schema,
@@ -261,7 +261,8 @@ pub struct ForeignDirectory<'a> {
 }
 
 impl ForeignDirectory<'_> {
-    /// Reads what a first start on a directory of Cassandra's needs. `None`: the directory is empty.
+    /// Reads the data that a first start on a directory of Cassandra's needs. `None`: the directory
+    /// is empty.
     /// Call it before the store is opened. `known`: the schema of the metadata log, if one exists.
     ///
     /// # Errors
@@ -355,7 +356,7 @@ impl Tables<'_> {
     }
 }
 
-/// The wall clock, or what is needed to be behind Cassandra's rows when its clock was ahead.
+/// The wall clock, or a later time after Cassandra's rows when its clock was ahead.
 fn created_at(wall: WallMicros, newest: TimestampMicros) -> WallMicros {
     WallMicros(wall.0.max(newest.0.saturating_add(1)))
 }
@@ -384,7 +385,7 @@ fn local_node(row: &Row) -> Result<LocalNode, TakeoverError> {
     })
 }
 
-/// Whether any table below the data directory has an SSTable.
+/// Returns true if any table below the data directory has an SSTable.
 async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, TakeoverError> {
     for keyspace in list(fs, data).await?.into_iter().filter(|e| e.is_dir) {
         let keyspace = format!("{data}/{}", keyspace.name);
@@ -398,7 +399,7 @@ async fn holds_sstables(fs: &Fs, data: &str) -> Result<bool, TakeoverError> {
     Ok(false)
 }
 
-/// The entries of a directory; none when it is not there.
+/// The entries of a directory; none when it does not exist.
 async fn list(fs: &Fs, path: &str) -> Result<Vec<rt::DirEntry>, TakeoverError> {
     match fs.read_dir(path).await {
         Ok(entries) => Ok(entries),

@@ -1,8 +1,8 @@
-//! A directory with a metadata log on which a Cassandra has run since: what it changed.
+//! A directory with a metadata log on which a Cassandra has run since: its changes.
 //!
 //! A Cassandra knows nothing of the metadata log, so that its schema and roles are in the system
-//! tables only, and there they are newer than the log. What it did is adopted as further entries of
-//! the log: ids of columns stay, and with them the meaning of what the commit log holds.
+//! tables only, and there they are newer than the log. Its changes are adopted as further entries
+//! of the log: ids of columns stay, and with them the meaning of the commit log's content.
 //!
 //! Owns: noticing it ([`ForeignDirectory::written_since`]), the entries ([`ForeignDirectory::adopt`]). Never: writes anything.
 //!
@@ -37,7 +37,7 @@ impl ForeignDirectory<'_> {
         written_since(*self, newest_own).await
     }
 
-    /// The entries that take over what a Cassandra changed. `file`: what shows that it ran.
+    /// The entries that adopt the changes of a Cassandra. `file`: the file that proves that it ran.
     ///
     /// # Errors
     /// As [`ForeignDirectory::read`]; `OtherMembers`.
@@ -78,7 +78,7 @@ async fn written_since(
     Ok(None)
 }
 
-/// What the directory of a Cassandra that ran since makes of the log.
+/// Changes to the metadata log after another Cassandra ran on the directory.
 #[derive(Debug)]
 pub struct Adopted {
     /// To be appended in this order.
@@ -147,7 +147,7 @@ fn is_users(keyspace: &str) -> bool {
         || !cql_plan::system::system_schema().keyspaces.contains_key(keyspace)
 }
 
-/// Whether this node's last run left nothing in its commit log.
+/// Returns true if this node's last run left nothing in its commit log.
 async fn is_drained(fs: &Fs, directory: &str) -> Result<bool, TakeoverError> {
     let files = list(fs, directory).await?;
     Ok(!files.iter().any(|file| file.name.starts_with("helenus-commitlog")))
@@ -210,7 +210,7 @@ impl Steps {
         keeps: &dyn Fn(&Table) -> bool,
     ) -> Result<(), schema::SchemaError> {
         let Some(old) = self.schema.keyspaces.get(&now.name).cloned() else { return Ok(()) };
-        // Tables first: types that go are used by none then.
+        // Tables first: then no table uses a dropped type.
         for table in old.tables.values() {
             let same = now.tables.get(&table.name).is_some_and(|is| is.id == table.id);
             if !same && !keeps(table) {
@@ -234,7 +234,7 @@ impl Steps {
                         self.take(SchemaChange::AlterTable(new))?;
                     }
                 }
-                // One of the same name that is kept goes before it: its rows are promised.
+                // A kept table of the same name takes precedence: its rows are promised.
                 Some(_) => {
                     tracing::warn!(
                         table = name_of(table),
@@ -311,7 +311,7 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
     let mut moved = BTreeMap::new();
     for (place, column) in new.columns.iter_mut().enumerate() {
         let old = if key_kind(column) {
-            // By place: columns of the key can be renamed.
+            // By position: columns of the key can be renamed.
             was.columns.get(place).filter(|old| key_kind(old))
         } else {
             let same = |old: &&Column| old.name == column.name && !key_kind(old);
@@ -336,7 +336,8 @@ fn with_ids_of(was: &Table, is: &Table) -> Table {
     new
 }
 
-/// Whether `system_schema` says the same of both: what it does not say, no Cassandra changed.
+/// Returns true if both look the same in `system_schema`: no Cassandra changed anything that it
+/// does not show.
 fn looks_the_same(schema: &Schema, one: &Table, other: &Table) -> bool {
     let rows = |table: &Table| {
         let Some(keyspace) = schema.keyspaces.get(&table.keyspace) else { return Vec::new() };
@@ -354,7 +355,8 @@ fn looks_the_same(schema: &Schema, one: &Table, other: &Table) -> bool {
     rows(one) == rows(other)
 }
 
-/// The entries that replace all roles and what speaks of them; none when they are the same.
+/// The entries that replace all roles and the entries that refer to them; none when they are the
+/// same.
 fn auth_changes(
     before: &Auth,
     imported: &Imported,

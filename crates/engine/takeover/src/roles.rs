@@ -31,7 +31,7 @@ impl AuthRows {
         ]
     }
 
-    /// All roles, then what speaks of them: that a role is not there makes it nothing.
+    /// All roles, then the entries that refer to them: an entry for a missing role has no effect.
     ///
     /// # Errors
     /// `Row`.
@@ -47,7 +47,7 @@ impl AuthRows {
         }
         let mut changes = Vec::new();
         for row in &self.roles {
-            // `role_members` says the same the other way round.
+            // `role_members` has the same the other way round.
             for role in texts(row, "member_of")? {
                 let grantee = row.required_text("role")?;
                 changes.push(AuthChange::GrantRole { role, grantee });

@@ -205,7 +205,7 @@ fn in_key(kind: schema::ColumnKind) -> bool {
     matches!(kind, PartitionKey(_) | Clustering { .. })
 }
 
-/// The complete SSTables of a table with their directories, after a look at everything else there.
+/// The complete SSTables of a table with their directories, after a check of all other files there.
 ///
 /// # Errors
 /// `Format`, `Unfinished`: see [`TakeoverError`].
@@ -255,8 +255,8 @@ async fn sstables_of(
     Ok(complete)
 }
 
-/// As [`sstables`], and opens those of other versions than `nb`, so that what cannot be served where
-/// files are written in this version is refused before anything is changed.
+/// As [`sstables`], and opens those of other versions than `nb`. So files that cannot be served
+/// where files are written in this version are refused before anything is changed.
 ///
 /// # Errors
 /// As [`sstables`]; `Sstable`.
@@ -275,8 +275,9 @@ pub(super) async fn check_sstables(
     Ok(())
 }
 
-/// The same of a user's table, whose files may have been put there by hand: their columns must have the
-/// types of the table's. What is wrong with a file of a version that is written here is for the store.
+/// The same for a user's table, whose files may have been put there manually: their columns must
+/// have the types of the table's. Errors of files of a version that is written here are left to the
+/// store.
 ///
 /// # Errors
 /// As [`check_sstables`]; `OtherTypes`.
@@ -320,7 +321,7 @@ pub(super) async fn read_table(
     for (directory, descriptor) in sstables(&fs, data, table).await? {
         let reader = SstableReader::open(&fs, &directory, descriptor, Some(table)).await?;
         let largest = reader.meta().statistics().stats.max_timestamp;
-        // Of a file without timestamps Cassandra notes the largest number there is.
+        // For a file without timestamps Cassandra notes the largest number possible.
         if largest.0 != i64::MAX {
             newest = newest.max(largest);
         }

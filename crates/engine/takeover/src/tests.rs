@@ -67,7 +67,8 @@ fn imported_as(cluster: &str, prepare: impl Fn(&Path)) -> Result<Option<Imported
     receiver.recv().unwrap()
 }
 
-/// Whether another program wrote the golden directory after a node whose newest timestamp is this.
+/// Returns the file by which another program wrote the golden directory after a node with this
+/// newest timestamp.
 fn written_since(newest_own: TimestampMicros, prepare: impl Fn(&Path)) -> Option<String> {
     let directory = tempfile::tempdir().unwrap();
     copy(&Path::new(GOLDEN).join("data"), &directory.path().join("data"));
@@ -97,7 +98,7 @@ fn a_cassandra_that_ran_since_shows_in_system_local() {
     assert!(newest.0 > before.0);
     let found = written_since(before, |_| {}).unwrap();
     assert!(found.contains("/system/local-") && found.ends_with("-Data.db"), "{found}");
-    // What was there when the directory was taken over, and what this node wrote itself, is no sign.
+    // Files that existed at the takeover, and files written by this node, are no sign.
     assert_eq!(written_since(TimestampMicros(newest.0), |_| {}), None);
     let ours = |work: &Path| {
         let local = work.join("data").join(LOCAL);
@@ -587,7 +588,7 @@ fn what_the_operator_leaves_out_is_kept_as_statements() {
     }
 }
 
-/// Writes the files of a table anew as Cassandra 3 and ScyllaDB have them: version `me`, and columns
+/// Rewrites the files of a table as Cassandra 3 and ScyllaDB have them: version `me`, and columns
 /// that later versions do not have in the place of those that earlier ones did not.
 async fn rewrite_as_older(fs: &Fs, directory: &str, renamed: &[(&str, &str)]) {
     let slices = Arc::new(data::Slices::all());
@@ -622,8 +623,9 @@ async fn rewrite_as_older(fs: &Fs, directory: &str, renamed: &[(&str, &str)]) {
     }
 }
 
-/// The golden directory as an older version would have written it, but for the names of its columns,
-/// which stand in other places of the order than those that they replace, and are not there already.
+/// The golden directory as an older version would have written it, except for the names of its
+/// columns. The new names sort to other positions than those that they replace, and are not used
+/// already.
 fn make_older(work: &Path) {
     const RENAMED: [(&str, &str); 4] = [
         ("cql_version", "zql_version"),
@@ -661,7 +663,7 @@ fn a_directory_of_cassandra_3_or_scylla_is_taken_over_with_the_same_schema() {
     assert_eq!(old.len(), new.len());
     for (old, new) in old.into_iter().zip(new) {
         let mut expected = new.clone();
-        // What that version has not is as it is by default.
+        // Options that this version lacks have their defaults.
         let default = schema::TableOptions::default();
         expected.options.additional_write_policy = default.additional_write_policy;
         expected.options.read_repair = default.read_repair;
@@ -669,7 +671,7 @@ fn a_directory_of_cassandra_3_or_scylla_is_taken_over_with_the_same_schema() {
         assert_eq!(*old, expected);
     }
     assert_eq!(older.changes.len(), newer.changes.len());
-    // In a table of users such a column is none of nobody's.
+    // In a user's table an unknown column is an error.
     let of_user = refused(|work| {
         make_older(work);
         let from = work.join("data").join(LOCAL);

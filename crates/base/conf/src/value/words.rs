@@ -39,7 +39,7 @@ macro_rules! words {
 }
 
 words! {
-    /// When appended commit-log records are synced.
+    /// Time at which appended commit-log records are synced.
     CommitLogSync {
         /// Every `commitlog_sync_period`; the answer does not wait for the sync.
         Periodic = "periodic",
@@ -63,19 +63,19 @@ words! {
 }
 
 words! {
-    /// How files are compressed that memtables become.
+    /// Compression of flushed files.
     FlushCompression {
         /// Not at all.
         None = "none",
         /// By LZ4's fast compressor where the table's is slow.
         Fast = "fast",
-        /// As their table says.
+        /// The compression of their table.
         Table = "table",
     }
 }
 
 words! {
-    /// What happens after an error of a data file.
+    /// Reaction to an error of a data file.
     DiskFailurePolicy {
         /// The process ends on a file-system error or corruption.
         Die = "die",
@@ -83,7 +83,7 @@ words! {
         StopParanoid = "stop_paranoid",
         /// Client traffic stops on file-system errors.
         Stop = "stop",
-        /// The file is left out and reads go on with what is there.
+        /// The file is left out and reads continue with the rest.
         BestEffort = "best_effort",
         /// The request fails.
         Ignore = "ignore",
@@ -91,15 +91,15 @@ words! {
 }
 
 words! {
-    /// What happens after an error of the commit log.
+    /// Reaction to an error of the commit log.
     CommitFailurePolicy {
         /// The process ends.
         Die = "die",
         /// Client traffic stops.
         Stop = "stop",
-        /// Writes stop, reads go on.
+        /// Writes stop, reads continue.
         StopCommit = "stop_commit",
-        /// Writes fail and the log goes on.
+        /// Writes fail and the log continues.
         Ignore = "ignore",
     }
 }
@@ -113,7 +113,7 @@ words! {
 }
 
 words! {
-    /// Who may connect.
+    /// Authentication of clients.
     Authenticator {
         /// Everybody.
         AllowAll = "AllowAllAuthenticator",
@@ -123,11 +123,11 @@ words! {
 }
 
 words! {
-    /// What a connected role may do.
+    /// Permissions of a connected role.
     Authorizer {
         /// Everything.
         AllowAll = "AllowAllAuthorizer",
-        /// What it was granted.
+        /// The permissions it was granted.
         Cassandra = "CassandraAuthorizer",
     }
 }
@@ -143,7 +143,7 @@ words! {
 }
 
 words! {
-    /// Where a role may connect from.
+    /// Networks from which a role may connect.
     CidrAuthorizer {
         /// Everywhere.
         AllowAll = "AllowAllCIDRAuthorizer",
@@ -153,9 +153,9 @@ words! {
 }
 
 words! {
-    /// What happens when a role connects from elsewhere.
+    /// Reaction to a role that connects from elsewhere.
     CidrMode {
-        /// The log tells of it.
+        /// The connection is logged.
         Monitor = "MONITOR",
         /// It may do nothing.
         Enforce = "ENFORCE",
@@ -163,13 +163,13 @@ words! {
 }
 
 words! {
-    /// Where data centre and rack names come from.
+    /// Source of data centre and rack names.
     Snitch {
         /// One data centre `datacenter1`, one rack `rack1`.
         Simple = "SimpleSnitch",
-        /// What the node's own `cassandra-rackdc.properties` says.
+        /// The node's own `cassandra-rackdc.properties`.
         GossipingPropertyFile = "GossipingPropertyFileSnitch",
-        /// What `cassandra-topology.properties` says of the node's address.
+        /// The entry of the node's address in `cassandra-topology.properties`.
         PropertyFile = "PropertyFileSnitch",
         /// The second and third byte of the node's address.
         RackInferring = "RackInferringSnitch",
@@ -177,7 +177,7 @@ words! {
 }
 
 words! {
-    /// Which versions of Cassandra can read what is written.
+    /// Versions of Cassandra that can read the written files.
     StorageCompatibilityMode {
         /// 4.0 and later.
         Cassandra4 = "CASSANDRA_4",

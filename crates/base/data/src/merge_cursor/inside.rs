@@ -1,4 +1,5 @@
-//! The rows and markers inside of a partition: which comes next, and what the sources have of it together.
+//! The rows and markers inside of a partition: which one follows, and the merged content of the sources
+//! for it.
 
 use std::cmp::Ordering;
 
@@ -11,7 +12,7 @@ use crate::deletion::DeletionTime;
 use crate::merge::{Keep, Merged, merge_rows};
 use crate::row::RowRef;
 
-/// What comes next.
+/// The next item of the merge.
 pub(super) enum Position {
     Static,
     /// The first lane with the row; `alone`: the only one.

@@ -1,4 +1,4 @@
-//! Leaving rows and markers out of what a reader sees, and telling of it now and then.
+//! Skipping of rows and markers that a reader does not see, and reporting it now and then.
 
 use super::inside::Position;
 use super::{Current, MergeCursor};
@@ -6,10 +6,11 @@ use crate::clustering::BoundRef;
 use crate::cursor::{Cursor, Item};
 use crate::passed::place_between;
 
-/// So many times as many are left out when no place is found between them at which a page could end.
+/// Factor by which more items are skipped when no position between them is found at which a page
+/// could end.
 const PLACELESS_TIMES: u32 = 4;
 
-/// Up to where what was left out goes.
+/// End of the skipped rows and markers.
 #[derive(Clone, Copy)]
 pub(super) enum PassedAt {
     /// Up to the row that this lane is at.
@@ -20,7 +21,7 @@ pub(super) enum PassedAt {
     Nowhere,
 }
 
-/// What was left out.
+/// The item that was skipped.
 #[derive(Clone, Copy)]
 pub(super) enum LeftOut {
     Static,
@@ -32,33 +33,34 @@ pub(super) enum LeftOut {
 
 /// Leaving rows and markers out, and telling of it.
 pub(super) struct Passing {
-    /// It is told of so many; `u32::MAX`: never.
+    /// Skipped items between two reports; `u32::MAX`: never reports.
     pub(super) every: u32,
-    /// Those left out since that was told.
+    /// Items skipped since the last report.
     pub(super) count: u32,
-    /// Those that were told of last.
+    /// Items in the last report.
     pub(super) told: u32,
-    /// What counts as no tombstone: rows and markers that others delete, deletions of partitions.
+    /// Items scanned beside the tombstones counted: rows and markers that others delete, deletions
+    /// of partitions.
     pub(super) hidden: u32,
     /// The tombstones when the last one was left out.
     pub(super) tombstones: u32,
-    /// What was left out last.
+    /// The item that was skipped last.
     pub(super) last: LeftOut,
-    /// It is to be told of at the next place: behind this marker.
+    /// A report is due at the next position: after this marker.
     pub(super) due: Option<bool>,
     pub(super) due_prefix: Vec<u8>,
     pub(super) place: Vec<u8>,
 }
 
 impl<C: Cursor> MergeCursor<'_, C> {
-    /// Also a merge that purges tells of what it leaves out, and every merge as often as that: as if it were
-    /// [`PASSED_MAX`]. At least 1.
+    /// Makes every mode of merge report skipped items, purging ones too, after `every` of them
+    /// instead of [`PASSED_MAX`]. At least 1.
     pub fn tell_of_passed(&mut self, every: u32) {
         self.passing.every = every.max(1);
     }
 
-    /// Up to where rows and markers were left out, when that is what the item says: the clustering of a row, or one
-    /// that no row has. Nothing at or before it in read order comes any more.
+    /// Position up to which rows and markers were skipped, when the current item reports that: the
+    /// clustering of a row, or one that no row has. No item at or before it in read order follows.
     pub fn passed_at(&self) -> Option<&[u8]> {
         let Current::Passed(at) = self.current else { return None };
         match at {
@@ -71,18 +73,19 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
     }
 
-    /// How many were left out before the item that says so.
+    /// Number of skipped rows and markers that the current item reports.
     pub fn passed(&self) -> u32 {
         self.passing.told
     }
 
-    /// Whether the item says that rows and markers were left out.
+    /// Returns true if the current item reports skipped rows and markers.
     #[inline]
     pub fn is_at_passed(&self) -> bool {
         matches!(self.current, Current::Passed(_))
     }
 
-    /// Tombstones met so far, deletions of partitions, and what they hide: what a reader has waited for.
+    /// Tombstones met so far, deletions of partitions, and data that they hide: the cost of the
+    /// scan for a reader.
     #[inline]
     pub fn scanned(&self) -> u32 {
         self.tombstones.saturating_add(self.passing.hidden)
@@ -100,7 +103,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
         passing.count >= passing.every && passing.every < u32::MAX && self.tells_of_last()
     }
 
-    /// True when what was left out last is a place to show.
+    /// True when the item skipped last is a position to show.
     pub(super) fn tells_of_last(&mut self) -> bool {
         let passing = &mut self.passing;
         let at = match passing.last {
@@ -128,7 +131,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.current = Current::Passed(at);
     }
 
-    /// True when a place between the marker that was left out last and the item that comes next is to be shown.
+    /// True when a position between the marker that was skipped last and the next item is to be
+    /// shown.
     pub(super) fn tells_at_place(&mut self) -> bool {
         let Some(after) = self.passing.due.take() else { return false };
         let lane = match self.next_position() {

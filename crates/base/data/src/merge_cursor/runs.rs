@@ -1,19 +1,19 @@
-//! Rows that need no merge: whoever reads may take them from the source that has them alone.
+//! Rows that need no merge: the reader may take them from the one source that has them.
 
 use std::cmp::Ordering;
 
 use super::{Current, LaneState, MergeCursor, MergeMode};
 use crate::cursor::{Cursor, Item};
 
-/// Rows of one lane behind each other after which more are looked for that need no merge: where lanes take
-/// turns, looking would cost more than it saves.
+/// Consecutive rows of one lane after which the merge searches for more that need no merge. Where
+/// lanes alternate, searching would cost more than it saves.
 const WINS_MIN: u32 = 2;
 
 impl<C: Cursor> MergeCursor<'_, C> {
-    /// The number of the source whose rows follow, when no other one has the partition and nothing deletes
-    /// them from outside: then rows that are live without a TTL, and whose cells are, come out as they are.
-    /// Whoever takes them from the source tells [`MergeCursor::took_rows`]. `None` also where rows must be
-    /// looked through, and where it is not known.
+    /// The number of the source whose rows follow, when no other one has the partition and nothing
+    /// deletes them from outside. Then rows that are live without a TTL, and whose cells are, come
+    /// out unmodified. A reader that takes them from the source calls [`MergeCursor::took_rows`].
+    /// `None` also where rows must be filtered, and where it is unknown.
     #[inline]
     pub fn untouched(&self) -> Option<usize> {
         let index = self.sole.filter(|_| self.in_partition)?;
@@ -28,9 +28,10 @@ impl<C: Cursor> MergeCursor<'_, C> {
         is_untouched.then_some(index)
     }
 
-    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the one that had
-    /// the last rows alone, and the next row of the others, if they have one. Rows of that source before it
-    /// come out as they are. Whoever takes some, without the end of the partition, need not tell.
+    /// As [`MergeCursor::untouched`] where several sources have the partition: the number of the
+    /// one that had the last rows alone, and the next row of the others, if they have one. Rows of
+    /// that source before it come out unmodified. A reader that takes some, without the end of the
+    /// partition, need not report it.
     pub fn run(&self) -> Option<(usize, Option<&[u8]>)> {
         let is_run = self.wins >= WINS_MIN
             && self.in_partition
@@ -66,8 +67,9 @@ impl<C: Cursor> MergeCursor<'_, C> {
         (is_run && is_member).then_some((self.winner, next))
     }
 
-    /// The source, when there is only one and the merge stands between two partitions: those of which nothing but
-    /// rows as in [`MergeCursor::untouched`] is there come out as they are. Whoever takes some need not tell.
+    /// Returns the source, when there is only one and the merge stands between two partitions.
+    /// Partitions that hold only rows as in [`MergeCursor::untouched`] come out unmodified. A
+    /// reader that takes some need not report it.
     #[inline]
     pub fn only_source(&mut self) -> Option<&mut C> {
         let is_untouched = !self.in_partition
@@ -80,8 +82,8 @@ impl<C: Cursor> MergeCursor<'_, C> {
         }
     }
 
-    /// As [`MergeCursor::untouched`] for what a reader sees: the number of the source whose plain rows
-    /// ([`RowRef::is_plain`]) come out as they are.
+    /// As [`MergeCursor::untouched`] for a reader: the number of the source whose plain rows
+    /// ([`RowRef::is_plain`]) come out unmodified.
     #[inline]
     pub fn untouched_live(&self) -> Option<usize> {
         let index = self.sole.filter(|_| self.in_partition)?;
@@ -93,10 +95,11 @@ impl<C: Cursor> MergeCursor<'_, C> {
         is_untouched.then_some(index)
     }
 
-    /// Whether the partition at hand has several sources and nothing deletes it from outside, in a table whose
-    /// partitions have one row: of versions as in [`MergeCursor::untouched`] that all have the same columns
-    /// the newest is what comes out. Whoever takes it passes all of [`MergeCursor::members`] over the
-    /// partition and tells [`MergeCursor::took_partition`].
+    /// Returns true if the current partition has several sources and nothing deletes it from
+    /// outside, in a table whose partitions have one row. Of versions as in
+    /// [`MergeCursor::untouched`] that all have the same columns the newest one comes out. A reader
+    /// that takes it moves all of [`MergeCursor::members`] past the partition and calls
+    /// [`MergeCursor::took_partition`].
     #[inline]
     pub fn has_one_row(&self) -> bool {
         self.in_partition
@@ -109,7 +112,7 @@ impl<C: Cursor> MergeCursor<'_, C> {
             && self.lanes.iter().all(|l| !l.member || l.state == LaneState::Stale)
     }
 
-    /// The sources with the partition at hand stand behind it.
+    /// Notes that all sources with the current partition were moved past it.
     #[inline]
     pub fn took_partition(&mut self) {
         self.passing.due = None;
@@ -118,10 +121,11 @@ impl<C: Cursor> MergeCursor<'_, C> {
         self.current = Current::PartitionEnd;
     }
 
-    /// Whether the merge stands between two partitions of a table of which rows as in [`MergeCursor::untouched`] come
-    /// out as they are: those of a partition that one source has alone and does not delete, and, of partitions of one
-    /// row, the newest version, as in [`MergeCursor::has_one_row`]. Who knows more of the sources may take the
-    /// partitions that follow from them himself: see [`MergeCursor::move_source`].
+    /// Returns true if the merge stands between two partitions of a table whose rows as in
+    /// [`MergeCursor::untouched`] come out unmodified. These are the rows of a partition that one
+    /// source has alone and does not delete. In partitions of one row it is the newest version, as
+    /// in [`MergeCursor::has_one_row`]. A caller that knows more about the sources may take the
+    /// following partitions from them directly: see [`MergeCursor::move_source`].
     #[inline]
     pub fn is_between(&self) -> bool {
         !self.in_partition

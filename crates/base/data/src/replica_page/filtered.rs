@@ -1,4 +1,4 @@
-//! Pages that a filter has left little of: what [`super::PageWriter`] puts aside while it writes the whole page.
+//! Pages after a selective filter: [`super::PageWriter`] collects them while it writes the whole page.
 //!
 //! A filtered page is encoded as any page, ends where the whole page does, and has of its partitions and live rows
 //! those that pass. It has no deletions, so nothing may be merged with it: it is for showing only.
@@ -11,37 +11,37 @@ use crate::raw::{Raw, put_v};
 use crate::row::RowRef;
 use crate::row_filter::RowFilter;
 
-/// What a filter has left of a page.
+/// A page after filtering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilteredPage {
     /// The partitions and rows that pass, as an encoded page.
     pub page: Vec<u8>,
-    /// What the whole page is.
+    /// Counts of the whole page.
     pub whole: WholePage,
-    /// Key of the last partition that was looked at.
+    /// Key of the last partition that was scanned.
     pub last_key: Option<Vec<u8>>,
 }
 
-/// What of a whole page counts where only a part of it is shown.
+/// Counts of a whole page of which only a part is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholePage {
     /// Its live rows, as its header counts them.
     pub live_rows: u32,
-    /// Its tombstones, as who reads it counts them: dead cells, rows that are deletions only, markers.
+    /// Its tombstones, as a reader counts them: dead cells, rows that are deletions only, markers.
     pub tombstones: u32,
     /// Its encoded bytes.
     pub bytes: u64,
-    /// Partitions of which there is something to be shown.
+    /// Partitions with something to show.
     pub partitions: u64,
     /// Live rows that did not pass, of partitions that did.
     pub dropped_rows: u64,
     /// Partitions that did not pass.
     pub dropped_partitions: u64,
-    /// Bytes of what did not pass.
+    /// Bytes of the filtered-out partitions and rows.
     pub dropped_bytes: u64,
 }
 
-/// The partition at hand, in the bytes of the whole page.
+/// The current partition, in the bytes of the whole page.
 pub(super) struct Place<'a> {
     out: &'a [u8],
     key: &'a [u8],
@@ -60,12 +60,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What passes while a page is written.
+/// Filter state and output while a page is written.
 pub(super) struct Kept<'s> {
     filter: &'s dyn RowFilter,
     out: Vec<u8>,
     rows: u32,
-    /// Whether the partition at hand passes, when it was looked at.
+    /// True if the current partition passes the filter; `None`: not checked yet.
     passes: Option<bool>,
     /// It stands in `out`.
     is_put: bool,
@@ -84,7 +84,7 @@ impl<'s> Kept<'s> {
         (self.passes, self.is_put) = (None, false);
     }
 
-    /// A live row, which is what `place.out` has from `at` on.
+    /// Adds a live row, which `place.out` holds from `at` on.
     #[inline]
     pub(super) fn row(&mut self, place: &Place<'_>, row: ClusteredRow<'_>, at: usize) {
         let ClusteredRow { clustering, row } = row;

@@ -45,12 +45,12 @@ pub struct PageWriter<'s> {
     static_is_live: bool,
     /// Where the partition's static row stands in `out`, with its length.
     static_at: Range<usize>,
-    /// What passes a filter.
+    /// The filter and its output.
     kept: Option<Kept<'s>>,
     /// Clustering of the last row met; empty and unset at the start of a partition.
     last: Vec<u8>,
     has_last: bool,
-    /// The range deletion open after what was written.
+    /// The range deletion open after the last written item.
     open: DeletionTime,
     /// A marker that may still be joined by another one of its position.
     pending: Option<DeletionTime>,
@@ -62,13 +62,13 @@ pub struct PageWriter<'s> {
     live_in_partition: u32,
     live_rows: u32,
     tombstones: u32,
-    /// What counts for the limit of tombstones: what is written.
+    /// Tombstones that count towards the limit: those written.
     scanned: u32,
     /// Partitions with a deletion among them.
     deletions: u32,
-    /// What was left out.
+    /// Number of skipped rows and markers.
     left_out: u32,
-    /// Behind this clustering the read goes on; a place before it is no progress.
+    /// The read continues after this clustering; a position before it is no progress.
     floor: Option<Vec<u8>>,
     has_cut_partitions: bool,
     end: End,
@@ -121,20 +121,20 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// Puts aside what passes the filter, see [`PageWriter::finish_filtered`]. Partitions may not be cut by a limit of
-    /// their own then.
+    /// Collects the rows that pass the filter, see [`PageWriter::finish_filtered`]. A limit per
+    /// partition is not allowed then.
     pub fn filter(&mut self, filter: &'s dyn RowFilter) {
         self.kept = Some(Kept::new(filter));
     }
 
-    /// The next partition goes on from an earlier page that had so many live rows of it: they count
-    /// for the limit per partition, and its static row does not count any more when there are some.
-    /// 0 takes that back.
+    /// The next partition continues from an earlier page that had this many live rows of it. They
+    /// count for the limit per partition, and its static row does not count any more when there are
+    /// some. 0 resets that.
     pub fn go_on_behind(&mut self, live_rows: u32) {
         self.live_before = live_rows;
     }
 
-    /// The next partition goes on behind this clustering; `None`: it begins.
+    /// The next partition continues after this clustering; `None`: it begins.
     pub fn set_floor(&mut self, clustering: Option<&[u8]>) {
         self.floor = clustering.map(<[u8]>::to_vec);
     }
@@ -248,7 +248,7 @@ impl<'s> PageWriter<'s> {
         self.pending_prefix = prefix;
     }
 
-    /// Closes an open range behind the last row: the page or the partition is cut there.
+    /// Closes an open range after the last row: the page or the partition is cut there.
     fn close_behind_last(&mut self) {
         self.pending = None;
         if self.open.is_live() {
@@ -260,8 +260,8 @@ impl<'s> PageWriter<'s> {
         self.last = last;
     }
 
-    /// So many rows and markers were left out before they came here, of the current partition up to this clustering
-    /// if it is known.
+    /// Reports `count` rows and markers that were skipped before they reached the writer, of the
+    /// current partition, up to this clustering if it is known.
     pub fn passed(&mut self, count: u32, upto: Option<&[u8]>) -> PageFlow {
         self.left_out = self.left_out.saturating_add(count);
         let Some(upto) = upto.filter(|_| self.in_partition && self.is_full()) else {
@@ -282,7 +282,7 @@ impl<'s> PageWriter<'s> {
         self.floor.as_deref().is_none_or(is_behind) && (!self.has_last || is_behind(&self.last))
     }
 
-    /// Ends the page behind a clustering, with all markers taken.
+    /// Ends the page after a clustering, with all markers taken.
     fn cut_at(&mut self, place: Vec<u8>) {
         if !self.deletion.is_live() {
             // Others may have rows up to there that it hides.
@@ -293,12 +293,13 @@ impl<'s> PageWriter<'s> {
         if self.shape.clustering().compare_bounds(pending, end) != Ordering::Equal {
             self.flush_marker();
         }
-        // What opens at the end itself is the next page's.
+        // A deletion that opens at the end itself belongs to the next page.
         (self.last, self.has_last) = (place, true);
         self.cut_inside();
     }
 
-    /// The page is full behind a marker: it ends before the next item of the partition, if there is a place.
+    /// The page is full after a marker: it ends before the next item of the partition, if there is
+    /// a position.
     fn ends_before(&mut self, next: &Item<'_>) -> bool {
         let changes = self.pending.is_some_and(|open| open != self.open);
         if !changes || !self.is_full_with_pending() {
@@ -381,7 +382,8 @@ impl<'s> PageWriter<'s> {
         }
     }
 
-    /// As [`PageWriter::item`] of a partition that has one row, which is plain, and nothing else, behind another one.
+    /// As [`PageWriter::item`] for a partition of one plain row and nothing else, after another
+    /// partition.
     #[inline]
     pub fn plain_partition(&mut self, key: &[u8], row: ClusteredRow<'_>) -> PageFlow {
         self.partition(key, DeletionTime::LIVE);
@@ -448,7 +450,7 @@ impl<'s> PageWriter<'s> {
         PageFlow::Continue
     }
 
-    /// A live row was written behind `at`.
+    /// Notes that a live row was written from `at` on.
     fn keep(&mut self, row: ClusteredRow<'_>, at: usize) {
         let Some(kept) = &mut self.kept else { return };
         // Readers see the counters that were written, without local shards.
@@ -494,7 +496,7 @@ impl<'s> PageWriter<'s> {
             || self.has_tombstones(0)
     }
 
-    /// Whether it has as many tombstones as it may with so many more.
+    /// Returns true if the page reaches its limit of tombstones with `more` of them.
     fn has_tombstones(&self, more: u32) -> bool {
         let most = self.limits.tombstones;
         let scanned = self.scanned.saturating_add(more);
@@ -517,7 +519,7 @@ impl<'s> PageWriter<'s> {
         self.floor = None;
     }
 
-    /// Marks the partition that just ended as cut behind its last row: some source had been.
+    /// Marks the partition that just ended as cut after its last row, as it was cut in some source.
     pub fn mark_cut(&mut self) {
         if self.header_written && self.has_last {
             self.out.push(TAG_CUT);
@@ -530,8 +532,8 @@ impl<'s> PageWriter<'s> {
         self.finish_filtered(PageEnd::Exhausted).0
     }
 
-    /// As [`PageWriter::finish`] of what was read up to this end: the page goes no further. With what passes the
-    /// filter, if there is one.
+    /// As [`PageWriter::finish`] for a read up to this end: the page ends there. Returns also the
+    /// filtered rows, if there is a filter.
     pub fn finish_filtered(self, end: PageEnd<'_>) -> (Vec<u8>, Option<FilteredPage>) {
         let (key, last) = (self.key.clone(), self.last.clone());
         let token = codec::token_of(&key);
@@ -572,7 +574,7 @@ fn written_row(out: &[u8], at: usize) -> Option<RowRef<'_>> {
     raw.sized().map(RowRef::trusted)
 }
 
-/// The base that the row's content gives, when the row is packed relative to another one.
+/// The base that follows from the row's content, when the row is packed relative to another one.
 fn canonical_base(row: RowRef<'_>) -> Option<TimestampMicros> {
     let (liveness, deletion, mut columns) = row.parts();
     if !liveness.is_empty() {

@@ -298,7 +298,7 @@ fn sources_of(case: &Case, shape: &TableShape) -> Vec<Vec<Event>> {
     }
     part.finish(shape, reversed, &mut events);
     sources.push(events);
-    // What is before the first `source` is nothing.
+    // The part before the first `source` is empty.
     assert!(sources.remove(0).is_empty(), "{}: it begins with `source`", case.place);
     sources
 }
@@ -372,7 +372,8 @@ fn row_text(row: RowRef<'_>, mode: &str, shape: &TableShape) -> String {
                 text.push_str(&format!(" {name}={}", cell_text(&cell, shape.has_counters())));
             }
             ColumnRef::Complex(complex) => {
-                // Readers look at cells only: a row that comes out as it is may show it (see `Merged::Source`).
+                // Readers use cells only: a row that comes out unmodified may show it (see
+                // `Merged::Source`).
                 if !complex.deletion.is_live() && mode != "read" {
                     text.push_str(&format!(" {name}.del{}", deletion_text(&complex.deletion)));
                 }

@@ -107,7 +107,7 @@ fn kinds_of_shards_beat_each_other_as_in_cassandra() {
     let mut sent = Vec::new();
     without_local(&one(Local, 4, 5), &mut sent);
     assert_eq!(sent, one(Remote, 4, 5));
-    // A negative number of elements says that local shards are none of this node's.
+    // A negative number of elements marks that no local shards belong to this node.
     let mut marked = one(Local, 4, 5);
     marked[..2].copy_from_slice(&(-1_i16).to_be_bytes());
     assert!(!has_local_shards(&marked) && total(&marked) == 5);
@@ -158,7 +158,7 @@ fn counter_cells_are_merged_not_chosen() {
     let b = row(CellRef::live(TimestampMicros(9), &context(&[(2, 3, 5)])));
     let both = merge(&shape, &[&a, &b], DeletionTime::LIVE, Keep::All);
     assert_eq!(seen(&both), Some((10, 15)));
-    // Each version is deleted by itself.
+    // Each version is deleted separately.
     assert_eq!(seen(&merge(&shape, &[&a, &b], deletion(9), Keep::All)), Some((10, 10)));
     assert_eq!(seen(&merge(&shape, &[&a, &b], deletion(10), Keep::All)), None);
 }

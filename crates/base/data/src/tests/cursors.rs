@@ -23,7 +23,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Whether a deletion of it hides a cell of that row and time.
+    /// Returns true if a deletion of it hides a cell of that row and time.
     pub(super) fn hides(&self, n: i32, timestamp: i64) -> bool {
         self.deletion.is_some_and(|d| timestamp <= d)
             || self.ranges.iter().any(|(from, to, d)| *from <= n && n < *to && timestamp <= *d)
@@ -198,7 +198,7 @@ fn naive(sources: &[Source]) -> BTreeMap<(i32, i32), (i64, bool)> {
 
 pub(super) struct Seen {
     pub(super) rows: Vec<((i32, i32), (i64, bool))>,
-    /// The deletion that the stream says covers each row number of each partition.
+    /// The deletion that covers each row number of each partition, according to the stream.
     pub(super) covered: BTreeMap<(i32, i32), DeletionTime>,
     pub(super) digest: u64,
 }
@@ -271,8 +271,8 @@ pub(super) fn run_cursors(cursors: Vec<ListCursor>, mode: MergeMode, reversed: b
     seen
 }
 
-/// What a merge shows, as text; with `takes` live rows are taken from the sources where that is allowed, and
-/// their count is the second value.
+/// Prints the output of a merge. With `takes` live rows are taken from the sources where that is
+/// allowed, and their count is the second value.
 fn shown(
     sources: &[Source],
     (shape, mode): (&TableShape, MergeMode),
@@ -415,7 +415,7 @@ proptest! {
         if keys.is_sorted_by(|a, b| a < b) && parts().all(is_plain) {
             prop_assert_eq!(count, parts().map(|p| p.rows.len()).sum::<usize>());
         }
-        // What must be looked through, or shown to readers, is not taken.
+        // Rows that must be filtered, or are shown to readers, are not taken.
         let live = MergeMode::Live { now: DeletionSeconds(1000) };
         prop_assert_eq!(self::shown(&sources, (&shape(), live), true).1, 0);
         prop_assert_eq!(self::shown(&sources, (&shape_without_b(), MergeMode::All), true).1, 0);

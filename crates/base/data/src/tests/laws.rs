@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// Of versions that are wholly live the newest one is taken as it is.
+    /// The newest one of several wholly live versions is taken unmodified.
     #[test]
     fn usual_versions_merge_as_those_of_any_form(
         times in vec(1..6_i64, 2..4),
@@ -195,7 +195,7 @@ proptest! {
         prop_assert_eq!(describe(&together), describe(&apart));
     }
 
-    /// What a reader sees is the same whether it reads the sources or their merge.
+    /// A reader sees the same whether it reads the sources or their merge.
     #[test]
     fn the_live_view_of_a_merge_is_the_live_merge(x in row(), y in row(), d in active(), now in 0..30_i64) {
         let shape = shape();
@@ -215,7 +215,7 @@ proptest! {
         }
     }
 
-    /// Purging never changes what a reader at or behind the purge sees.
+    /// Purging never changes the result of a reader at or after the time of the purge.
     #[test]
     fn purging_hides_nothing_and_shows_nothing(x in row(), y in row(), now in 0..30_i64, grace in 0..10_i64) {
         let shape = shape();

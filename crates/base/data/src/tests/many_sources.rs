@@ -1,5 +1,5 @@
-//! Partitions of a merge's sources: taken from them past the merge, or by the merge's own steps, in any order, they are
-//! what a naive look at all of them says.
+//! Partitions of a merge's sources. Taken from the sources past the merge, or by the merge's own steps, in any order,
+//! they equal the result of a naive model.
 
 use proptest::prelude::*;
 use stdx::Token;
@@ -22,7 +22,7 @@ impl Keys {
         self.keys.get(self.shown / 2)
     }
 
-    /// Goes behind that.
+    /// Skips that partition.
     fn pass(&mut self) {
         self.shown = 2 * (self.shown / 2 + 1);
     }

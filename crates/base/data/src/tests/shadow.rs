@@ -1,4 +1,4 @@
-//! What others hide goes, and nothing else: data without its shadow, merged with it, is what it was.
+//! Only hidden data is removed: data without its shadow, merged with the shadow, is what it was.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn by() -> impl Strategy<Value = ShadowBy> {
     prop_oneof![Just(ShadowBy::Rows), Just(ShadowBy::Cells)]
 }
 
-/// What is left of a row, as its own bytes; empty: nothing.
+/// The remainder of a row, as its own bytes; empty: nothing.
 fn left(
     shape: &TableShape,
     row: &[u8],
@@ -145,7 +145,7 @@ fn cells_hide_cells_only_when_that_is_asked_for_and_are_newer() {
         check(&of(5, 0, 1), &new, ShadowBy::Cells, stays);
         check(&of(5, 0, 1), &new, ShadowBy::Rows, true);
     }
-    // Of equal deletions neither goes.
+    // Two equal deletions both stay.
     let deleted = |timestamp| OwnedRow { deletion: Some(timestamp), ..OwnedRow::default() };
     check(&deleted(5), &deleted(5), ShadowBy::Rows, true);
     check(&deleted(5), &deleted(6), ShadowBy::Rows, false);

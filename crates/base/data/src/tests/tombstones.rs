@@ -11,7 +11,7 @@ use crate::tombstones::RangeTombstoneList;
 #[derive(Default)]
 struct Simple(BTreeMap<i32, i64>);
 
-/// From, whether behind the row there, to, likewise, and when it was deleted.
+/// Start, true if after the row there; end, likewise; and the time of the deletion.
 type Added = (i32, bool, i32, bool, i64);
 
 impl Simple {
@@ -57,7 +57,7 @@ fn ranges_of(list: &RangeTombstoneList) -> Vec<(i32, i32, i64)> {
     list.iter().map(range).collect()
 }
 
-/// A list and the simple one after the same deletions, looked at in every way.
+/// Compares a list with the simple one after the same deletions, in every way.
 fn check(added: &[Added]) {
     let shape = shape();
     let cmp = shape.clustering();

@@ -1,4 +1,4 @@
-//! States of aggregates as bytes, for another node that goes on with them or merges them.
+//! States of aggregates as bytes, for another node that continues or merges them.
 //!
 //! ```text
 //! tag u8 · content      1 count: i64                       2 least or greatest: 0 | 1 · value (v, bytes)
@@ -8,7 +8,7 @@
 //! number, decimal: v, bytes as a value of the type     sum: three doubles, bit by bit
 //! ```
 //!
-//! Read back only as what an aggregate already is: the statement says which one, the bytes do not.
+//! Decoding needs the aggregate: the statement names its kind, the bytes do not.
 
 use codec::{DecodeError, Reader, Writer};
 
@@ -44,7 +44,7 @@ impl State {
 }
 
 impl Aggregate {
-    /// Appends what it has of its values.
+    /// Appends its state.
     pub fn encode_state(&self, out: &mut Vec<u8>) {
         out.put_u8(self.state.tag());
         match &self.state {

@@ -75,7 +75,7 @@ impl CommitLog {
         state.files.iter().filter(|(_, f)| is_finished(f)).map(|(id, _)| *id).collect()
     }
 
-    /// Whether a segment is synced, but perhaps for a marker at its end.
+    /// Returns true if a segment is synced, except perhaps for a marker at its end.
     pub(crate) fn is_synced(&self, id: SegmentId) -> bool {
         let state = self.inner.state.borrow();
         state.synced >= state.appended || state.files.get(&id).is_none_or(|f| f.synced == f.written)

@@ -14,7 +14,7 @@ use crate::blocks::BlockPlace;
 use crate::error::LogError;
 use crate::format::{self, LogPosition, SegmentId};
 
-/// From so many who waited for one slow sync on, the next one gathers.
+/// Once this many tasks waited for one slow sync, the next one gathers.
 const GATHERS_FROM: usize = 8;
 /// A sync that is as fast as this is never waited for: timers are not finer.
 const GATHERS_ABOVE: Duration = Duration::from_micros(300);
@@ -24,7 +24,7 @@ const GATHERS_MAX: Duration = Duration::from_millis(1);
 /// A segment that is synced: its file, and its bytes as positions count them and as they are stored.
 type Syncing = (SegmentId, File, u64, u64);
 
-/// Counts who waits for a sync, for as long as it is there.
+/// Counts one task that waits for a sync, until it is dropped.
 struct Waiter<'a>(&'a RefCell<State>);
 
 impl<'a> Waiter<'a> {
@@ -91,9 +91,9 @@ impl State {
         }
     }
 
-    /// When the next sync may begin after one that took so long. Where many wait for a slow disk each sync is
-    /// shared by more when it does not follow the one before at once; what a sync costs is the same for one and
-    /// for a hundred.
+    /// Delays the next sync after one that took long. Where many tasks wait for a slow disk, a
+    /// delayed sync is shared by more of them than one that starts at once; a sync costs the same
+    /// for one and for a hundred.
     fn gather(&mut self, ended: Instant, took: Duration) {
         let gathers = self.waiting >= GATHERS_FROM && took > GATHERS_ABOVE;
         if gathers {
@@ -144,7 +144,7 @@ impl CommitLog {
         }
     }
 
-    /// Polls the write once here; when it has to wait, a task of the gate goes on with it.
+    /// Polls the write once here; when it has to wait, a task of the gate continues it.
     async fn start_write(&self) {
         let log = self.clone();
         let mut write: Pin<Box<dyn Future<Output = ()>>> =
@@ -177,7 +177,7 @@ impl CommitLog {
                     Some(chunk) if !chunk.buf.is_empty() => {
                         let offset = chunk.offset;
                         let buf = std::mem::replace(&mut chunk.buf, spare);
-                        // Appends from now on go behind what is being written.
+                        // Later appends go after the bytes being written.
                         chunk.offset = offset + buf.len() as u64;
                         (chunk.segment, offset, buf)
                     }
@@ -231,9 +231,10 @@ impl CommitLog {
         self.inner.signal.notify();
     }
 
-    /// Writes what was appended at `offset` as blocks. Gives the buffer back, and the bytes that the
-    /// file has more. The header of a segment stays as it is, records become blocks behind what the
-    /// file has. After a failure the next try writes at the same place, from the same record on.
+    /// Writes the records appended at `offset` as blocks. Returns the buffer, and by how many bytes
+    /// the file has grown. The header of a segment is written plain, records become blocks after
+    /// the file's existing content. After a failure the next attempt writes at the same offset,
+    /// from the same record on.
     async fn put_blocks(
         &self,
         file: &File,
@@ -275,7 +276,7 @@ impl CommitLog {
             buf.len(),
             chunk.offset
         );
-        // Put the bytes back in front of what was appended meanwhile.
+        // Put the bytes back before the ones appended meanwhile.
         let mut whole = buf;
         whole.extend_from_slice(&chunk.buf);
         chunk.buf = whole;
@@ -318,8 +319,8 @@ impl CommitLog {
         self.sync_until(target).await
     }
 
-    /// What was appended is written by the sync that makes it durable: all that came while the one before
-    /// ran goes in one request.
+    /// Waits until records up to `target` are durable. The sync that makes them durable also writes
+    /// them: all records appended during the previous sync are written in one request.
     pub(super) async fn sync_until(&self, target: u64) -> Result<(), LogError> {
         let mut has_waited = false;
         loop {
@@ -338,7 +339,7 @@ impl CommitLog {
                 (is_synced, begins)
             };
             if is_synced {
-                // A marker, which nobody syncs, may have found no room.
+                // A marker, which no task syncs, may have found no room.
                 return self.write_until(target).await;
             }
             if begins {
@@ -364,8 +365,8 @@ impl CommitLog {
         }
     }
 
-    /// Writes what was appended and syncs every segment that has unsynced bytes, oldest first, then appends
-    /// the marker.
+    /// Writes the appended records and syncs every segment that has unsynced bytes, oldest first,
+    /// then appends the marker.
     async fn sync_once(&self) {
         let gathers_until = self.inner.state.borrow().gathers_until;
         if gathers_until > self.inner.rt.now() {
@@ -373,7 +374,8 @@ impl CommitLog {
         }
         let began = self.inner.rt.now();
         let target = self.inner.state.borrow().appended;
-        // A failure is in the state, for those who wait; what could be written is synced all the same.
+        // The state holds the failure, for the waiting tasks; the written part is synced all the
+        // same.
         let _ = self.write_until(target).await;
         let (goal, files, needs_entry) = {
             let state = self.inner.state.borrow();
@@ -393,7 +395,7 @@ impl CommitLog {
             state.gather(ended, ended.since(began));
             match result {
                 Err(error) => {
-                    // After a failed fsync nobody knows what is on the disk: no later one can be
+                    // After a failed fsync the state of the disk is unknown: no later one can be
                     // believed either.
                     state.failed.get_or_insert(LogError::Failed(error));
                 }

@@ -1,4 +1,4 @@
-//! The archive and what comes back from it.
+//! The archive and the segments restored from it.
 
 use super::*;
 use crate::archive::{self, Restored};
@@ -78,7 +78,7 @@ fn a_restored_archive_is_replayed_in_order_and_not_archived_twice() {
     assert_eq!(restored.ignored, ["archive/notes.txt"]);
     assert_eq!(restore_life(&world).unwrap().there, names.len() as u64);
     assert_eq!(replay_life(&world).unwrap(), expected(200));
-    // A mark in the archived file tells whether it was written anew.
+    // A mark in the archived file shows whether it was rewritten.
     let marked = format!("/n1/archive/{}", names.first().unwrap());
     let mut bytes = world.disk("n1").read(&marked).unwrap();
     bytes.push(0);
@@ -122,7 +122,7 @@ fn a_segment_that_is_missing_between_others_is_named() {
     write_archived(&world);
     let names = files_in(&world, "archive");
     assert!(names.len() > 5, "{names:?}");
-    // What lay before the first is not asked for.
+    // Segments before the first one are not required.
     let remove = |name: &String| world.disk("n1").remove(&format!("/n1/archive/{name}"));
     remove(&names[0]);
     assert_eq!(restore_life(&world).unwrap().missing, Vec::<String>::new());

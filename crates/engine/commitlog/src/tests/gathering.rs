@@ -1,4 +1,4 @@
-//! Syncs that gather more of those who wait.
+//! Syncs that gather more waiting tasks.
 
 use super::*;
 use rt::Group;
@@ -51,6 +51,6 @@ fn behind_a_slow_sync_that_many_waited_for_the_next_one_gathers_as_long_and_a_mi
     assert!((600..=1_000).contains(&left), "{left}");
     let (left, _) = behind(8, 3_000);
     assert!((990..=1_000).contains(&left), "{left}");
-    // One that is fast is not waited for, whoever waits.
+    // A fast sync is not delayed, whatever the number of waiters.
     assert_eq!(behind(40, 10).0, 0);
 }

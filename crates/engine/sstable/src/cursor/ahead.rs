@@ -1,6 +1,6 @@
-//! Partitions that follow, looked through before they are read: those of one row of the usual form
+//! Lookahead: scans the following partitions before they are read. It finds those of one row of the usual form
 //! ([`sst_format::row_copy`]), all that are in memory at once, while their bytes are in the processor's nearest cache.
-//! Who merges many files then knows the next partitions of all of them without going through each cursor's steps.
+//! A merge of many files then knows the next partitions of all of them without each cursor's steps.
 
 use std::rc::Rc;
 
@@ -12,19 +12,19 @@ use stdx::Token;
 use super::{Current, SstableCursor, State, Target, is_behind};
 use crate::block::Chunk;
 
-/// Most partitions that are looked at in one go: what is noted of them stays small.
+/// Limit of partitions scanned in one pass, so that the notes about them stay small.
 const AHEAD_MAX: usize = 256;
-/// A partition of which so many bytes are there, and which is not of the usual form, is not taken for one that the end
-/// of a block cuts off.
+/// A partition with this many bytes in memory, and not of the usual form, is not treated as one
+/// that the end of a block cuts off.
 const CUT_OFF_BYTES: usize = 4096;
 
-/// What comes behind the partitions that were found.
+/// The data that follows the partitions that were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follows {
-    /// It is not known: the cursor has to be asked.
+    /// Unknown: ask the cursor.
     #[default]
     Unknown,
-    /// Something in that block, or a partition that goes on there.
+    /// Data in that block, or a partition that continues there.
     Block(u64),
     /// A partition of another form, with that token.
     Other(Token),
@@ -89,7 +89,7 @@ impl Lookahead {
         self.places.is_empty()
     }
 
-    /// What comes behind the last one.
+    /// Returns the kind of data that follows the last one.
     pub fn follows(&self) -> Follows {
         self.follows
     }
@@ -149,7 +149,7 @@ impl Lookahead {
         Some((place.hash, key, copier.row_at(rows, &place.row)?))
     }
 
-    /// Where in Data one of them begins, or what comes behind the last one.
+    /// Offset in Data at which one of them begins, or the data after the last one.
     fn position(&self, index: usize) -> u64 {
         if let Some(place) = self.places.get(index) {
             let start = if index < self.joined_count { self.start } else { self.chunk_start };
@@ -160,19 +160,19 @@ impl Lookahead {
     }
 }
 
-/// What lies at some place.
+/// The data at a position.
 enum Found {
     Place(Place),
     Other(Token),
     CutOff,
-    /// Damage, or what is not for those who look ahead.
+    /// Damage, or data that the lookahead does not handle.
     Unclear,
 }
 
 impl SstableCursor {
-    /// Looks through the partitions that follow, as far as they are in memory, down to one that is not of one row that
-    /// `copier` copies. The cursor, one over a range that stands between two partitions, does not move. Without a
-    /// copier there are none, but what follows is told.
+    /// Scans the following partitions, as far as they are in memory, up to one that is not of one
+    /// row that `copier` copies. The cursor, one over a range that stands between two partitions,
+    /// does not move. Without a copier it finds no partitions, but reports what follows.
     pub fn look_ahead(&mut self, copier: Option<&RowCopier>, ahead: &mut Lookahead) {
         ahead.clear();
         match self.state {
@@ -235,7 +235,7 @@ impl SstableCursor {
         }
     }
 
-    /// The partition at the start of `bytes`, which is behind the one before.
+    /// The partition at the start of `bytes`, which follows the one before.
     #[inline]
     fn found<'b>(
         &self,
@@ -249,7 +249,7 @@ impl SstableCursor {
             return cut_off();
         };
         let Some(hash) = self.meta.hash_of(key) else { return Found::Unclear };
-        // Damage is for the cursor to tell.
+        // The cursor reports damage.
         if before.is_some_and(|before| before >= (hash.token, key)) {
             return Found::Unclear;
         }
@@ -293,12 +293,12 @@ impl SstableCursor {
         self.data.seek(self.partition_start);
         self.current = Current::None;
         self.state = State::PartitionHeader;
-        // The key was compared with the one before when it was read, and comes again.
+        // The key was compared with the one before when it was read, and will be read again.
         self.started = false;
         true
     }
 
-    /// Whether it stands where that one of the partitions begins, or behind its header.
+    /// Returns true if the cursor is at the start of that partition, or directly after its header.
     pub fn is_at(&self, ahead: &Lookahead, index: usize) -> bool {
         let at = match self.is_at_partition() {
             true => self.partition_start,
@@ -307,7 +307,7 @@ impl SstableCursor {
         at == ahead.position(index)
     }
 
-    /// Passes over those of the partitions that come before `index`.
+    /// Skips the partitions before `index`.
     pub fn pass_ahead(&mut self, ahead: &Lookahead, index: usize) {
         let Some((hash, key)) = index.checked_sub(1).and_then(|last| ahead.key(last)) else {
             return;

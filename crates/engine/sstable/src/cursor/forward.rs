@@ -43,8 +43,7 @@ impl SstableCursor {
         (are_all && self.open.is_none()).then(|| self.data.bytes())
     }
 
-    /// Passes over rows of [`SstableCursor::raw_rows`]; `ended`: and over the end of the partition behind
-    /// them.
+    /// Skips rows of [`SstableCursor::raw_rows`]; `ended`: and the end of the partition after them.
     #[inline]
     pub fn pass_rows(&mut self, bytes: usize, ended: bool) {
         self.data.skip(bytes);

@@ -45,12 +45,12 @@ pub struct TokenFilter {
     pub map: ShardMap,
     /// The table of the file.
     pub table: TableId,
-    /// Whose partitions are shown.
+    /// The shard whose partitions are shown.
     pub shard: ShardId,
 }
 
 impl TokenFilter {
-    /// Whether the partitions of a token are shown.
+    /// Returns true if the partitions of a token are shown.
     #[inline]
     pub fn shows(&self, token: Token) -> bool {
         self.map.shard_of(self.table, token) == self.shard
@@ -78,16 +78,16 @@ enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing was looked for yet.
+    /// Nothing was searched yet.
     Start,
-    /// Looking for the key's entry in the index, up to a position. `fresh`: where the stretch begins,
-    /// when nobody has marked it yet.
+    /// Searches the key's entry in the index, up to a position. `fresh`: start of the stretch, if
+    /// it has no marks yet.
     FindEntry { end: u64, fresh: Option<u64> },
     /// Looking for the first entry of the range.
     FindStart,
-    /// Format BTI: looking for the key, or the first place of the range, in the trie.
+    /// Format BTI: searches the key, or the first position of the range, in the trie.
     FindPlace,
-    /// Format BTI: at an entry of Rows, which says where the partition is.
+    /// Format BTI: at an entry of Rows, which holds the partition's position.
     RowsEntry,
     /// Data is at a partition's header.
     PartitionHeader,
@@ -95,7 +95,7 @@ enum State {
     StaticRow,
     /// Looking for the promoted block where the next slice begins.
     Seek,
-    /// As `Seek`, with the block known: its start and what is open there.
+    /// As `Seek`, with the block known: its start and the deletion open there.
     SeekOpen { block: usize, offset: u64 },
     /// Rows, forward.
     Rows,
@@ -105,7 +105,7 @@ enum State {
     ReverseLoad { block: usize },
     /// Decoding rows up to a position into the arena.
     ReverseFill { block: usize, end: Option<u64> },
-    /// Handing out what was unpacked.
+    /// Returning the unpacked rows.
     ReverseRows { block: usize },
     /// All rows of the partition were shown.
     PartitionEnd,
@@ -117,7 +117,7 @@ enum State {
     Done,
 }
 
-/// What [`Cursor::item`] shows.
+/// The item that [`Cursor::item`] shows.
 #[derive(Clone, Debug)]
 enum Current {
     None,
@@ -195,14 +195,14 @@ pub struct SstableCursor {
     scratch: RowScratch,
     key: Vec<u8>,
     token: Token,
-    /// Of the key at hand, in a range of a file in the order of Murmur3.
+    /// Hash of the current key, in a range of a file in the order of Murmur3.
     hash: Option<KeyHash>,
     deletion: DeletionTime,
     partition_start: u64,
     rows_start: u64,
     item_start: u64,
     promoted: Option<Promoted>,
-    /// Format BTI: where the trie of the partition's rows is, and a place in it.
+    /// Format BTI: the trie of the partition's rows, and a position in it.
     row_trie: Option<RowTrie>,
     pages: TriePages,
     /// Bytes under which a trie is searched.
@@ -217,7 +217,7 @@ pub struct SstableCursor {
     events: Vec<Event>,
     /// A partition of the range was read.
     started: bool,
-    /// A promoted block of a reversed read was entered: what is open is known.
+    /// A promoted block of a reversed read was entered: the open deletion is known.
     entered: bool,
 }
 
@@ -272,7 +272,7 @@ impl SstableCursor {
         let data = Window::new(0, meta.data_block_bytes(), meta.data_length(), buffers.data);
         let (mark, index_length) = match meta.footer() {
             None => (INDEX_BLOCK, meta.index_length()),
-            // The trie is read by nodes; what is read as it lies are the entries of Rows.
+            // The trie is read by nodes; the entries of Rows are read as plain bytes.
             Some(_) => (ROWS_BLOCK, meta.rows_length()),
         };
         let index = Window::new(mark, INDEX_PAGE_BYTES, index_length, buffers.index);
@@ -337,7 +337,7 @@ impl SstableCursor {
         }
     }
 
-    /// Uncompressed position in Data: how far a scan has come.
+    /// Progress of a scan: uncompressed position in Data.
     pub fn position(&self) -> u64 {
         self.data.position()
     }
@@ -358,12 +358,12 @@ impl SstableCursor {
         self.partition_start
     }
 
-    /// Where its rows begin, behind header and static row (known once the static row was passed).
+    /// Where its rows begin, after header and static row (known once the static row was passed).
     pub fn rows_start(&self) -> u64 {
         self.rows_start
     }
 
-    /// Where the row or marker at hand begins, in a forward read.
+    /// Where the current row or marker begins, in a forward read.
     pub fn item_start(&self) -> u64 {
         self.item_start
     }
@@ -474,7 +474,7 @@ impl SstableCursor {
         Ok(Step::Again)
     }
 
-    /// Reads the next head unless it is there already. `body`: its body is wanted too.
+    /// Reads the next head unless it was read already. `body`: its body is wanted too.
     #[inline]
     fn ensure_head(&mut self, body: bool) -> Result<Found<Head>> {
         let head = match self.head {
@@ -505,7 +505,7 @@ impl SstableCursor {
         Ok(Found::Is(head))
     }
 
-    /// Passes over the head at hand and its body.
+    /// Skips the current head and its body.
     #[inline]
     fn consume(&mut self, head: &Head) -> Result<()> {
         self.item_start = self.data.position();
@@ -560,7 +560,7 @@ impl SstableCursor {
         Ok(Step::Item)
     }
 
-    /// Where to go on behind header and static row.
+    /// The state after header and static row.
     fn first_state(&self) -> State {
         if self.slices.0.is_empty() {
             State::PartitionEnd
@@ -573,12 +573,12 @@ impl SstableCursor {
         }
     }
 
-    /// Whether blocks of the partition's rows can be looked up.
+    /// Returns true if blocks of the partition's rows can be looked up.
     fn has_row_index(&self) -> bool {
         self.promoted.is_some() || self.row_trie.is_some()
     }
 
-    /// Index of the current slice in the list: reversed reads go from the last to the first.
+    /// Index of the current slice in the list: reversed reads run from the last to the first.
     fn slice_index(&self) -> usize {
         if self.reversed {
             self.slices.0.len().saturating_sub(1).saturating_sub(self.slice)
@@ -659,7 +659,7 @@ fn compare_prefix(
     }
 }
 
-/// Whether a key lies behind a position of the ring.
+/// Returns true if a key lies after a position of the ring.
 fn is_behind(token: Token, key: &[u8], bound: &RingBound) -> bool {
     match bound {
         RingBound::Token { token: at, after } => {
@@ -683,7 +683,7 @@ impl Cursor for SstableCursor {
     fn advance(&mut self) -> Result<Advance> {
         loop {
             let step = match self.state {
-                // What a scan does nearly always.
+                // The usual state of a scan.
                 State::Rows => self.rows(),
                 _ => self.step(),
             };

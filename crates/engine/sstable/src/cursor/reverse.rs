@@ -61,7 +61,7 @@ impl SstableCursor {
             Err(damage) => return Err(self.corrupt_index(damage)),
         }
         if !std::mem::replace(&mut self.entered, true) {
-            // Read backwards, the deletion open at the block's end is the one we come into.
+            // Read backwards, the deletion open at the block's end is the one that the read enters.
             self.open = self.info.open;
         }
         let start = self.partition_start.saturating_add(self.info.offset);

@@ -85,7 +85,7 @@ impl SstableCursor {
             Ok(Found::Need(block)) => Ok(Step::Need(block)),
             Ok(Found::Is(block)) => match promoted.blocks(&mut self.index) {
                 Ok(Found::Is(blocks)) if block >= blocks => {
-                    // Nothing at or behind the slice's start; so too for the slices behind it.
+                    // No row at or after the slice's start, nor in the slices that follow.
                     promoted.end_search();
                     self.state = State::PartitionEnd;
                     Ok(Step::Again)

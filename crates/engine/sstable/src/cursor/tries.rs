@@ -1,7 +1,7 @@
 //! The part of a cursor that looks things up in the tries of format BTI: a partition in Partitions,
 //! and in Rows the block of rows where a slice begins or ends.
 //!
-//! A walk that lacks a page asks for it and begins anew once it is there.
+//! A walk that lacks a page requests it and restarts once the page is in memory.
 
 use data::BoundRef;
 use data::command::RingBound;
@@ -17,14 +17,14 @@ use crate::search::IndexDamage;
 #[derive(Debug)]
 pub(super) struct RowTrie {
     root: u64,
-    /// Reversed reading: the block at hand.
+    /// Reversed reading: the current block.
     path: Path,
-    /// Reversed reading: the block before the one at hand is next.
+    /// Reversed reading: the block before the current one is next.
     pub(super) step_back: bool,
 }
 
 impl SstableCursor {
-    /// Takes what is needed to look the target up.
+    /// Prepares the lookup of the target.
     pub(super) fn start_in_trie(&mut self) {
         self.place_key.clear();
         self.state = match &self.target {
@@ -79,7 +79,7 @@ impl SstableCursor {
             Ok(Err(block)) => return Ok(Step::Need(block)),
             Err(at) => return Err(self.damaged_trie(at)),
         };
-        // One byte of the key's hash: what the Bloom filter let pass is mostly seen here.
+        // One byte of the key's hash: false positives of the Bloom filter are mostly detected here.
         let found = found.filter(|(hash, _)| {
             let own = codec::hash_key(&self.key).bloom.base.to_be_bytes()[7];
             is_range || hash.is_none_or(|hash| hash == own)
@@ -143,7 +143,7 @@ impl SstableCursor {
         data::CursorError::Corrupt { file, offset, what }
     }
 
-    /// What a walk in Rows came to: `Err(step)` when it lacks a page.
+    /// Converts the result of a walk in Rows: `Err(step)` when it lacks a page.
     fn walked<T>(
         &self,
         result: std::result::Result<T, Stop>,
@@ -221,7 +221,7 @@ impl SstableCursor {
         Ok(Step::Again)
     }
 
-    /// Begins to unpack the block at hand, or the one before it.
+    /// Begins to unpack the current block, or the one before it.
     pub(super) fn reverse_load_by_trie(&mut self) -> Result<Step> {
         let Some(trie) = &self.row_trie else {
             self.state = State::PartitionEnd;
@@ -253,7 +253,8 @@ impl SstableCursor {
             return Ok(Step::Again);
         };
         if !std::mem::replace(&mut self.entered, true) {
-            // Read backwards, the deletion open where the next block begins is the one we come into.
+            // Read backwards, the deletion open where the next block begins is the one that the
+            // read enters.
             self.open = next.and_then(|next| next.open);
         }
         if next.is_some_and(|next| next.offset < block.offset) {

@@ -1,8 +1,7 @@
-//! What the partitions of a table look like over all its files: sizes, rows, tombstones, and who
-//! leads in each. The reports are those of Instaclustr's tools for Cassandra (`ic-cfstats`,
-//! `ic-pstats`).
+//! Statistics of a table's partitions over all its files: sizes, rows, tombstones, and the leaders
+//! in each. The reports are those of Instaclustr's tools for Cassandra (`ic-cfstats`, `ic-pstats`).
 //!
-//! Rows and tombstones are counted as they lie in files: a row that two files have counts twice.
+//! Rows and tombstones are counted per file: a row that two files have counts twice.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -90,7 +89,7 @@ impl Distribution {
 /// One partition over all files.
 #[derive(Clone, Debug)]
 pub struct PartitionTotals {
-    /// Sums of what the files hold of it; `live`: no file deletes it.
+    /// Sums of the files' data for it; `live`: no file deletes it.
     pub stats: PartitionStats,
     /// Files that have it.
     pub files: u32,
@@ -125,7 +124,7 @@ pub struct FileTotals {
     pub cells: u64,
     /// Tombstones.
     pub tombstones: u64,
-    /// Of these droppable.
+    /// Droppable tombstones among them.
     pub droppable: u64,
 }
 
@@ -148,7 +147,7 @@ pub struct TableAnalysis {
     pub cells: u64,
     /// Tombstones.
     pub tombstones: u64,
-    /// Of these droppable.
+    /// Droppable tombstones among them.
     pub droppable: u64,
     /// Partitions with most bytes.
     pub largest: Vec<PartitionTotals>,
@@ -331,7 +330,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// The next partition; `each` gets what every file has of it.
+    /// Reads the next partition; `each` receives the data of every file for it.
     pub(super) async fn next(
         &mut self,
         each: &mut dyn FnMut(usize, &PartitionStats),
@@ -425,7 +424,7 @@ pub struct TableSummary {
     pub partitions: u64,
 }
 
-/// Sums what files say of themselves; no row is read. `None` without files.
+/// Sums the statistics of files; no row is read. `None` without files.
 pub fn summarise(readers: &[SstableReader]) -> Option<TableSummary> {
     let mut all: Option<TableSummary> = None;
     for reader in readers {

@@ -1,4 +1,4 @@
-//! What tools that change a table's directory ask of it and leave in it.
+//! Checks and record files of tools that change a table's directory.
 
 use rt::{FileLock, Fs};
 use sst_format::component::other_names_in_toc;
@@ -17,7 +17,7 @@ pub enum Unfit {
     /// A node runs on it.
     #[error("\"{0}\" is in use by another process; stop the node first")]
     InUse(String),
-    /// An operation ended in the middle: what belongs to the table only its record says.
+    /// An operation was interrupted: only its record names the files that belong to the table.
     #[error(
         "\"{0}\" is the rest of an unfinished operation: start the node once, let it stop by itself \
          when told to, and try again"

@@ -14,7 +14,7 @@ use crate::offline::internal::Lines;
 use crate::offline::json::Json;
 use crate::{Result, SstableReader};
 
-/// What of a file is dumped, and how.
+/// Selection and format of a dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DumpOptions {
     /// Keys of the partitions wanted, serialised; empty: all.
@@ -41,8 +41,9 @@ pub enum DumpForm {
     Internal,
 }
 
-/// Hands the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now` decides
-/// what is shown as expired. The reader must have been opened without a table: columns are named as
+/// Passes the whole file to `out` as JSON, piece by piece, as `sstabledump` prints it. `now`
+/// decides which cells are shown as expired. The reader must have been opened without a table:
+/// columns are named as
 /// in the file, dropped ones too.
 ///
 /// # Errors
@@ -60,11 +61,11 @@ pub async fn dump_json(
     dump_with(reader, now, &DumpOptions::default(), to).await
 }
 
-/// Who gets a dump.
+/// Receivers of a dump.
 pub struct DumpTo<'t> {
     /// Gets the text piece by piece; nothing more is read once it has enough.
     pub out: &'t mut dyn FnMut(&str) -> ControlFlow<()>,
-    /// Told again and again how many (uncompressed) bytes are done, and of how many.
+    /// Called repeatedly with the (uncompressed) bytes done and their total.
     pub at: &'t mut dyn FnMut(u64, u64),
 }
 
@@ -124,7 +125,7 @@ pub async fn dump_with(
                             continue;
                         }
                         if lines && internal.is_none() && !std::mem::take(&mut is_first) {
-                            // Whether this one was too much the next piece tells.
+                            // The next piece reports if this one was too much.
                             let _ = out("\n");
                         }
                     }

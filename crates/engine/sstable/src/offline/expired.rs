@@ -1,11 +1,11 @@
-//! Files of which nothing lives any more, and others that keep them from being dropped whole.
+//! Files without any live data, and others that keep them from being dropped whole.
 //! Source: `tools.SSTableExpiredBlockers`.
 
 use stdx::DeletionSeconds;
 
 use crate::SstableMeta;
 
-/// What decides whether a file can be dropped whole.
+/// Statistics that decide if a file can be dropped whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     /// Smallest write timestamp, microseconds.
@@ -17,7 +17,7 @@ pub struct Expiry {
 }
 
 impl Expiry {
-    /// What a file says.
+    /// Reads the statistics of a file.
     pub fn of(meta: &SstableMeta) -> Expiry {
         let stats = &meta.statistics().stats;
         Expiry {

@@ -15,7 +15,7 @@ pub(super) struct Lines<'f> {
     header: &'f SerializationHeader,
     /// Text of the key of the partition.
     key: String,
-    /// Of a partition whose rows have not begun: their position follows.
+    /// Deletion of a partition whose rows have not begun: their position follows.
     deletion: Option<DeletionTime>,
 }
 

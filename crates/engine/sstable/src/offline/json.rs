@@ -11,12 +11,12 @@ pub(crate) struct Json {
     after_name: bool,
     pub(crate) compact_objects: bool,
     pub(crate) compact_arrays: bool,
-    /// Nothing but what JSON needs.
+    /// Only the characters that JSON needs.
     pub(crate) minimal: bool,
 }
 
 impl Json {
-    /// One that writes nothing but what JSON needs, or one that lays it out.
+    /// Creates a writer of minimal JSON, or one that lays it out.
     pub(crate) fn new(minimal: bool) -> Json {
         Json { minimal, ..Json::default() }
     }

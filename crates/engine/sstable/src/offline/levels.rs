@@ -1,4 +1,4 @@
-//! Levels of leveled compaction given anew. Source: `tools.SSTableOfflineRelevel`.
+//! Reassigns the levels of leveled compaction. Source: `tools.SSTableOfflineRelevel`.
 
 use stdx::Token;
 

@@ -18,7 +18,7 @@ use self::text::{Text, filled};
 use crate::SstableReader;
 use crate::offline::key_text;
 
-/// What timestamps of cells count, by Java's names of its units.
+/// Unit of the timestamps of cells, by Java's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimestampUnit {
     /// `NANOSECONDS`
@@ -39,7 +39,7 @@ pub enum TimestampUnit {
 }
 
 impl TimestampUnit {
-    /// Seconds, as Java comes to them: by way of milliseconds, whose ends are not passed.
+    /// Seconds, as Java computes them: by way of milliseconds, which saturate.
     fn seconds(self, time: i64) -> i64 {
         let millis = match self {
             TimestampUnit::Nanoseconds => time / 1_000_000,
@@ -54,18 +54,19 @@ impl TimestampUnit {
     }
 }
 
-/// What is wanted of the text.
+/// Options of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetadataOptions {
     /// Tombstones that are older than this at `now` are droppable.
     pub gc_grace_seconds: i64,
-    /// Of the smallest timestamp in the header, which alone is shown by it.
+    /// Unit of the smallest timestamp in the header; nothing else uses it.
     pub unit: TimestampUnit,
     /// Colours and bars.
     pub style: MetadataStyle,
 }
 
-/// What `sstablemetadata` prints for a file (times in UTC), with what a scan counted if there was one.
+/// Prints a file as `sstablemetadata` does (times in UTC), with the counts of a scan if there was
+/// one.
 pub fn metadata_text(
     reader: &SstableReader,
     now: DeletionSeconds,
@@ -83,7 +84,7 @@ pub fn metadata_text(
     }
     out.field("Partitioner", statistics.partitioner.class_name());
     out.field("Bloom Filter FP chance", &java_double(statistics.bloom_fp_chance));
-    // Of these the tool takes microseconds for granted, whatever the option says.
+    // The tool takes these for microseconds, whatever the option says.
     for (name, t) in
         [("Minimum timestamp", stats.min_timestamp.0), ("Maximum timestamp", stats.max_timestamp.0)]
     {

@@ -1,5 +1,5 @@
 //! Offline tools over SSTables: dump as JSON, metadata as text, verification, another version,
-//! pieces, what can be saved of a damaged file, what partitions hold, levels.
+//! pieces, salvage of a damaged file, content of partitions, levels.
 //!
 //! Layouts are those of Cassandra's `sstabledump` and `sstablemetadata`, byte for byte.
 

@@ -1,5 +1,5 @@
-//! What a compaction of some files together would free: a compaction whose output is only measured.
-//! The report is that of Instaclustr's `ic-purge`.
+//! Estimates the space that a compaction of some files together would free: the compaction's output
+//! is only measured. The report is that of Instaclustr's `ic-purge`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use super::scan::{Detail, ScanClock};
 use crate::meta::Purpose;
 use crate::{Result, SstableCursor, SstableError, SstableReader};
 
-/// A partition of which a compaction would free something.
+/// A partition in which a compaction would free something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reclaimable {
     /// Its key as text.
@@ -43,12 +43,12 @@ impl Reclaimable {
     }
 }
 
-/// What would be freed in all.
+/// Totals of the freed space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeReport {
     /// Partitions.
     pub partitions: u64,
-    /// Of these, those of which nothing would be left.
+    /// Partitions among these that would disappear.
     pub gone: u64,
     /// Uncompressed bytes of all partitions in all files.
     pub size: u64,
@@ -58,9 +58,9 @@ pub struct PurgeReport {
     pub leaders: Vec<Reclaimable>,
 }
 
-/// Merges the files as a compaction of all of them at `clock` would, and measures what is left. No
-/// other files are thought of: with data in other files, memtables or replicas that a tombstone
-/// must still hide, a compaction frees less.
+/// Merges the files as a compaction of all of them at `clock` would, and measures the result.
+/// Ignores other files: with data in other files, memtables or replicas that a tombstone must still
+/// hide, a compaction frees less.
 ///
 /// # Errors
 /// `Unsupported` when the files are not of one table or not in the same order; `Corrupt`, `Io`.
@@ -134,7 +134,7 @@ pub async fn purge_preview(
                 if !is_end {
                     continue;
                 }
-                // Both walks come to the same partitions in the same order.
+                // Both walks reach the same partitions in the same order.
                 let Some(before) = lanes.next(&mut |_, _| {}).await? else { continue };
                 let types = &header.key_types;
                 let partition = Reclaimable {
@@ -177,9 +177,9 @@ struct Measure {
     scratch: EncodeScratch,
     stats: StatsCollector,
     out: Vec<u8>,
-    /// Of the partition, 0 as long as there is nothing in it.
+    /// Bytes left of the partition, 0 while it is empty.
     left: u64,
-    /// Of its header.
+    /// Bytes of its header.
     head: u64,
     previous: u64,
     deleted: bool,

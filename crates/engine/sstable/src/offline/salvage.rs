@@ -1,5 +1,5 @@
-//! A damaged file set opened as far as it goes: what is needed to read rows are Data, Statistics
-//! and, when compressed, CompressionInfo. Everything else can be made anew.
+//! Opens a damaged file set as far as possible. Reading rows needs Data, Statistics and, when
+//! compressed, CompressionInfo. Everything else can be rebuilt.
 
 use rt::{File, Fs, OpenOptions};
 use schema::Table;
@@ -16,19 +16,19 @@ use crate::meta::{Components, Purpose, SstableMeta, check_identity, index_compon
 use crate::reader::{SMALL_COMPONENT_BYTES_MAX, read_tail};
 use crate::{Result, SstableError, SstableReader};
 
-/// What could be opened of a file set.
+/// The opened parts of a file set.
 pub(super) struct Salvaged {
     pub(super) reader: SstableReader,
     /// The index can be asked for places of partitions.
     pub(super) has_index: bool,
-    /// Components that are damaged or lost, with what is wrong.
+    /// Components that are damaged or lost, with the error.
     pub(super) bad: Vec<String>,
 }
 
-/// Opens a file set; of a damaged one what is left. `table`: see [`SstableMeta::open`].
+/// Opens a file set, or the remains of a damaged one. `table`: see [`SstableMeta::open`].
 ///
 /// # Errors
-/// What stands against reading rows at all.
+/// Errors that prevent any reading of rows.
 pub(super) async fn open(
     fs: &Fs,
     directory: &str,
@@ -111,7 +111,7 @@ pub(super) async fn open(
         components.small.push((Component::Summary, bytes));
     }
     let meta = match SstableMeta::open_for(Purpose::Salvage, directory, set, table, &components) {
-        // Not a compressor, say, that nobody knows, but a damaged name of one.
+        // The cause is a damaged name of a compressor, say, and not an unknown compressor.
         Err(SstableError::Unsupported { .. }) if is_needed_bad => {
             return Err(whole
                 .err()
@@ -135,8 +135,9 @@ async fn read_index(index: &File, set: Descriptor, components: &mut Components) 
     Ok(())
 }
 
-/// Without its CompressionInfo the chunks of a compressed file would be taken for rows: TOC.txt and
-/// Checksums.db say whether there was one; where both are lost, a CRC.db says that there was none.
+/// Without its CompressionInfo the chunks of a compressed file would be treated as rows. TOC.txt
+/// and Checksums.db list it if there was one; where both are lost, a CRC.db proves that there was
+/// none.
 fn check_compression(components: &Components, path: &str) -> Result<()> {
     let read = |c| components.small.iter().find(|(found, _)| *found == c).map(|(_, bytes)| bytes);
     let info = Component::CompressionInfo;
@@ -165,7 +166,8 @@ fn check_statistics(components: &Components, version: Version, path: &str) -> Re
     Ok(())
 }
 
-/// Takes what is damaged and can be done without out of the list. Whether something is damaged that cannot.
+/// Removes damaged components from the list if reading works without them. Returns true if a needed
+/// one is damaged.
 fn set_bad_aside(set: Descriptor, components: &mut Components, bad: &mut Vec<String>) -> bool {
     let checksums = components.small.iter().find(|(c, _)| *c == Component::Checksums);
     let checksums = checksums.and_then(|(_, bytes)| Checksums::decode(bytes).ok());

@@ -1,4 +1,4 @@
-//! The partitions of one file one after the other, with what each of them holds.
+//! The partitions of one file one after the other, with counts for each of them.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use stdx::{DeletionSeconds, Token};
 use crate::sequential::SequentialReader;
 use crate::{Result, SstableCursor, SstableReader};
 
-/// What one file holds of one partition, counted as Cassandra's `sstablepartitions` does: without
-/// the static row, a marker that closes one range tombstone and opens the next counts once.
+/// Counts of one partition in one file, as Cassandra's `sstablepartitions` counts: without the
+/// static row, a marker that closes one range tombstone and opens the next counts once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionStats {
     /// Place on the ring.
@@ -40,7 +40,7 @@ pub struct PartitionStats {
     pub rows_expired: u64,
     /// Cells whose time to live is over and is not their row's.
     pub cells_expired: u64,
-    /// Of all tombstones, the partition's deletion too, those older than the limit.
+    /// All tombstones older than the limit, the partition's deletion included.
     pub droppable: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct ScanClock {
 /// How closely a scan looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Keys, places and sizes: rows are passed over.
+    /// Keys, positions and sizes: rows are skipped.
     Sizes,
     /// Rows, cells and tombstones are counted.
     Rows,
@@ -132,7 +132,7 @@ impl PartitionScan {
                     self.cursor.feed(request.block, chunk);
                 }
                 Advance::End => {
-                    // A scan of a range has looked at the partition behind it.
+                    // A scan of a range has also read the next partition's header.
                     let behind = self.cursor.partition_start();
                     let end = self.cursor.position();
                     return Ok(self.current.take().map(|mut done| {
@@ -203,7 +203,7 @@ impl ScanClock {
 }
 
 impl PartitionStats {
-    /// Adds what another file has of the same partition.
+    /// Adds another file's counts for the same partition.
     pub(super) fn sum(&mut self, other: &PartitionStats) {
         self.size += other.size;
         self.live &= other.live;

@@ -1,10 +1,10 @@
-//! A damaged file set written anew with all that can be read of it.
+//! Rewrites a damaged file set with all data that can be read from it.
 //!
-//! Data is read from front to back. Where it cannot be read on, the partition at hand ends with
-//! what was read of it, and the reading goes on where the index says that the next partition
-//! begins. Rows and partitions that are not in order come into further file sets. Everything that is
-//! left out is told. Source of the idea: `io.sstable.format.SortedTableScrubber`, which gives a
-//! partition up as a whole.
+//! Data is read from front to back. After an unreadable offset, the current partition ends with the
+//! items read so far, and reading resumes at the next partition's start according to the index. Rows
+//! and partitions that are out of order are written to further file sets. Every loss is reported.
+//! Source of the idea: `io.sstable.format.SortedTableScrubber`, which drops such a partition as a
+//! whole.
 
 mod values;
 mod work;
@@ -27,11 +27,11 @@ pub struct Loss {
     pub key: Option<String>,
     /// Where in (uncompressed) Data.
     pub position: u64,
-    /// What is lost and why.
+    /// The lost data and the cause.
     pub what: String,
 }
 
-/// What a scrub did.
+/// Result of a scrub.
 #[derive(Clone, Debug, Default)]
 pub struct ScrubReport {
     /// The new file sets, in the directory of the old one.
@@ -40,30 +40,30 @@ pub struct ScrubReport {
     pub partitions: u64,
     /// Rows written, static ones included.
     pub rows: u64,
-    /// Of these partitions, those that were not in order.
+    /// Those of these partitions that were out of order.
     pub out_of_order: u64,
-    /// Of these rows, those that were not in order in their partition.
+    /// Those of these rows that were out of order in their partition.
     pub rows_out_of_order: u64,
     /// How often something was lost.
     pub losses: u64,
-    /// Partitions of which something was lost.
+    /// Partitions that lost something.
     pub bad_partitions: u64,
     /// Rows whose time to live had overflowed and was set to the largest.
     pub fixed_rows: u64,
-    /// The host gave it up: what was written is not all.
+    /// The host aborted it: the output is incomplete.
     pub given_up: bool,
-    /// Components that are damaged and were made anew, with what is wrong.
+    /// Components that were damaged and have been rebuilt, with the error.
     pub bad_components: Vec<String>,
 }
 
-/// How a scrub goes about what it meets. Source: Cassandra `IScrubber.Options`.
+/// Reactions of a scrub to damage. Source: Cassandra `IScrubber.Options`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubOptions {
-    /// Goes on behind a loss in a table of counters too, which count less then.
+    /// Continues after a loss in a table of counters too, which count less then.
     pub skip_corrupted: bool,
     /// A row with a value that its column cannot have is lost.
     pub validate: bool,
-    /// Rows whose time to live went beyond 2038 in a version before `oa` win over what deleted them.
+    /// Rows whose time to live went beyond 2038 in a version before `oa` win over their deletions.
     pub reinsert_overflowed_ttl: bool,
 }
 
@@ -75,17 +75,17 @@ impl Default for ScrubOptions {
 
 /// Whoever has a file scrubbed.
 pub trait ScrubHost {
-    /// The number of the next file set; `None` gives the scrub up.
+    /// The number of the next file set; `None` aborts the scrub.
     fn next_generation(&mut self) -> Option<Generation>;
 
-    /// Whether partitions of a token are written.
+    /// Returns true if partitions of a token are written.
     fn is_wanted(&self, token: Token) -> bool;
 
     /// Something is lost.
     fn tell(&mut self, loss: &Loss);
 
-    /// Asked between pieces of the work, with how far in (uncompressed) Data the reading is and how
-    /// many bytes the current file set has; false gives the scrub up.
+    /// Called between pieces of the work, with the position of the reading in (uncompressed) Data
+    /// and how many bytes the current file set has; false aborts the scrub.
     fn goes_on(&mut self, position: u64, written: u64) -> impl Future<Output = bool>;
 }
 
@@ -97,11 +97,11 @@ struct Alone<'t> {
     told: Told<'t>,
 }
 
-/// Who is told of a scrub.
+/// Callbacks of a scrub.
 pub struct Told<'t> {
     /// Gets every loss as it is met.
     pub loss: &'t mut dyn FnMut(&Loss),
-    /// Told again and again how many (uncompressed) bytes of Data are done, and of how many.
+    /// Called repeatedly with the (uncompressed) bytes of Data done and their total.
     pub at: &'t mut dyn FnMut(u64, u64),
 }
 
@@ -126,13 +126,13 @@ impl ScrubHost for Alone<'_> {
     }
 }
 
-/// Writes what can be read of a file set to new ones in the same directory, with the numbers from
+/// Writes the readable data of a file set to new ones in the same directory, with the numbers from
 /// `first` on. The old one stays.
 ///
 /// # Errors
-/// `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are of no use, so that
-/// nothing can be read; something of a counter is lost without `skip_corrupted`. `Io`, `AlreadyExists`
-/// among them, of writing. What was written is removed then.
+/// `Missing`, `Corrupt`, `Unsupported`: Data, Statistics or CompressionInfo are unusable, so that
+/// nothing can be read; data of a counter is lost without `skip_corrupted`. `Io`, `AlreadyExists`
+/// among them, of writing. The written files are removed then.
 pub async fn scrub(
     fs: &Fs,
     directory: &str,
@@ -160,9 +160,10 @@ pub async fn scrub(
     }
 }
 
-/// The same of a file that a node has open, or knows that it cannot be opened, with the table as it is now.
-/// Of one of which nothing can be read everything is lost, which is no error. The options' number does not
-/// count. What was written is not removed when it fails or is given up: the host knows the numbers.
+/// The same for a file that a node has open, or knows that it cannot be opened, with the table as
+/// it is now. A file without any readable data loses everything, which is no error. The options'
+/// number does not count. The written files are not removed when it fails or is aborted: the host
+/// knows the numbers.
 ///
 /// # Errors
 /// As [`scrub`].
@@ -189,7 +190,7 @@ pub async fn scrub_open<H: ScrubHost>(
                 let what = format!("everything: {error}");
                 host.tell(&Loss { key: None, position: 0, what });
                 let bad_components = vec![error.to_string()];
-                // Of how many partitions nobody knows.
+                // The number of partitions is unknown.
                 return Ok(ScrubReport {
                     losses: 1,
                     bad_partitions: 1,

@@ -31,7 +31,7 @@ impl<'r> Starts<'r> {
         Starts { walk, next: None, passed: None, end: None }
     }
 
-    /// The first place behind a position; positions must not descend from call to call. `None`:
+    /// The first start after a position; positions must not descend from call to call. `None`:
     /// there is none, or the index cannot be read that far (see [`Starts::end`]).
     pub(super) async fn behind(&mut self, position: u64) -> Option<u64> {
         loop {
@@ -59,7 +59,7 @@ impl<'r> Starts<'r> {
         }
     }
 
-    /// The key of the partition that begins there, where the index has it. Asked after
+    /// The key of the partition that begins there, where the index has it. Call it after
     /// [`Starts::behind`] of the same position.
     pub(super) fn key_at(&self, position: u64) -> Option<Vec<u8>> {
         self.passed.as_ref().filter(|(start, _)| *start == position)?.1.clone()

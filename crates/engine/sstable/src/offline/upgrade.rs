@@ -1,4 +1,4 @@
-//! A file set written anew: in another version, or in pieces.
+//! Rewrites a file set: in another version, or in pieces.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use stdx::Generation;
 use crate::writer::{SstableWriter, WriteCompression, WriterOptions, Written};
 use crate::{Result, SstableError, SstableReader};
 
-/// Where a file set is written anew, and who is told how far it is.
+/// Target of a rewrite, and its progress callback.
 pub struct Rewrite<'r> {
     /// The files.
     pub fs: &'r Fs,
-    /// Told again and again how many (uncompressed) bytes of Data are done, and of how many.
+    /// Called repeatedly with the (uncompressed) bytes of Data done and their total.
     pub at: &'r mut dyn FnMut(u64, u64),
 }
 
@@ -84,7 +84,8 @@ pub async fn split(
     }
 }
 
-/// The version in which a file of that version is written anew: its own, or `nb` for older ones.
+/// Returns the version in which a file of the given version is rewritten: its own, or `nb` for
+/// older ones.
 pub(crate) fn written_version(version: Version) -> Version {
     if WriterOptions::VERSIONS.contains(&version) { version } else { Version::Nb }
 }
@@ -93,7 +94,7 @@ fn unsupported(reader: &SstableReader, what: String) -> SstableError {
     SstableError::Unsupported { file: reader.meta().file(sst_format::Component::Data), what }
 }
 
-/// Options for writing what is in a file as it is there.
+/// Returns options that write the content of a file unchanged.
 pub(crate) fn options_like(
     reader: &SstableReader,
     table: &Table,
@@ -134,7 +135,7 @@ struct Pieces<'p> {
     table: Table,
     /// Those of the next one.
     options: WriterOptions,
-    /// Bytes behind which the next partition begins another one.
+    /// Bytes after which the next partition begins another file set.
     limit: u64,
     at: &'p mut dyn FnMut(u64, u64),
 }

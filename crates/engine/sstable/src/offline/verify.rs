@@ -23,7 +23,7 @@ use crate::reader::{SMALL_COMPONENT_BYTES_MAX, TOC_BYTES_MAX};
 use crate::sequential::SEQUENTIAL_BYTES;
 use crate::{Result, SstableError, SstableReader};
 
-/// What a full check saw.
+/// Counts of a full check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Partitions in Data, each with its entry in Index.
@@ -45,7 +45,7 @@ pub async fn verify(reader: &SstableReader) -> Result<VerifyReport> {
     verify_with(reader, &mut |_, _| {}).await
 }
 
-/// The same; `at` is told again and again how far it is: bytes that are done, and of how many.
+/// The same; `at` is called repeatedly with the bytes done and their total.
 ///
 /// # Errors
 /// As [`verify`].
@@ -54,7 +54,7 @@ pub async fn verify_with(
     at: &mut dyn FnMut(u64, u64),
 ) -> Result<VerifyReport> {
     let meta = reader.meta().clone();
-    // First all files for their checksums, then Data for what is in it.
+    // First all files for their checksums, then the content of Data.
     let raw = meta.disk_bytes();
     let total = raw.saturating_add(meta.data_length());
     let mut done = 0u64;
@@ -131,7 +131,7 @@ pub async fn verify_with(
                 Some((marker.position.prefix, false, marker.position.after))
             }
             Item::PartitionEnd => {
-                // The last place of a row index gives the end of the rows.
+                // The last position of a row index is the end of the rows.
                 if row_blocks.len() > 1 {
                     let what = "a block of the row index begins where no row does";
                     return Err(corrupt(Component::Rows, 0, what));
@@ -178,7 +178,7 @@ pub async fn verify_with(
 pub(super) struct Place {
     pub(super) prefix: Vec<u8>,
     pub(super) is_row: bool,
-    /// Of a marker: behind what begins with the prefix.
+    /// True for a marker after all clusterings that begin with the prefix.
     pub(super) after: bool,
 }
 
@@ -198,8 +198,8 @@ impl Place {
     }
 }
 
-/// Reads every byte of the large components and of the attached ones with checksums, and compares it with the
-/// digest and Checksums.db; nothing of what the bytes mean.
+/// Reads every byte of the large components and of the attached ones with checksums, and compares
+/// it with the digest and Checksums.db. Does not decode the content.
 ///
 /// # Errors
 /// `Corrupt` naming file and offset of the first fault; `Io`.
@@ -207,8 +207,8 @@ pub async fn verify_checksums(reader: &SstableReader) -> Result<()> {
     verify_checksums_with(reader, &mut async |_| true).await.map(|_| ())
 }
 
-/// The same; after each request `step` is told how many bytes were read, and says whether it goes on. False
-/// when it did not.
+/// The same; after each request `step` receives the number of bytes read, and returns false to
+/// stop. Returns false if `step` did.
 ///
 /// # Errors
 /// As [`verify_checksums`].
@@ -275,7 +275,7 @@ impl Entries<'_> {
 /// Index entries in order.
 pub(super) struct IndexWalk {
     reader: SstableReader,
-    /// What is read is held against its checksums.
+    /// Data read is verified against its checksums.
     is_verified: bool,
     bytes: Vec<u8>,
     position: u64,
@@ -300,12 +300,12 @@ impl IndexWalk {
         IndexWalk { is_verified: true, ..IndexWalk::new(reader) }
     }
 
-    /// Whether the next entry is that partition's.
+    /// Returns true if the next entry is that partition's.
     async fn points_to(&mut self, key: &[u8], start: u64) -> Result<bool> {
         Ok(self.next().await?.is_some_and(|(k, position)| k == key && position == start))
     }
 
-    /// The next entry's key and its place in Data.
+    /// The next entry's key and its position in Data.
     pub(super) async fn next(&mut self) -> Result<Option<(&[u8], u64)>> {
         loop {
             if self.next >= self.reader.meta().index_length() {
@@ -376,7 +376,7 @@ impl<'r> TrieWalk<'r> {
         }
     }
 
-    /// Repeats a walk in one of the files until all its pages are there.
+    /// Repeats a walk in one of the files until all its pages are in memory.
     async fn walk<T>(
         &mut self,
         mark: u64,
@@ -430,7 +430,7 @@ impl<'r> TrieWalk<'r> {
         })
     }
 
-    /// The next partition's place in Data, with its key where the index has it whole.
+    /// The next partition's position in Data, with its key where the index has it whole.
     pub(super) async fn next_start(&mut self) -> Result<Option<(u64, Option<Vec<u8>>)>> {
         let at = match self.next().await? {
             None => return Ok(None),
@@ -442,15 +442,15 @@ impl<'r> TrieWalk<'r> {
         Ok(Some((entry.position, Some(entry.key.to_vec()))))
     }
 
-    /// Whether the next place leads to that partition; the offsets of its blocks of rows, with the
-    /// end of the rows, are appended.
+    /// Returns true if the next position leads to that partition. Appends the offsets of its blocks
+    /// of rows, with the end of the rows.
     async fn points_to(&mut self, key: &[u8], start: u64, blocks: &mut Vec<u64>) -> Result<bool> {
         let Some((hash, target)) = self.next().await? else { return Ok(false) };
         let own = codec::hash_key(key).bloom.base.to_be_bytes()[7];
         if hash.is_some_and(|hash| hash != own) {
             return Ok(false);
         }
-        // A look-up comes to the same place.
+        // A look-up must reach the same position.
         let mut form = Vec::new();
         sst_format::byte_order::partition_key(token_of(key), key, &mut form);
         let root = self.root;
@@ -501,14 +501,14 @@ impl<'r> TrieWalk<'r> {
         Ok(blocks.len() as u64 == count.saturating_add(1))
     }
 
-    /// Whether there is something behind the last partition.
+    /// Returns true if entries follow the last partition.
     async fn is_more(&mut self, partitions: u64) -> Result<bool> {
         Ok(self.count != partitions || self.next().await?.is_some())
     }
 }
 
-/// Gives a file that came without Checksums.db (from Cassandra) one, after [`verify`] passed: the
-/// component first, then the new TOC.txt in one step. Nothing is done when it is there.
+/// Adds Checksums.db to a file set without one (from Cassandra), after [`verify`] passed: the
+/// component first, then the new TOC.txt in one step. Does nothing when the component exists.
 ///
 /// # Errors
 /// Those of [`verify`]; `Io`.
@@ -520,7 +520,8 @@ pub async fn add_checksums(fs: &Fs, reader: &SstableReader, shard_count: u16) ->
     verify(reader).await?;
     let mut components = Vec::new();
     for component in meta.components() {
-        // What stays the same of Statistics is in the binding; another program may change what it attached.
+        // The binding covers the constant parts of Statistics; another program may change its
+        // attached components.
         let is_other =
             matches!(component, Component::Toc | Component::Checksums | Component::Statistics)
                 || component.is_attached();

@@ -26,7 +26,7 @@ fn name(text: &str) -> AttachedName {
     AttachedName::parse(text).unwrap()
 }
 
-/// What the component of that name holds: three blocks.
+/// Content of the component of that name: three blocks.
 fn content(text: &str) -> Vec<u8> {
     (0..150_000u32).map(|i| (i.wrapping_mul(31) >> 3) as u8 ^ text.len() as u8).collect()
 }
@@ -195,7 +195,7 @@ fn attached_components_go_with_the_file_set_and_with_a_write_that_ended() {
         let linked = fs.read_dir(&linked).await.unwrap();
         assert_eq!(linked.len(), reader.meta().components().len());
         drop(reader);
-        // Without its TOC.txt: it comes back as it was.
+        // Without its TOC.txt: the rebuilt set equals the old one.
         let toc = format!("out/{}", set.file_name(Component::Toc));
         let bytes = fs.read(&toc, 1 << 20).await.unwrap();
         fs.remove_file(&toc).await.unwrap();

@@ -1,4 +1,5 @@
-//! Rows that are copied as they lie, or written many at once, give the files that rows one by one give.
+//! Rows that are copied verbatim, or written many at once, give the same files as rows written one by
+//! one.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -118,7 +119,7 @@ fn draw_row(draw: &mut Draw, ids: &[ColumnId]) -> Vec<u8> {
 fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
     let mut keys: Vec<Vec<u8>> =
         (0..400u32).map(|n| n.to_be_bytes()[..].repeat(1 + draw.below(5))).collect();
-    // Some are of one token, which an index tells apart by their bytes.
+    // Some share one token; an index separates them by their bytes.
     for n in 0..20u64 {
         let token = codec::token_of(&keys[draw.below(400)]);
         keys.extend((0..draw.below(3) as u64).map(|other| key_of_token(token, 3 * n + other)));
@@ -146,7 +147,7 @@ fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
             if draw.is_rare() && !name.is_empty() {
                 let deletion = DeletionTime { timestamp: TimestampMicros(NOW - 5), local: LOCAL };
                 let next = if open.is_none() { Some(deletion) } else { None };
-                // It ends before the row that follows as an exclusive end, so not behind it.
+                // It ends before the following row as an exclusive end, so not after it.
                 if next.is_some() {
                     items.push(Owned::Marker(name.clone(), open, next));
                     open = next;
@@ -168,7 +169,7 @@ fn draw_items(draw: &mut Draw, table: &Table) -> Vec<Owned> {
 
 /// A key of 16 bytes with that token, another one for each number.
 fn key_of_token(token: Token, number: u64) -> Vec<u8> {
-    // What undoes a multiplication by an odd number: each step doubles the bits that are right.
+    // Inverts a multiplication by an odd number: each step doubles the bits that are right.
     let inverse =
         |n: u64| (0..6).fold(n, |x, _| x.wrapping_mul(2u64.wrapping_sub(n.wrapping_mul(x))));
     let undo_shift = |k: u64| k ^ (k >> 33);
@@ -208,7 +209,7 @@ struct Place<'p> {
     fs: &'p Fs,
     directory: &'p str,
     table: &'p Table,
-    /// What was said to be large in what was finished here.
+    /// Large data reported by the files finished here.
     large: RefCell<LargeData>,
 }
 
@@ -328,8 +329,8 @@ impl Place<'_> {
         (self.finish(writer).await, rows)
     }
 
-    /// Copies partitions of one row as they are found ahead, and all else item by item; how many. Now and then the
-    /// cursor goes on by itself, and comes back where it can.
+    /// Copies partitions of one row as the lookahead finds them, and all else item by item; returns
+    /// how many. Now and then the cursor moves on alone, and returns where it can.
     async fn copy_ahead(
         &self,
         from: &SstableReader,

@@ -89,12 +89,12 @@ async fn write(rt: &Rt) -> crate::Result<()> {
     Ok(())
 }
 
-/// What the directory must look like after a crash: nothing complete, or a whole, correct file.
+/// Checks the directory after a crash: no complete file set, or an intact, correct one.
 async fn check(rt: &Rt, must_be_there: bool) {
     let fs = rt.fs();
     // An error: not even the directory was durable.
     let found = list_sstables(&fs, "t").await.unwrap_or_default();
-    // What is not whole says so: a set without a mark would count as damaged.
+    // Every incomplete set is marked: a set without a mark would count as damaged.
     assert!(found.iter().all(|(_, state)| *state != SetState::WithoutToc), "{found:?}");
     let complete: Vec<_> = found.iter().filter(|(_, s)| *s == SetState::Complete).collect();
     assert!(!must_be_there || complete.len() == 1, "a finished file set is there");
@@ -181,7 +181,7 @@ fn a_power_cut_at_any_moment_leaves_a_whole_file_set_or_none() {
     assert!(cut_short > 20 && finished > 5, "{cut_short} cut short, {finished} finished");
 }
 
-/// What a power cut leaves of a removal: all of the file set, or one that is marked, or nothing.
+/// A power cut during a removal leaves the whole file set, a marked one, or nothing.
 #[test]
 fn a_power_cut_at_any_moment_of_a_removal_leaves_a_whole_or_a_marked_file_set() {
     let mut seen = std::collections::BTreeSet::new();

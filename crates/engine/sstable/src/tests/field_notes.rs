@@ -98,7 +98,7 @@ fn files_of_m_have_their_rows_where_the_published_dumps_have_them() {
             .collect();
         let (bytes, inserted) = written(&fs, 1, &rows).await;
         assert_eq!(bytes, INSERTED.concat());
-        // Where partitions begin, and behind each row its one byte of an end.
+        // Starts of the partitions, and the one byte that ends each after its row.
         let ends = INSERTED.iter().scan(0, |end, bytes| {
             *end += bytes.len();
             Some(*end - 1)

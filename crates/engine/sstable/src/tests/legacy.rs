@@ -32,7 +32,7 @@ async fn as_version(fs: &Fs, table: &str, version: Version) -> SstableReader {
             }
             Component::CompressionInfo if is_old => {
                 let mut info = CompressionInfo::decode(&bytes, Version::Nb).unwrap();
-                // The limit of plain chunks lies behind the chunk length.
+                // The limit of plain chunks lies above the chunk length.
                 info.offsets.clear();
                 let at = info.encode(Version::Nb).unwrap().len() - 4 - 8 - 4;
                 bytes.drain(at..at + 4);

@@ -1,4 +1,4 @@
-//! How a scrub goes about what it meets: values, counters, times, and who has it done.
+//! Scrubs of values, counters and times, and their hosts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn times_that_overflowed_are_made_newer_when_that_is_asked_for() {
     });
 }
 
-/// Wants every second token, and gives up after so many questions.
+/// Wants every second token, and stops after `questions` questions.
 struct Half {
     generation: u64,
     questions: u32,
@@ -215,7 +215,7 @@ fn whoever_has_a_file_scrubbed_says_what_is_wanted_and_for_how_long() {
         assert!((1..10).contains(&even));
         let options =
             || WriterOptions::for_table(&table, Generation(0), 10, EncodingStats::NONE).unwrap();
-        // A damaged file: it is asked at each damage.
+        // A damaged file: the host is asked at each damage.
         let path = format!("d/{}", set.file_name(Component::Data));
         let whole = fs.read(&path, 1 << 20).await.unwrap();
         for (damaged, questions, expect) in

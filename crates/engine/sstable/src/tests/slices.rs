@@ -19,7 +19,7 @@ fn slice(start: i32, start_after: bool, end: i32, end_after: bool) -> Slice {
     Slice { start: int(start), start_after, end: int(end), end_after }
 }
 
-/// What a read shows: rows by clustering and the deletion that covers each.
+/// Returns the rows of a read by clustering, and the deletion that covers each.
 async fn rows(reader: &SstableReader, key: i32, slices: Slices, reversed: bool) -> Vec<(i32, i64)> {
     let key = key.to_be_bytes();
     let hash = codec::hash_key(&key);
@@ -147,8 +147,8 @@ fn a_point_read_in_a_wide_partition_touches_few_blocks() {
             }
         }
         assert_eq!(rows, 1);
-        // Of more than twenty: one page of the index, the header's chunk, the blocks of one stretch
-        // of 64 KiB.
+        // It reads fewer blocks than the twenty and more: one page of the index, the header's
+        // chunk, the blocks of one stretch of 64 KiB.
         assert!(blocks.len() <= 8 && reader.meta().data_blocks() > 20, "{blocks:?}");
     });
 }

@@ -192,7 +192,7 @@ fn pieces_hold_every_partition_once_in_order() {
     });
 }
 
-/// What was told of a run is never less than before and never more than all, which is known.
+/// Progress reports of a run never fall and never exceed the total, which is known.
 fn assert_ascends(told: &[(u64, u64)], total: u64) {
     assert!(told.iter().all(|(done, of)| *of == total && done <= of), "{told:?}");
     assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
@@ -211,7 +211,7 @@ fn a_verification_tells_how_far_it_is() {
     });
 }
 
-/// Scrubs and gives the report, what is said of losses, and everything in the new file sets.
+/// Scrubs and returns the report, the reported losses, and everything in the new file sets.
 async fn scrub(
     fs: &Fs,
     directory: &str,
@@ -220,7 +220,7 @@ async fn scrub(
     let first = offline::next_generation(fs, directory).await.unwrap();
     let mut told = Vec::new();
     let mut tell = |loss: &offline::Loss| told.push(loss.to_string());
-    // What Cassandra refuses of counters is seen elsewhere.
+    // Counter values that Cassandra refuses are tested elsewhere.
     let how = offline::ScrubOptions { skip_corrupted: true, ..Default::default() };
     let mut progress = Vec::new();
     let mut at = |done, total| progress.push((done, total));
@@ -354,7 +354,7 @@ fn partitions_that_are_not_in_order_come_into_a_second_file() {
             let at = usize::try_from(sizes[i].offset).unwrap();
             bytes[at..at + usize::try_from(sizes[i].size).unwrap()].to_vec()
         };
-        // The third stands first, and the second is there twice.
+        // The third stands first, and the second occurs twice.
         let order: Vec<usize> = [2, 0, 1, 1].into_iter().chain(3..sizes.len()).collect();
         let data: Vec<u8> = order.iter().flat_map(|i| part(*i)).collect();
         fs.write_atomic(&file(Component::Data), data).await.unwrap();
@@ -390,7 +390,7 @@ fn rows_that_are_not_in_order_come_into_a_second_file() {
         let set = copy(&fs, &golden, "rows").await;
         let file = |c: Component| format!("rows/{}", set.file_name(c));
         let mut bytes = fs.read(&file(Component::Data), 1 << 24).await.unwrap();
-        // The row before stands behind.
+        // The previous row now follows.
         bytes[starts[20]..starts[22]].rotate_left(starts[21] - starts[20]);
         fs.write_atomic(&file(Component::Data), bytes).await.unwrap();
         fs.remove_file(&file(Component::Crc)).await.unwrap();
@@ -491,7 +491,7 @@ fn two_files_of_the_same_partitions_count_twice_and_are_one_after_a_compaction()
             assert_eq!(kept.size, one.meta().data_length() * 2, "{table}");
             assert_eq!(kept.left, one.meta().data_length(), "{table}");
             assert_eq!(kept.gone, 0, "{table}");
-            // Everything that can go makes it smaller, never larger.
+            // Purging all that is allowed makes it smaller, never larger.
             let purged = purge_preview(&fs, &files, LATE, 3, &mut |_, _| {}).await.unwrap();
             assert_eq!(purged.partitions, kept.partitions);
             assert!(purged.left <= kept.left, "{table}");

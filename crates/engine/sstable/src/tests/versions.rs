@@ -159,7 +159,7 @@ async fn look_everything_up(reader: &SstableReader) {
                 }
             }
         }
-        // Nothing is found under keys that are not there.
+        // No partition is found under a missing key.
         let mut other = key.clone();
         other.push(1);
         let buffers = CursorBuffers::default();
@@ -248,7 +248,8 @@ fn damage_of_tries_is_seen() {
             if !matches!(component, Component::Partitions | Component::Rows) {
                 continue;
             }
-            // Padding between pages says nothing; everything else does, or leads to the same place.
+            // Padding between pages has no effect; everything else has one, or leads to the same
+            // position.
             for at in (0..bytes.len()).step_by(1 + bytes.len() / 60) {
                 let mut bad = bytes.clone();
                 bad[at] ^= 0x41;

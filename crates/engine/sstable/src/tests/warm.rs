@@ -17,8 +17,8 @@ fn keys(count: u32) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Writes partitions with the rows of the first one of a golden file; those of which `is_warm` says so are
-/// warm.
+/// Writes partitions with the rows of the first one of a golden file; those selected by `is_warm`
+/// are warm.
 async fn write(
     fs: &Fs,
     (table, generation): (&str, u64),

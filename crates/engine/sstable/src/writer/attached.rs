@@ -40,7 +40,7 @@ impl AttachedWriter {
         Ok(AttachedWriter { kind, output })
     }
 
-    /// What it is.
+    /// Returns the kind of the component.
     pub fn kind(&self) -> AttachedKind {
         self.kind
     }
@@ -55,12 +55,12 @@ impl AttachedWriter {
         self.output.pending.extend_from_slice(bytes);
     }
 
-    /// Whether [`AttachedWriter::write_full`] has something to do.
+    /// Returns true if [`AttachedWriter::write_full`] has a full request to write.
     pub fn is_full(&self) -> bool {
         self.output.is_full()
     }
 
-    /// Writes what is full: whole requests.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`; the writer of the file set should then be aborted.
@@ -68,7 +68,7 @@ impl AttachedWriter {
         self.output.write_full().await
     }
 
-    /// Writes the rest, syncs it, and gives its checksums to the writer of the file set.
+    /// Writes the rest, syncs it, and passes its checksums to the writer of the file set.
     ///
     /// # Errors
     /// `Io`; the writer should then be aborted.

@@ -1,4 +1,4 @@
-//! Whether an item can be written, without writing it.
+//! Checks that an item can be written, without writing it.
 
 use data::Item;
 use sst_format::StatsCollector;

@@ -1,4 +1,4 @@
-//! The end of a file set: what is left of the large components, the small ones, TOC.txt last. The order is that
+//! The end of a file set: the rest of the large components, the small ones, TOC.txt last. The order is that
 //! of the list in [`super`].
 
 use rt::Fs;
@@ -57,7 +57,7 @@ impl SstableWriter {
             let index_at = self.index.length();
             let done = tries.finish(&summary.first, &summary.last, &mut self.index);
             if self.warm.has_been() {
-                // What all walks begin with.
+                // All walks begin with these pages.
                 self.index.keep_from(index_at);
             }
             done.map_err(|e| self.unwritable(e))?;
@@ -122,7 +122,7 @@ impl SstableWriter {
         toc.extend(attached.iter().map(|sum| sum.component));
         lengths.extend(attached.iter().map(|sum| (sum.component, sum.length)));
         let toc = encode_toc(&toc);
-        // Statistics is rewritten alone (`repair_state`): the binding has what stays the same of it.
+        // Statistics is rewritten alone (`repair_state`): the binding covers its constant parts.
         for (component, bytes) in small.iter().filter(|(c, _)| *c != Component::Statistics) {
             checksums.push(BlockChecksummer::of(*component, bytes));
         }
@@ -203,7 +203,7 @@ impl SstableWriter {
     }
 }
 
-/// Best effort: what stays is marked and is removed at the next start.
+/// Best effort: remaining files are marked and are removed at the next start.
 async fn remove_all(fs: &Fs, directory: &str, descriptor: Descriptor) {
     drop(crate::remove_sstable(fs, directory, descriptor).await);
 }

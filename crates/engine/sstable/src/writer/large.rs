@@ -6,18 +6,19 @@
 use data::{ColumnRef, RowRef};
 use stdx::{ColumnId, DeletionSeconds};
 
-/// Most of one kind that are told of for a file.
+/// Limit of reported items per kind and file.
 pub const LARGE_MAX: usize = 100;
 /// Bytes of keys that are kept of one kind.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// An element takes at least its flags and the length of its path.
 const ELEMENT_BYTES_MIN: u64 = 2;
-/// What Cassandra counts of a collection beside its elements: the times of its deletion, be there one or not.
+/// Overhead that Cassandra counts for a collection beside its elements: the times of its deletion,
+/// even without one.
 const COLLECTION_BYTES: u64 = 12;
-/// What it counts of an element beside path and value: timestamp, TTL, expiry.
+/// Overhead that Cassandra counts for an element beside path and value: timestamp, TTL, expiry.
 const ELEMENT_BYTES: u64 = 20;
 
-/// Above what partitions, rows and cells of a file are told of; `u64::MAX`: none is.
+/// Limits above which partitions, rows and cells of a file are reported; `u64::MAX`: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeLimits {
     /// Bytes of a partition.
@@ -57,11 +58,11 @@ impl Default for LargeLimits {
 }
 
 impl LargeLimits {
-    /// Rows up to this many bytes have nothing that is told of.
+    /// Returns the largest size of a row that is certain to have nothing to report.
     pub(super) fn row_least(&self) -> u64 {
         let elements = self.elements.min(self.collection_items);
         let elements = elements.saturating_mul(ELEMENT_BYTES_MIN);
-        // What is counted of an element is at most its bytes and ELEMENT_BYTES, and it has some bytes.
+        // An element counts at most its bytes plus ELEMENT_BYTES, and it has some bytes.
         let most = 1 + ELEMENT_BYTES / ELEMENT_BYTES_MIN;
         let collection = match self.collection_bytes {
             u64::MAX => u64::MAX,
@@ -88,7 +89,7 @@ pub struct LargePartition {
     pub rows: u64,
     /// Range deletions that begin in it.
     pub range_tombstones: u64,
-    /// Rows with deletions of which nothing is live.
+    /// Rows with deletions and nothing live.
     pub dead_rows: u64,
 }
 
@@ -118,7 +119,7 @@ pub struct LargeCell {
     pub elements: u64,
 }
 
-/// What has much in one file.
+/// Large partitions, rows, cells and collections of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LargeData {
     /// Partitions above a limit.
@@ -145,7 +146,7 @@ pub struct LargeData {
 }
 
 impl LargeData {
-    /// Whether nothing has much.
+    /// Returns true if no item exceeds a limit.
     pub fn is_empty(&self) -> bool {
         let below = self.row_count == 0 && self.cell_count == 0 && self.collection_count == 0;
         below && self.partition_count == 0
@@ -157,7 +158,7 @@ impl LargeData {
         keep(&mut self.partitions, partition, |p| p.bytes, |p| p.key.len());
     }
 
-    /// Looks at a row of so many bytes that something in it may be above a limit.
+    /// Checks a row that is long enough to have something above a limit.
     #[cold]
     pub fn row(
         &mut self,
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(limits.row_least(), 5);
         let limits = LargeLimits { collection_items: 3, ..LargeLimits::default() };
         assert_eq!(limits.row_least(), 6);
-        // Of as many elements as there may be, each with the least bytes.
+        // A collection with as many elements as possible, each with the least bytes.
         for bytes in [12, 13, 100, 10_000] {
             let limits = LargeLimits { collection_bytes: bytes, ..LargeLimits::default() };
             let elements = limits.row_least() / ELEMENT_BYTES_MIN;

@@ -1,4 +1,4 @@
-//! What a writer must know beforehand: the options of one file set.
+//! Options of a file set that a writer needs beforehand.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct WriteCompression {
 }
 
 impl WriteCompression {
-    /// What a table's `compression` option asks for; inner `None`: no compression.
+    /// Parses a table's `compression` option; inner `None`: no compression.
     ///
     /// # Errors
     /// The text names an option that is not understood.
@@ -82,8 +82,8 @@ impl WriteCompression {
         Ok(Some(WriteCompression { algorithm, chunk_length, max_compressed_length, options }))
     }
 
-    /// What files are compressed with when a compressor is too slow for them: LZ4's fast one, 16 KiB at a time.
-    /// Source: `CompressionParams.DEFAULT`.
+    /// Returns the compression used when a table's compressor is too slow for a file: LZ4's fast
+    /// one, 16 KiB at a time. Source: `CompressionParams.DEFAULT`.
     pub fn fast() -> WriteCompression {
         WriteCompression {
             algorithm: Algorithm::Lz4,
@@ -93,7 +93,8 @@ impl WriteCompression {
         }
     }
 
-    /// Whether the compressor is quick enough for flushes. Source: `ICompressor.recommendedUses`.
+    /// Returns true if the compressor is quick enough for flushes. Source:
+    /// `ICompressor.recommendedUses`.
     pub fn is_fast(&self) -> bool {
         match self.algorithm {
             Algorithm::Lz4 => !self.is_high(),
@@ -102,7 +103,7 @@ impl WriteCompression {
         }
     }
 
-    /// Whether a file is compressed so, by its CompressionInfo.db.
+    /// Returns true if a file with this CompressionInfo.db is compressed like this.
     pub fn is_of(&self, info: &CompressionInfo, version: Version) -> bool {
         // Before `na` no chunk is stored plain.
         let limit = match version.has_max_compressed_length() {
@@ -143,7 +144,7 @@ impl WriteCompression {
     }
 }
 
-/// What a writer must know beforehand.
+/// Options that a writer needs beforehand.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// Version of the format, one of [`WriterOptions::VERSIONS`].
@@ -183,7 +184,7 @@ pub struct WriterOptions {
     pub direct: bool,
     /// Bytes per write request of Data, a multiple of 4096; as much memory stays with the writer.
     pub request_bytes: usize,
-    /// What is above these is told of in [`crate::Written`].
+    /// Data above these limits is reported in [`crate::Written`].
     pub large: LargeLimits,
     /// TOC.txt stays `TOC.txt.tmp`: the file set becomes one by the caller's rename.
     pub held: bool,

@@ -14,9 +14,9 @@ use crate::block::Chunk;
 /// A file written from front to back.
 pub(super) struct Output {
     pub(super) file: File,
-    /// What is not written yet, behind `front` bytes that are no part of the file.
+    /// Bytes not written yet, after `front` bytes that are no part of the file.
     pub(super) pending: Vec<u8>,
-    /// So many that what follows lies where direct IO wants it, so that a request need not be copied.
+    /// Padding that aligns the following bytes for direct IO, so that a request need not be copied.
     front: usize,
     is_direct: bool,
     /// Memory of the last request, for the next one.
@@ -24,9 +24,9 @@ pub(super) struct Output {
     request_bytes: usize,
     pub(super) written: u64,
     pub(super) checksums: BlockChecksummer,
-    /// So much of `pending` is in the checksums.
+    /// Bytes of `pending` that are in the checksums.
     summed: usize,
-    /// Of an index: pages that are handed out as they are written.
+    /// For an index: pages that are handed out as they are written.
     pub(super) warm: WarmPages,
 }
 
@@ -64,7 +64,7 @@ impl Output {
         Ok(output)
     }
 
-    /// With larger requests than usual, before anything has come.
+    /// With larger requests than usual, before any bytes.
     pub(super) fn in_requests_of(mut self, bytes: usize) -> Output {
         self.request_bytes = bytes.max(WRITE_BYTES);
         self.spare = std::mem::take(&mut self.pending);
@@ -87,14 +87,14 @@ impl Output {
         self.pending = room;
     }
 
-    /// Takes what is pending into the checksums, so that it is done while the bytes are in the processor's cache.
-    /// They must not be changed any more.
+    /// Adds pending bytes to the checksums while they are in the processor's cache. They must not
+    /// be changed any more.
     pub(super) fn sum_up(&mut self) {
         self.checksums.update(self.pending.get(self.summed..).unwrap_or(&[]));
         self.summed = self.pending.len();
     }
 
-    /// Bytes that have come.
+    /// Bytes received.
     pub(super) fn length(&self) -> u64 {
         self.written + self.unwritten() as u64
     }
@@ -134,7 +134,7 @@ impl Output {
         Ok(())
     }
 
-    /// Pages from `start` up to where the next byte goes are handed out when they are written.
+    /// Pages from `start` up to the next byte's position are handed out when they are written.
     pub(super) fn keep_from(&mut self, start: u64) {
         self.warm.mark(start, self.length());
     }

@@ -12,29 +12,29 @@ use types::CqlType;
 
 use super::output::Output;
 
-/// What is known of the tries while partitions are written.
+/// State of the tries while partitions are written.
 pub(super) struct TrieIndex {
     pub(super) rows: Output,
     version: Version,
     types: Vec<(CqlType, bool)>,
     row_trie: TrieWriter,
     blocks: u64,
-    /// Of the first block, which goes into the trie when there is a second one.
+    /// Payload of the first block, which is added to the trie when there is a second one.
     first_block: Option<Payload>,
-    /// Open where the block at hand begins.
+    /// Deletion open where the current block begins.
     open: Option<DeletionTime>,
     /// Form of the last clustering of the block before, and its separator.
     last: Vec<u8>,
     separator: Vec<u8>,
     partitions: TrieWriter,
-    /// Of the last key, which waits for the next one to know how much of it is needed: its payload, itself,
-    /// and its form, at least the token's part.
+    /// The last key, which waits for the next one to know how much of it is needed: its payload,
+    /// the key, and its form, at least the token's part.
     waiting: Option<Payload>,
     waiting_key: Vec<u8>,
     waiting_token: Token,
     waiting_form: Vec<u8>,
     needed: usize,
-    /// Form of the key at hand; reused.
+    /// Form of the current key; reused.
     form: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ impl TrieIndex {
         })
     }
 
-    /// Whether the partition at hand has a block already.
+    /// Returns true if the current partition has a block already.
     #[inline]
     pub(super) fn has_block(&self) -> bool {
         self.blocks > 0
@@ -106,7 +106,7 @@ impl TrieIndex {
             if let Some(first) = self.first_block.take() {
                 self.row_trie.add(&[], first, at, out);
             }
-            // Behind all before, and not behind the first of this block.
+            // After all clusterings of earlier blocks, and not after the first of this block.
             self.form(&info.first, &mut separator)?;
             separator.truncate(shared(&self.last, &separator));
             let next = self.last.get(separator.len()).copied().unwrap_or(0);
@@ -130,7 +130,7 @@ impl TrieIndex {
     ) -> Result<(), FormatError> {
         let mut target = Target::Data(facts.start);
         if self.blocks > 1 {
-            // What lies behind all rows is found to be there quickly.
+            // Positions after all rows are found to be there quickly.
             let mut end = self.last.clone();
             let mut at = shared(&self.last, &self.separator);
             while self.last.get(at) == Some(&0xff) {
@@ -163,7 +163,8 @@ impl TrieIndex {
         self.open = None;
         let hash = facts.hash;
         self.form.clear();
-        // As much of the key before as tells it from its neighbours: hardly ever more than of the token.
+        // The part of the previous key that differs from its neighbours: hardly ever more than of
+        // the token.
         let mut differs = 0;
         if self.waiting.is_some() && self.waiting_token == hash.token {
             byte_order::partition_key(hash.token, facts.key, &mut self.form);
@@ -201,7 +202,7 @@ impl TrieIndex {
         self.waiting_for(hash, Target::Data(start), differs, index);
     }
 
-    /// The partition at hand, with its form, waits for the next one, and the one before waits no more.
+    /// The current partition, with its form, waits for the next one; the previous one is written.
     #[inline]
     fn waiting_for(&mut self, hash: KeyHash, target: Target, differs: usize, index: &mut Output) {
         self.add_waiting(differs, index);

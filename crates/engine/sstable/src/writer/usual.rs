@@ -12,7 +12,7 @@ use super::SstableWriter;
 use crate::Result;
 use crate::meta::SstableMeta;
 
-/// What was taken of the bytes of another file.
+/// Counts of the data copied from another file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopiedRows {
     /// Bytes.
@@ -23,25 +23,26 @@ pub struct CopiedRows {
     pub ended: bool,
 }
 
-/// How far rows of another file are copied.
+/// Limit up to which rows of another file are copied.
 #[derive(Clone, Copy, Debug)]
 pub enum CopyUntil<'a> {
     /// To the end of the partition, which is ended.
     PartitionEnd,
-    /// To the end of the rows; the partition goes on.
+    /// To the end of the rows; the partition continues.
     RowsEnd,
     /// Down to this clustering.
     Before(&'a [u8]),
 }
 
 impl SstableWriter {
-    /// Finds rows of a file that can be copied into this one as they lie; `None`: there are none.
+    /// Finds rows of a file that can be copied verbatim into this one; `None`: there are none.
     pub fn copier(&self, from: &SstableMeta) -> Option<RowCopier> {
         RowCopier::new(from.schema(), &self.schema)
     }
 
-    /// Whether a row of so many bytes may have something that [`WriterOptions::large`] tells of once its sizes
-    /// and times are written anew: such rows are not for [`SstableWriter::copy_rows`].
+    /// Returns true if a row of so many bytes may exceed a limit of [`WriterOptions::large`] once
+    /// its sizes and times are rewritten. Such rows must not be passed to
+    /// [`SstableWriter::copy_rows`].
     ///
     /// [`WriterOptions::large`]: super::WriterOptions::large
     #[inline]
@@ -50,7 +51,7 @@ impl SstableWriter {
         (bytes as u64).saturating_add(27) > self.large_row
     }
 
-    /// Whether a row is to be copied.
+    /// Returns true if a row is to be copied.
     #[inline]
     pub fn is_before(&mut self, row: &RawRow<'_>, until: CopyUntil<'_>) -> bool {
         let CopyUntil::Before(end) = until else { return true };

@@ -1,5 +1,5 @@
-//! Blocks of a file under way that are handed out as they are written: what was cached of the files that it
-//! replaces is wanted of this one at once, and need not be read for that.
+//! Blocks of a file being written that are handed out as they are written. Data that was cached of the
+//! replaced files is wanted of this one at once, and need not be read for that.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use crate::block::{Chunk, INDEX_PAGE_BYTES};
 /// Which chunks of Data are kept, and those that were not taken yet.
 #[derive(Default)]
 pub(super) struct WarmChunks {
-    /// What comes now is wanted.
+    /// True if the data written now is wanted.
     is_on: bool,
-    /// Something in the chunk at hand is.
+    /// Something in the current chunk is.
     is_chunk: bool,
-    /// Something in the partition at hand is.
+    /// Something in the current partition is.
     is_partition: bool,
     /// Something in the file was.
     has_been: bool,
@@ -27,12 +27,12 @@ impl WarmChunks {
         self.has_been |= is_on;
     }
 
-    /// Whether something of the partition that comes is wanted.
+    /// Returns true if data of the next partition is wanted.
     pub(super) fn is_wanted(&self) -> bool {
         self.is_on || self.is_partition
     }
 
-    /// Whether the index of the partition that ends is wanted.
+    /// Ends a partition. Returns true if its index is wanted.
     pub(super) fn partition_end(&mut self) -> bool {
         std::mem::replace(&mut self.is_partition, self.is_on)
     }
@@ -41,7 +41,8 @@ impl WarmChunks {
         self.has_been
     }
 
-    /// A chunk is complete. Its number; its uncompressed bytes. What comes last in it may go on in the next.
+    /// Ends a chunk with its number and its uncompressed bytes. Its last item may continue in the
+    /// next one.
     pub(super) fn cut(&mut self, number: u64, plain: &[u8]) {
         if self.is_chunk {
             self.is_chunk = self.is_on;
@@ -54,7 +55,7 @@ impl WarmChunks {
     }
 }
 
-/// The same of pages of an index, which are written long after it is known that they are wanted.
+/// The same for pages of an index, which are written long after they are requested.
 #[derive(Default)]
 pub(super) struct WarmPages {
     /// Ascending.
@@ -72,7 +73,7 @@ impl WarmPages {
         }
     }
 
-    /// Bytes go to the disk: whole pages, but for the last one of the file.
+    /// Bytes are written to the disk: whole pages, except for the last one of the file.
     pub(super) fn written(&mut self, start: u64, bytes: &[u8]) {
         if self.marked.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! Partitions of one row of the usual form, many at a time: all that such a partition has is known when it comes. Its
-//! bytes are written at once, and what filter, statistics and index want of it is settled for many of them together,
-//! one after the other: each has tables of its own, which would else push the others' out of the nearest cache.
+//! Partitions of one row of the usual form, many at a time: such a partition is known completely when it arrives. Its
+//! bytes are written at once. Filter, statistics and index are updated for many of them together, one after the
+//! other: each has tables of its own, which would else evict the others' from the nearest cache.
 
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ struct Written {
     bytes: u64,
 }
 
-/// What waits to be settled. Empty between two calls.
+/// Partitions and rows that wait to be settled. Empty between two calls.
 #[derive(Debug)]
 pub(super) struct Unsettled {
     partitions: Vec<Written>,
@@ -44,13 +44,14 @@ impl Default for Unsettled {
 }
 
 impl SstableWriter {
-    /// What rows are written by.
+    /// Returns the schema that rows are written with.
     pub fn schema(&self) -> Rc<WriteSchema> {
         self.schema.clone()
     }
 
-    /// Bytes that a partition for [`SstableWriter::whole_partitions`] has at most, by its key and its row as it lies
-    /// in another file or a memtable. `None`: it takes none, as more is wanted of each partition.
+    /// Largest size of a partition for [`SstableWriter::whole_partitions`], by its key and its row
+    /// as stored in another file or a memtable. `None`: it accepts none, as each partition needs
+    /// more checks.
     pub fn whole_max(&self) -> Option<usize> {
         let limits = &self.options.large;
         let takes = !self.schema.has_static() && limits.rows > 0;
@@ -90,8 +91,8 @@ impl SstableWriter {
             }
             let index_at = self.index.length();
             self.whole_partition(hash, key, &row)?;
-            // Of keys with one token the index wants all bytes. With a bound, how long it is must be known, as it must
-            // where pages of it are kept.
+            // For keys with one token the index needs all bytes. With a bound the length of the
+            // index must be known, as it must where its pages are kept.
             if is_of_last || disk_max.is_some() || self.warm.is_wanted() {
                 self.settle(key)?;
                 if self.warm.partition_end() {
@@ -133,7 +134,7 @@ impl SstableWriter {
         row.put(header, &mut self.chunk);
         encode_partition_end(&mut self.chunk);
         let bytes = (self.chunk.len() - at) as u64;
-        // Of format BTI positions in the index are not told.
+        // With format BTI positions in the index are not reported.
         self.summary.add(key, self.index.length());
         if self.tries.is_none() {
             self.promoted.clear();
@@ -154,8 +155,8 @@ impl SstableWriter {
         self.cut_chunks()
     }
 
-    /// Takes what was written into filter, statistics and index. `last` is the key of the last of it; the others have
-    /// tokens that none beside them has.
+    /// Adds the written partitions to filter, statistics and index. `last` is the key of the last
+    /// of them; the tokens of the others are unique.
     fn settle(&mut self, last: &[u8]) -> Result<()> {
         let Unsettled { partitions, rows } = &mut self.unsettled;
         for partition in &*partitions {

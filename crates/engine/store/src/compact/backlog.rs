@@ -1,8 +1,8 @@
-//! How far compaction of a shard is behind, how fast it is, and the share of the processor that follows.
+//! Compaction backlog of a shard, its speed, and the resulting share of the processor.
 //!
-//! Looked at once a second: the bytes of the inputs of all compactions that are due or under way, the rate
-//! at which inputs were read while something ran, how many SSTables reads looked into. From these
-//! `compact_plan::share` makes the share of the compaction group; what users set instead stays.
+//! Updated once a second. Its sources are the bytes of the inputs of all compactions that are due or
+//! running, the rate at which they read inputs, and the number of SSTables per read. From these
+//! `compact_plan::share` computes the share of the compaction group; a share set by the operator stays.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::compact::Compactor;
 use crate::compact::compaction::options_of;
 use crate::tables::table::{TableState, TableVersion};
 
-/// What a verification is shown as.
+/// Name shown for a verification.
 const VERIFY: &str = "Verify";
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const PREVIEWED_MAX: usize = 200;
 /// Weight of the latest second in the rate: half of it is from the last seven seconds.
 const RATE_WEIGHT: f64 = 0.1;
 
-/// How far compaction is behind.
+/// Backlog of compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Backlog {
     /// Bytes of inputs that compactions which are due or under way have still to read, as on disk for
@@ -40,7 +40,7 @@ pub struct Backlog {
     pub share: u32,
 }
 
-/// Of what a table's debt was reckoned.
+/// State of a table from which its debt was computed.
 struct Seen {
     version: Rc<TableVersion>,
     flushes: u64,
@@ -60,7 +60,7 @@ impl Seen {
 #[derive(Default)]
 pub(crate) struct Control {
     backlog: Cell<Backlog>,
-    /// A share that somebody set; `None`: it follows the debt.
+    /// A share set by the operator; `None`: it follows the debt.
     fixed: Cell<Option<u32>>,
     due: RefCell<BTreeMap<TableId, (Seen, u64)>>,
     last: Cell<Look>,
@@ -70,13 +70,13 @@ pub(crate) struct Control {
 struct Look {
     at: Option<Instant>,
     read: u64,
-    /// Reads of partitions, and SSTables that they looked into.
+    /// Reads of partitions, and SSTables that they read.
     reads: u64,
     sstables: u64,
 }
 
 impl Compactor {
-    /// How far compaction of this shard is behind, a second ago at most.
+    /// Backlog of compaction of this shard, at most a second old.
     pub fn backlog(&self) -> Backlog {
         self.control.backlog.get()
     }
@@ -101,7 +101,7 @@ impl Compactor {
         let tables = self.tables.all_tables();
         let due: u64 = tables.iter().map(|table| self.due_bytes(table)).sum();
         let mut running = self.files.slots.compactions();
-        // What only reads is nobody's debt.
+        // Operations that only read cause no debt.
         running.retain(|c| c.kind != VERIFY);
         let left = running.iter().map(|c| c.total_bytes.saturating_sub(c.done_bytes)).sum();
         let read_by_running: u64 = running.iter().map(|c| c.done_bytes).sum();
@@ -143,8 +143,9 @@ impl Compactor {
         self.env.rt.set_share(Group::Compaction, backlog.share);
     }
 
-    /// Bytes on disk of the inputs of what is due and not under way. Planned anew only when files have
-    /// come or gone, or the options changed: what falls due by time alone is seen with the next change.
+    /// Bytes on disk of the inputs of due compactions that do not run yet. Recomputed only after
+    /// files were added or removed, or the options changed: compactions that fall due by time alone
+    /// are noticed with the next change.
     fn due_bytes(&self, table: &TableState) -> u64 {
         let seen = Seen {
             version: table.version(),
@@ -177,7 +178,7 @@ impl Compactor {
         };
         let mut due = self.control.due.borrow_mut();
         due.insert(table.id, (seen, bytes));
-        // Of tables that were dropped.
+        // Drops entries of dropped tables.
         if due.len() > 2 * self.tables.len() + 16 {
             due.clear();
         }

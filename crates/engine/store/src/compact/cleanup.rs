@@ -1,10 +1,10 @@
 //! Cleanup: files lose the partitions that the node does not own any more.
 //!
-//! Each file with such partitions is compacted alone, without them; one that has no others goes. The
-//! order of steps, and what a crash between them leaves, is that of any compaction.
+//! Each file with such partitions is compacted alone, without them; a file with no others is
+//! removed. The order of steps, and the state after a crash between them, is that of any compaction.
 //!
-//! INV-cleanup-1: only files that were there when the caller said what is owned are looked at, so
-//! that what comes afterwards, for ranges that are owned again, stays.
+//! INV-cleanup-1: only files that existed when the caller reported its ranges are processed, so
+//! that later data, for ranges that are owned again, stays.
 //!
 //! After a crash the replay of the commit log may bring rows back that were younger than its oldest
 //! segment; the next cleanup takes them out again.
@@ -14,7 +14,7 @@ use stdx::{Generation, Token};
 
 use crate::tables::table_file::TableFile;
 
-/// What a node owns of a table.
+/// Token ranges of a table that a node owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRanges(Vec<(Token, Token)>);
 
@@ -46,7 +46,7 @@ impl OwnedRanges {
         OwnedRanges(all)
     }
 
-    /// Whether no partition of a file can lie in them.
+    /// Returns true if no partition of a file can lie in them.
     pub(crate) fn misses(&self, file: &TableFile) -> bool {
         share(self, file) == Share::None
     }
@@ -55,19 +55,19 @@ impl OwnedRanges {
         &self.0
     }
 
-    /// Whether a partition of that token is owned.
+    /// Returns true if a partition of that token is owned.
     pub fn contains(&self, token: Token) -> bool {
         let at = self.0.partition_point(|(_, end)| *end < token);
         let inside = |(start, _): &(Token, Token)| *start < token || *start == Token::MIN;
         self.0.get(at).is_some_and(inside)
     }
 
-    /// Whether every token from `first` to `last` is owned.
+    /// Returns true if every token from `first` to `last` is owned.
     pub(crate) fn covers(&self, first: Token, last: Token) -> bool {
         self.share_of(first, last) == Share::All
     }
 
-    /// What it is for a file of partitions from `first` to `last`.
+    /// Returns the owned share of a file of partitions from `first` to `last`.
     fn share_of(&self, first: Token, last: Token) -> Share {
         let at = self.0.partition_point(|(_, end)| *end < first);
         match self.0.get(at) {
@@ -85,12 +85,12 @@ pub(crate) enum Share {
     None,
 }
 
-/// What a cleanup did.
+/// Result of a cleanup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Files that lie in owned ranges as a whole.
     pub kept: u64,
-    /// Files that were written anew.
+    /// Files that were rewritten.
     pub rewritten: u64,
     /// Files that had nothing owned.
     pub removed: u64,

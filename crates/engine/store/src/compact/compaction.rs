@@ -39,18 +39,19 @@ use crate::write::flush::REQUEST_BYTES;
 
 /// Behind a background compaction of a table that failed.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The same behind many.
+/// The same after many.
 const PAUSE_MAX: Duration = Duration::from_secs(3_600);
-/// Rounds of what comes before a major compaction: each takes windows out of a file that has many, so this
-/// is far more than a table needs.
+/// Limit of rounds before a major compaction: each takes windows out of a file that has many, so
+/// this is far more than a table needs.
 const BEFORE_MAJOR_MAX: usize = 10_000;
 
-/// Most requests that a compaction makes at once for a file, each of 256 KiB. They go to the device together, and
-/// much of what they cost is paid once.
+/// Limit of concurrent requests of a compaction for a file, each of 256 KiB. They are submitted to
+/// the device together, which shares much of their cost.
 const REQUESTS_TOGETHER_MAX: usize = 4;
 /// Requests of all files of a compaction, unless there are more files than that: 8 MiB at least.
 const BUFFERS_MIN: usize = 32;
-/// Of what chunks may have of memory so small a part is for the requests of all compactions that may run at once.
+/// Divisor of the memory for chunks: this part is for the requests of all compactions that may run
+/// at once.
 const BUFFERS_PART: usize = 8;
 
 /// A compaction that would begin now, for `nodetool compactionplan`.
@@ -62,7 +63,7 @@ pub struct PlannedCompaction {
     pub expired: usize,
     /// Level of the outputs.
     pub level: u32,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -79,7 +80,7 @@ pub struct CompactionRecord {
     pub bytes_in: u64,
     /// Bytes of the output's data on disk.
     pub bytes_out: u64,
-    /// How many partitions were merged out of so many inputs, ascending.
+    /// Number of partitions merged from each number of inputs, ascending.
     pub merged: Vec<(u32, u64)>,
     /// As Cassandra names it: `Compaction`, `Major compaction`, `Tombstone Compaction`, `Cleanup`,
     /// `Remove deleted data`.
@@ -99,14 +100,14 @@ fn kind_of(reason: &Reason) -> &'static str {
     }
 }
 
-/// What of its sources a merge shows.
+/// Selection of the data that a merge emits from its sources.
 pub(crate) struct MergeShown<'a> {
     pub(crate) mode: MergeMode,
     /// Partitions outside of these are left out.
     pub(crate) owned: Option<&'a OwnedRanges>,
 }
 
-/// What is noted while a compaction merges.
+/// Progress and counts of a compaction's merge.
 pub(crate) struct MergeNotes<'a> {
     pub(crate) progress: &'a Progress,
     pub(crate) counts: &'a mut MergeCounts,
@@ -170,8 +171,8 @@ fn windows_of(file: &TableFile, windows: Windows) -> Option<(i64, i64)> {
     Some((low.min(high), low.max(high)))
 }
 
-/// Whether a file has nothing that belongs into any window: of what a file of one window had, deletions of
-/// partitions may be left alone.
+/// Returns true if a file holds no data of any window: of a file with one window, deletions of
+/// partitions may be the only remains.
 fn is_in_no_window(file: &TableFile) -> bool {
     let stats = &file.reader.meta().statistics().stats;
     stats.total_rows == 0 && stats.min_clustering.is_empty() && stats.max_clustering.is_empty()
@@ -181,7 +182,7 @@ pub(crate) fn options_of(version: &TableVersion) -> Result<&CompactionOptions, S
     version.compaction.as_ref().map_err(|why| StoreError::Invalid(why.clone()))
 }
 
-/// What plans are made from.
+/// Input of the planner.
 pub(crate) struct Infos {
     /// Files that may be compacted.
     pub(crate) infos: Vec<SstableInfo>,
@@ -214,7 +215,7 @@ impl Infos {
     }
 }
 
-/// What one compaction does.
+/// Work of one compaction.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
@@ -223,7 +224,7 @@ pub(crate) struct Job<'a> {
     pub(crate) owned: Option<&'a OwnedRanges>,
 }
 
-/// What a compaction has done so far.
+/// Statistics of a compaction so far.
 #[derive(Default)]
 struct Totals {
     bytes_in: u64,
@@ -232,7 +233,7 @@ struct Totals {
     counts: MergeCounts,
 }
 
-/// A compaction that only has to be switched to.
+/// A compaction that is complete except for the switch of the view.
 struct Prepared {
     txn: Transaction,
     counts: MergeCounts,
@@ -242,7 +243,7 @@ struct Prepared {
 struct Part<'a> {
     job: Job<'a>,
     inputs: &'a [Rc<TableFile>],
-    /// Of the outputs.
+    /// Run of the outputs.
     run: Option<Uuid>,
 }
 
@@ -282,7 +283,7 @@ impl Compactor {
         }
     }
 
-    /// What compactions of a table would begin now, and why. Changes nothing.
+    /// Returns the compactions of a table that would begin now, and why. Changes nothing.
     ///
     /// # Errors
     /// `UnknownTable`; `Invalid`: its options are not understood.
@@ -313,7 +314,7 @@ impl Compactor {
         compact_plan::estimated_tasks(options, &infos.infos, infos.flush_bytes)
     }
 
-    /// What is shown of a compaction that begins.
+    /// Builds the progress entry of a compaction that begins.
     pub(crate) fn shown(
         &self,
         table: &TableState,
@@ -334,8 +335,8 @@ impl Compactor {
         }
     }
 
-    /// Compacts all files of a table (repaired and other files apart) into what its strategy wants of
-    /// them, one file or several, after a flush.
+    /// Compacts all files of a table (repaired and other files apart) into the files that its
+    /// strategy plans, one or several, after a flush.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; the old files stay then.
@@ -368,7 +369,7 @@ impl Compactor {
             return false;
         }
         let mut tables = self.tables.all_tables();
-        // Each table has its turn, however much another has to do.
+        // Tables take turns, however much one of them has to do.
         let last = self.compacted_last.get();
         let behind = tables.partition_point(|t| last.is_some_and(|last| t.id <= last));
         tables.rotate_left(behind);
@@ -445,7 +446,7 @@ impl Compactor {
             .collect();
         drop(inputs);
         let run = self.run_of_outputs(job.options, &infos);
-        // What the largest part from there on may need.
+        // Bytes that the largest part from each index on may need.
         let mut needed: Vec<u64> = parts.iter().map(|(_, files)| disk_bytes(files)).collect();
         for n in (1..needed.len()).rev() {
             let later = needed.get(n).copied().unwrap_or(0);
@@ -460,13 +461,14 @@ impl Compactor {
         }
         let mut totals = Totals::default();
         let mut result = Ok(());
-        // The files of a part are let go of with it: as long as they are open the disk has them.
+        // The files of a part are closed with it: the disk keeps their space as long as they are
+        // open.
         for ((plan, inputs), needed) in parts.into_iter().zip(needed) {
             let length = inputs.iter().map(|f| f.reader.meta().data_length()).sum();
             let reserved =
                 self.files.slots.reserve(&claim.progress, length, needed, "a compaction").await;
             if let Err(error) = reserved {
-                // No write was refused: whether there is room for these is told by the disk.
+                // No write was refused: the disk decides if there is room for these.
                 result = Err(error);
                 break;
             }
@@ -649,7 +651,7 @@ impl Compactor {
             timestamp_below: timestamp_below(table.clone(), plan.inputs.clone()),
         };
         let mode = match plan.reason {
-            // What is only written anew keeps all that it has.
+            // A plain rewrite keeps all data.
             Reason::Upgrade | Reason::Relocation => MergeMode::All,
             _ => purge,
         };
@@ -671,7 +673,7 @@ impl Compactor {
         }
     }
 
-    /// Merges files into outputs. Ends before all is read when an input is gone.
+    /// Merges files into outputs. Ends early when an input is gone.
     pub(crate) async fn merge_into(
         &self,
         shape: &data::TableShape,
@@ -688,7 +690,8 @@ impl Compactor {
         write_merged(self, merge, blocks, owned, outputs, notes).await
     }
 
-    /// Requests that a compaction of so many files makes at once for each of them: there are as many buffers.
+    /// Number of requests that a compaction of `files` files submits at once for each of them; it
+    /// has as many buffers.
     pub(crate) fn requests_together(&self, files: usize) -> usize {
         let all = self.env.options.chunk_cache_bytes_max / BUFFERS_PART / SEQUENTIAL_BYTES;
         let together =
@@ -732,9 +735,9 @@ fn least_of(memtable: &Memtable) -> TimestampMicros {
     memtable.min_timestamp().unwrap_or(TimestampMicros(i64::MIN))
 }
 
-/// Below which timestamp a partition's tombstones may go: the smallest one in memtables that have the
-/// partition, and in files outside of the compaction that may have it; none at all while a file that no view
-/// knows may have it. Source: Cassandra `CompactionController.getPurgeEvaluator`.
+/// Timestamp below which a partition's tombstones may be purged: the smallest one in memtables that
+/// have the partition, and in files outside of the compaction that may have it; none at all while a
+/// file that no view knows may have it. Source: Cassandra `CompactionController.getPurgeEvaluator`.
 fn timestamp_below(
     table: Rc<TableState>,
     inputs: Vec<Generation>,
@@ -764,8 +767,8 @@ fn timestamp_below(
 }
 
 impl Compactor {
-    /// Changes what compactions of this shard may write from now on, also those that run: bytes per
-    /// second; 0 is no limit.
+    /// Changes the write rate of this shard's compactions from now on, also of running ones: bytes
+    /// per second; 0 is no limit.
     pub fn set_compaction_throughput(&self, bytes_per_second: u64) {
         self.compaction_rate.set(bytes_per_second);
     }

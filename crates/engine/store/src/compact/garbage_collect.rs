@@ -1,11 +1,11 @@
-//! Garbage collection: files lose what other files of their table hide, and tombstones that are not
-//! needed any more.
+//! Garbage collection: removes from files the data that other files of their table hide, and
+//! tombstones that are not needed any more.
 //!
 //! Each file is compacted alone, beside its shadow: the files that overlap it, which are read and never
-//! written. The order of steps, and what a crash between them leaves, is that of any compaction.
+//! written. The order of steps, and the state after a crash between them, is that of any compaction.
 //!
-//! INV-garbage-1: only what is in a file of the view hides anything, never what is in a memtable; and it
-//! is not purged while a file with what it hides is in the view.
+//! INV-garbage-1: only data in a file of the view hides anything, never data in a memtable; and it is
+//! not purged while a file with its hidden data is in the view.
 //! Source: Cassandra `CompactionManager.performGarbageCollection`, `CompactionController.shadowSources`.
 
 use std::cmp::Reverse;
@@ -32,7 +32,7 @@ use crate::tables::table_file::TableFile;
 /// data. What others hide stays.
 pub(crate) const SHADOWS_MAX: usize = 64;
 
-/// What is hidden, and the files that hide it.
+/// The hidden data, and the files that hide it.
 pub(crate) struct Shadowing<'f> {
     /// The files that are merged.
     pub(crate) read: &'f [&'f Rc<TableFile>],
@@ -65,7 +65,7 @@ impl Merging for Shadowed<'_> {
     }
 
     fn untouched(&mut self) -> Option<(usize, &mut Source)> {
-        // What hides them must be asked about each.
+        // Each row must be checked against the shadow.
         None
     }
 
@@ -97,7 +97,7 @@ impl Merging for Shadowed<'_> {
     fn took_partition(&mut self) {}
 }
 
-/// What of other files a compaction uses; `None`: nothing.
+/// Returns the data of other files that a compaction uses; `None`: nothing.
 pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<ShadowBy> {
     let option = match &plan.reason {
         Reason::Garbage(option) => *option,
@@ -105,7 +105,7 @@ pub(crate) fn shadow_by(plan: &Plan, options: &CompactionOptions) -> Option<Shad
         Reason::Upgrade | Reason::Relocation | Reason::Cleanup | Reason::Anticompaction => {
             TombstoneOption::None
         }
-        // A window alone would keep what deletions in the shared file hide.
+        // A window alone would keep data that deletions in the shared file hide.
         Reason::Major if options.strategy == Strategy::ClusterKey && plan.cut == Cut::Never => {
             match options.tombstones.provide_overlapping {
                 TombstoneOption::None => TombstoneOption::Row,
@@ -162,12 +162,12 @@ fn span(read: &[&Rc<TableFile>]) -> KeyRange {
 }
 
 impl Compactor {
-    /// Has this shard's files of a table lose what deletions in other files of it hide (with `Cell` also
-    /// cells that are newer in another file), and tombstones that are not needed any more. The oldest
-    /// come first, so that those with tombstones find what they hid gone. Memtables are not flushed, as
-    /// in Cassandra: what they hide stays. Files in a repair under way are left alone, and files that
-    /// were not repaired with `only_purge_repaired_tombstones`. Returns how many files were written anew
-    /// or went.
+    /// Removes hidden data and unneeded tombstones from this shard's files of a table. Data is
+    /// hidden by deletions in other files of the table, and with `Cell` also by newer cells in
+    /// another file. The oldest files come first, so that the data is gone before the files with
+    /// its tombstones are processed. Memtables are not flushed, as in Cassandra: data hidden by
+    /// them stays. Skips files in a repair under way, and with `only_purge_repaired_tombstones`
+    /// files that were not repaired. Returns how many files were rewritten or removed.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`, `Invalid` (given up); files that were not
@@ -205,7 +205,7 @@ impl Compactor {
         Ok(collected)
     }
 
-    /// As [`Compactor::merge_into`], without what the shadows hide.
+    /// As [`Compactor::merge_into`], without the data that the shadows hide.
     pub(crate) async fn merge_beside(
         &self,
         shape: &TableShape,

@@ -1,4 +1,4 @@
-//! Compaction: what is merged next, on request or automatically, and its execution.
+//! Compaction: the choice of the next merge, on request or automatically, and its execution.
 //!
 //! Owns: the queue of tables, the backlog, the merge and its outputs, pace. Never: chooses a strategy (`compact-plan`
 //! does); claims (`files::slots` does). Imports: `lifecycle` (a snapshot may come first), `write`, `read`, `observe`,
@@ -42,7 +42,7 @@ pub struct Compactor {
     pub(crate) lifecycle: Rc<Lifecycle>,
     /// Where the search for the next background compaction begins: after this table.
     compacted_last: Cell<Option<TableId>>,
-    /// How far compaction is behind.
+    /// Backlog of compaction.
     pub(crate) control: Control,
     /// Bytes per second; 0 is no limit.
     compaction_rate: Cell<u64>,

@@ -27,14 +27,14 @@ use crate::tables::table::{InFlight, TableState, TableVersion};
 use crate::tables::table_file::{TableFile, map_error};
 use crate::write::flush::Sieve;
 
-/// Files that are being written from what a merge gives.
+/// Files that are being written from the output of a merge.
 pub(crate) struct Outputs<'s> {
     store: &'s Compactor,
     table: Rc<TableState>,
     version: Rc<TableVersion>,
     /// The columns that are written.
     kept: Arc<Table>,
-    /// What the merge reads.
+    /// Files that the merge reads.
     inputs: &'s [Rc<TableFile>],
     cut: Cut,
     /// Tokens, or sizes, of `cut` that were passed.
@@ -48,14 +48,14 @@ pub(crate) struct Outputs<'s> {
     files: Vec<Rc<TableFile>>,
     /// Uncompressed bytes of finished files.
     finished: u64,
-    /// Of `window_outputs`: whether a file was opened.
+    /// For `window_outputs`: true if a file was opened.
     is_begun: bool,
     /// Number of `writer`'s file in the chunk cache.
     cached_as: u64,
     is_warm: bool,
     /// Bytes that may still go into the chunk cache.
     warm_left: usize,
-    /// Numbers of files of which something went there.
+    /// Numbers of files with chunks added to the cache.
     warmed: Vec<u64>,
 }
 
@@ -162,12 +162,13 @@ impl<'s> Outputs<'s> {
         Ok(Some(writer))
     }
 
-    /// So many bytes of the inputs are in the chunk cache, so that as many of the outputs may be.
+    /// Notes that this many bytes of the inputs are in the chunk cache, so that as many of the
+    /// outputs may be.
     pub(crate) fn credit_warm(&mut self, bytes: usize) {
         self.warm_left = self.warm_left.saturating_add(bytes);
     }
 
-    /// Whether what comes now belongs into the chunk cache.
+    /// Sets if the next data is added to the chunk cache.
     #[inline]
     pub(crate) fn set_warm(&mut self, is_warm: bool) {
         let is_warm = is_warm && self.warm_left > 0;
@@ -196,15 +197,15 @@ impl<'s> Outputs<'s> {
         }
     }
 
-    /// What was written for nothing is not kept either.
+    /// Removes the chunks of abandoned files from the cache.
     fn forget_warm(&mut self) {
         for file in std::mem::take(&mut self.warmed) {
             self.store.files.cache.forget(file);
         }
     }
 
-    /// Whether the item that comes next belongs into a file that is not open: then [`Outputs::turn`].
-    /// Asked once for each item, in order.
+    /// Returns true if the next item belongs into a file that is not open: then call
+    /// [`Outputs::turn`]. Called once for each item, in order.
     #[inline]
     pub(crate) fn is_due(&mut self, item: Item<'_>) -> bool {
         if let Some(sorted) = &mut self.sorted {
@@ -228,7 +229,7 @@ impl<'s> Outputs<'s> {
         self.writer.as_ref().is_some_and(|writer| writer.partitions() > 0)
     }
 
-    /// Whether the plan cuts before a partition of that token, if something was written.
+    /// Returns true if the plan cuts before a partition of that token, if something was written.
     #[inline]
     fn is_cut_at(&self, token: Token) -> bool {
         let Some(writer) = &self.writer else { return false };
@@ -242,7 +243,8 @@ impl<'s> Outputs<'s> {
         }
     }
 
-    /// Ends the file and begins the next one, or opens what windows want. False: an input is gone, nothing more is wanted.
+    /// Ends the file and begins the next one, or opens files for windows. False: an input is gone,
+    /// and the outputs are useless.
     ///
     /// # Errors
     /// `Io`, `Corrupt`.
@@ -311,13 +313,13 @@ impl<'s> Outputs<'s> {
         self.sieve.set_hash(hash);
     }
 
-    /// Finds rows of an input that can be copied as they lie; `None`: there are none.
+    /// Finds rows of an input that can be copied verbatim; `None`: there are none.
     pub(crate) fn copier(&self, input: &TableFile) -> Option<RowCopier> {
         self.writer.as_ref().and_then(|writer| writer.copier(input.reader.meta()))
     }
 
-    /// Copies the rows at the start of `bytes`, which follow what was put, as far as `until` says. None when the
-    /// first one cannot be copied.
+    /// Copies the rows at the start of `bytes`, which follow the previous item, up to `until`. None
+    /// when the first one cannot be copied.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -332,8 +334,8 @@ impl<'s> Outputs<'s> {
         self.sieve.copy_rows(copier, bytes, until, writer).map_err(map_error)
     }
 
-    /// How long partitions for [`Outputs::whole_partitions`] are at most, and the token behind which they belong into
-    /// another file. `None`: there is no place for any; the merge goes on.
+    /// Largest size of partitions for [`Outputs::whole_partitions`], and the token after which they
+    /// belong into another file. `None`: none can be written; the merge continues.
     pub(crate) fn wholes(&self) -> Option<(usize, Token)> {
         let writer = self.writer.as_ref()?;
         let last = match &self.cut {
@@ -343,8 +345,9 @@ impl<'s> Outputs<'s> {
         Some((writer.whole_max()?, last.unwrap_or(Token::MAX)))
     }
 
-    /// Writes partitions of one row of the inputs, behind one that was ended, as
-    /// [`SstableWriter::whole_partitions`]: how many. None also where the next one may belong into another file.
+    /// Writes partitions of one row of the inputs, after a complete one, as
+    /// [`SstableWriter::whole_partitions`]. Returns how many. None also where the next one may
+    /// belong into another file.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -361,13 +364,14 @@ impl<'s> Outputs<'s> {
         writer.whole_partitions(disk_max, next).map_err(map_error)
     }
 
-    /// Whether [`Outputs::write_full`] has something to do, where windows have no files of their own.
+    /// Returns true if [`Outputs::write_full`] has a full request to write, where windows have no
+    /// files of their own.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.writer.as_ref().is_some_and(SstableWriter::is_full)
     }
 
-    /// Writes what is full.
+    /// Writes all full requests.
     ///
     /// # Errors
     /// `Io`.
@@ -415,7 +419,7 @@ impl<'s> Outputs<'s> {
         &self.files
     }
 
-    /// Removes everything, as the compaction came to nothing: an input is gone.
+    /// Removes everything, as the compaction was in vain: an input is gone.
     ///
     /// # Errors
     /// `Io`.
@@ -430,7 +434,7 @@ impl<'s> Outputs<'s> {
         Ok(())
     }
 
-    /// Removes everything after a failure; what cannot be removed is tried again later.
+    /// Removes everything after a failure; a failed removal is retried later.
     pub(crate) async fn discard(mut self) {
         self.forget_warm();
         while let Some(writer) = self.take_open() {

@@ -1,6 +1,6 @@
-//! Partitions of one row that follow in a merge, of several versions the newest, copied as they lie: most tables have
-//! no others, and what can be left out of the merge for them counts. Each input's partitions are looked through a block
-//! at a time ([`sstable::Lookahead`]), and those that are known of all inputs are put in order together.
+//! Copies partitions of one row that follow in a merge verbatim, the newest of several versions. Most tables have no
+//! other partitions, so all work that the merge saves for them counts. Each input's partitions are scanned a block at a
+//! time ([`sstable::Lookahead`]), and those found in all inputs are sorted together.
 //!
 //! INV-copying-1 holds: see [`crate::compact::row_copy`].
 //! INV-ahead-1: an input whose next partition is not known, or is of another form, bounds what is put in order.
@@ -19,23 +19,25 @@ use crate::read::merging::Merging;
 use crate::read::sources::Source;
 use crate::write::verbatim_copy::is_on;
 
-/// Most partitions that the merge goes through by itself before it is looked ahead again, where that has found none.
+/// Limit of partitions that the merge processes alone before the next lookahead, after one that
+/// found none.
 const PAUSE_MAX: u32 = 64;
 
-/// So many partitions before one is copied its bytes are asked for.
+/// Distance, in partitions, at which the bytes of a partition are prefetched before it is copied.
 const PREFETCHED: usize = 16;
 
-/// What is known of the partitions that follow in an input.
+/// Partitions found ahead in one input.
 #[derive(Default)]
 struct Input {
     found: Lookahead,
-    /// Those before it were taken, and those before `passed` the input has passed over.
+    /// Partitions before it were taken; the input has skipped those before `passed`.
     next: usize,
     passed: usize,
 }
 
 impl Input {
-    /// Looks through what follows, unless that is known. `is_moved`: the merge has moved it since.
+    /// Scans the following partitions, unless they are known. `is_moved`: the merge has moved it
+    /// since.
     fn look(
         &mut self,
         merge: &mut impl Merging,
@@ -66,7 +68,7 @@ impl Input {
         }
     }
 
-    /// Has the input pass over what was taken.
+    /// Moves the input past the taken partitions.
     fn pass(&mut self, merge: &mut impl Merging, number: usize) {
         if self.passed == self.next {
             return;
@@ -97,12 +99,12 @@ impl Next {
     }
 }
 
-/// What was put in order.
+/// Result of gathering partitions in order.
 enum Gathered {
     Some,
-    /// What follows is for the merge.
+    /// The next partition is for the merge.
     None,
-    /// That block has what follows.
+    /// The following partition is in that block.
     Needs(BlockRequest),
 }
 
@@ -114,8 +116,8 @@ pub(crate) struct Ahead {
     at: usize,
     /// The merge has moved inputs since.
     is_moved: bool,
-    /// So many times it is not looked ahead, and how many times after the next attempt that finds none: none after the
-    /// first one.
+    /// Number of partitions without a lookahead, and their number after the next attempt that finds
+    /// none: 0 after the first one.
     pause: u32,
     next_pause: u32,
 }
@@ -126,8 +128,8 @@ impl Ahead {
         Ahead { inputs, order: Vec::new(), at: 0, is_moved: true, pause: 0, next_pause: 0 }
     }
 
-    /// Copies partitions as far as they are in memory: how many, and the block in which the next one is, if it is one.
-    /// None and no block: the merge has to go on by itself.
+    /// Copies partitions as far as they are in memory. Returns how many, and the block with the
+    /// next one, if it is one to copy. None and no block: the merge has to continue alone.
     ///
     /// # Errors
     /// `Invalid`: what cannot be written.
@@ -175,7 +177,7 @@ impl Ahead {
         Ok((taken, None))
     }
 
-    /// Copies the next partition, which is put into the cache of chunks where it comes from there.
+    /// Copies the next partition, and adds it to the chunk cache if it came from there.
     fn copy_one(
         &mut self,
         copiers: &Copiers,
@@ -189,7 +191,7 @@ impl Ahead {
         self.copy(copiers, outputs, counts, 1)
     }
 
-    /// Copies partitions that were put in order, at most so many: how many.
+    /// Copies sorted partitions, at most `most`. Returns how many.
     fn copy(
         &mut self,
         copiers: &Copiers,
@@ -209,7 +211,7 @@ impl Ahead {
             }
         };
         (first..first + most.min(PREFETCHED)).for_each(prefetch);
-        // What is asked for is written.
+        // The writer asks for each partition and writes it.
         let taken = outputs.whole_partitions(|| {
             left = left.checked_sub(1)?;
             let versions = versions(order, at);
@@ -233,11 +235,11 @@ impl Ahead {
         Ok(taken)
     }
 
-    /// Puts in order what follows in all inputs, as far as that is known of all.
+    /// Sorts the following partitions of all inputs, as far as they are known of all.
     fn gather(&mut self, merge: &mut impl Merging, copiers: &Copiers) -> Gathered {
         self.order.clear();
         self.at = 0;
-        // Those behind `last`, and from `other` on, are not in order.
+        // Those after `last`, and from `other` on, are not sorted.
         let (mut last, mut other) = (Token::MAX, None);
         for (number, input) in self.inputs.iter_mut().enumerate() {
             input.look(merge, number, copiers.of(number), self.is_moved);
@@ -271,7 +273,7 @@ impl Ahead {
         }
     }
 
-    /// The merge goes on by itself.
+    /// Hands the inputs back to the merge.
     fn give_back(&mut self, merge: &mut impl Merging) {
         for (number, input) in self.inputs.iter_mut().enumerate() {
             input.pass(merge, number);
@@ -282,7 +284,7 @@ impl Ahead {
     }
 }
 
-/// What follows with one token.
+/// Returns the next partitions with one token.
 #[inline]
 fn versions(order: &[Next], at: usize) -> &[Next] {
     let rest = order.get(at..).unwrap_or(&[]);
@@ -306,7 +308,7 @@ fn newest(inputs: &[Input], copiers: &Copiers, versions: &[Next]) -> Option<Next
             let mut newest = (time(first)?, *first);
             for other in others {
                 let at = time(other)?;
-                // Of versions of one time values decide.
+                // Between versions of one time, the values decide.
                 if found(other)?.key(other.index())?.1 != key || at == newest.0 {
                     return None;
                 }

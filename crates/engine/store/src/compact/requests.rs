@@ -1,7 +1,7 @@
-//! Compactions that somebody asks for by file, range or partition, and how tables are compacted until
-//! the node stops: thresholds, and whether it happens by itself.
+//! Compactions requested by file, range or partition, and the running compactions of tables until the
+//! node stops: thresholds, and the switch for automatic ones.
 //!
-//! What runs is given up by [`crate::Slots::stop_compactions`]: see [`crate::files::slots`].
+//! [`crate::Slots::stop_compactions`] aborts running compactions: see [`crate::files::slots`].
 
 use std::rc::Rc;
 
@@ -18,10 +18,10 @@ use crate::error::StoreError;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, has_partition};
 
-/// How a table is compacted now.
+/// Current compaction settings of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionControl {
-    /// Compactions begin by themselves.
+    /// Compactions begin automatically.
     pub automatic: bool,
     /// Files of a compaction at least, where the strategy counts them.
     pub min_threshold: u32,
@@ -29,7 +29,7 @@ pub struct CompactionControl {
     pub max_threshold: u32,
 }
 
-/// Partitions whose tombstones may go at any age, until this is dropped.
+/// Partitions whose tombstones may be purged at any age, until this is dropped.
 struct Ageless<'t>(&'t TableState);
 
 impl<'t> Ageless<'t> {
@@ -46,8 +46,8 @@ impl Drop for Ageless<'_> {
 }
 
 impl Compactor {
-    /// Removes from this shard's files of a table what is not owned. `owned` is asked when nothing
-    /// is between its answer and the choice of files; `None` gives it up.
+    /// Removes data that is not owned from this shard's files of a table. `owned` is called
+    /// directly before the choice of files; `None` aborts.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
@@ -59,7 +59,7 @@ impl Compactor {
     ) -> Result<Cleaned, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
         self.writer.flush(Some(&[id])).await?;
-        // Held to the end: what another compaction writes now may have newer partitions in it.
+        // Held to the end: the output of another compaction may have newer partitions in it.
         let _own = self.files.slots.own_table(&table).await;
         let version = table.version();
         let options = options_of(&version)?;
@@ -70,7 +70,7 @@ impl Compactor {
         for file in files {
             let share = cleanup::share(&owned, &file);
             let expired = match share {
-                // What can be read of it is in other files, or will be.
+                // Its readable data is in other files, or will be.
                 Share::Part if table.is_damaged(file.generation) => {
                     cleaned.kept += 1;
                     continue;
@@ -92,7 +92,7 @@ impl Compactor {
         Ok(cleaned)
     }
 
-    /// Writes this shard's files of a table anew in the version that is written. Returns how many.
+    /// Rewrites this shard's files of a table in the current version. Returns how many.
     ///
     /// # Errors
     /// `UnknownTable`, `DiskFull`, `Corrupt`, `Io`, `Stopping`; files that were not reached stay as
@@ -125,7 +125,7 @@ impl Compactor {
             }
             let now = self.env.options.sstable_version;
             let of_now = file.reader.meta().version() == now;
-            // What takes part in a repair is of another version where this one has no mark for it.
+            // A file in a repair keeps another version if the current one has no mark for it.
             let stats = &file.reader.meta().statistics().stats;
             let stays = stats.pending_repair.is_some() && !now.has_pending_repair();
             let is_left = match scope {
@@ -154,8 +154,8 @@ impl Compactor {
         Ok(written)
     }
 
-    /// How this shard compacts a table; `None`: there is none of that id, or its options are not
-    /// understood.
+    /// Compaction settings of a table on this shard; `None`: there is none of that id, or its
+    /// options are invalid.
     pub fn compaction_control(&self, id: TableId) -> Option<CompactionControl> {
         let table = self.tables.table(id)?;
         let version = table.version();
@@ -167,8 +167,8 @@ impl Compactor {
         })
     }
 
-    /// Whether compactions of a table begin by themselves, from now on, whatever its option `enabled`
-    /// says. Those that run go on.
+    /// Sets if compactions of a table begin automatically from now on, whatever its option
+    /// `enabled` says. Running ones continue.
     ///
     /// # Errors
     /// `UnknownTable`.
@@ -179,8 +179,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// How many files a compaction of a table takes at least and at most, from now on, whatever its
-    /// options say.
+    /// Sets the minimum and maximum number of files of a table's compaction, from now on, whatever
+    /// its options say.
     ///
     /// # Errors
     /// `UnknownTable`; `Invalid` in Cassandra's words: 0, or more at least than at most.
@@ -209,8 +209,8 @@ impl Compactor {
         Ok(())
     }
 
-    /// Compacts all files of a table as [`Compactor::compact_major`] does; size-tiered outputs are cut into
-    /// one with half of what there is, one with half of the rest, and so on.
+    /// Compacts all files of a table as [`Compactor::compact_major`] does; size-tiered outputs are
+    /// cut into one with half of the data, one with half of the rest, and so on.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].
@@ -227,7 +227,7 @@ impl Compactor {
     }
 
     /// Compacts those of the named files that this shard has: the repaired into one, and the others.
-    /// Files that take part in a repair under way are left alone. Returns how many were compacted.
+    /// Skips files in a running repair. Returns how many were compacted.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].
@@ -275,8 +275,9 @@ impl Compactor {
     }
 
     /// Compacts the files of this shard that may have one of the partitions, as
-    /// [`Compactor::compact_files`]; tombstones of these partitions go at any age where nothing of what they
-    /// hide is in another file or in a memtable. Nothing is flushed before, as in Cassandra.
+    /// [`Compactor::compact_files`]. Tombstones of these partitions are purged at any age unless
+    /// another file or a memtable has data that they hide. Nothing is flushed before, as in
+    /// Cassandra.
     ///
     /// # Errors
     /// As [`Compactor::compact_major`].
@@ -292,7 +293,7 @@ impl Compactor {
             return Ok(0);
         }
         let _own = self.files.slots.own_table(&table).await;
-        // No other compaction of the table begins while it is there.
+        // No other compaction of the table begins while this exists.
         let _ageless = Ageless::new(&table, wanted.iter().map(|(token, _)| *token).collect());
         let is_chosen = |file: &TableFile| {
             let meta = file.reader.meta();

@@ -1,5 +1,5 @@
-//! What a compaction writes: rows that it copies from its inputs as they lie, because nothing can come of
-//! them but themselves, which is most rows of most tables, and what its merge makes of all others.
+//! Output of a compaction: rows that it copies from its inputs verbatim, because the merge could not
+//! change them (most rows of most tables), and the merged form of all others.
 //!
 //! INV-copying-1: a row is copied only when it is of the usual form ([`sst_format::row_copy`]), no deletion
 //! covers it in the inputs, and either no other input has its partition, or all that others have of it is behind
@@ -25,11 +25,11 @@ use crate::read::sources::Source;
 use crate::tables::table_file::map_error;
 use crate::write::verbatim_copy::is_on;
 
-/// Bytes of outputs behind which a compaction looks whether it is too quick: less than a request, so that low
-/// rates are kept evenly, and of small tables too.
+/// Bytes of outputs after which a compaction checks if it is too quick. Less than a request, so
+/// that low rates are kept evenly, and for small tables too.
 const PACE_BYTES: u64 = 256 * 1024;
 
-/// For each input what finds rows of it that can be copied.
+/// Finders of rows that can be copied, one for each input.
 pub(crate) struct Copiers {
     of: Vec<Option<RowCopier>>,
 }
@@ -74,8 +74,8 @@ impl Copiers {
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
-    /// The same of a partition of which several inputs have rows: those of one before the next one of all
-    /// others.
+    /// The same for a partition with rows in several inputs: copies the rows of one before the next
+    /// row of all others.
     fn take_run(
         &self,
         merge: &mut impl Merging,
@@ -98,7 +98,7 @@ impl Copiers {
         Ok(usize::try_from(copied.rows).unwrap_or(usize::MAX))
     }
 
-    /// The same of a partition of one row, of which several inputs have versions.
+    /// The same for a partition of one row with versions in several inputs.
     fn take_newest(
         &self,
         merge: &mut impl Merging,
@@ -118,7 +118,7 @@ impl Copiers {
             let Some(row) = copier.row(bytes) else { return Ok(0) };
             let behind = bytes.get(row.length..).unwrap_or(&[]);
             let at = row.timestamp();
-            // Of versions of one time values decide.
+            // Between versions of one time, the values decide.
             if !sst_format::row::is_partition_end(behind)
                 || newest.is_some_and(|(timestamp, _)| timestamp == at)
             {
@@ -146,7 +146,7 @@ impl Copiers {
     }
 }
 
-/// Writes what is merged. `blocks` are the files of the merge's sources, by number.
+/// Writes the merged data. `blocks` are the files of the merge's sources, by number.
 pub(crate) async fn write_merged<M: Merging>(
     compactor: &Compactor,
     mut merge: M,
@@ -199,8 +199,8 @@ pub(crate) async fn write_merged<M: Merging>(
                 let index = request.source as usize;
                 let Some(reader) = blocks.get_mut(index) else { continue };
                 let chunk = reader.load_block(request.block).await.map_err(map_error)?;
-                // The total is that of the inputs' data; a block in which a row is cut off is asked
-                // for again.
+                // The total is that of the inputs' data; a block in which a row is cut off is
+                // requested again.
                 if let Some(next) = next_blocks.get_mut(index)
                     && (*next..ROWS_BLOCK).contains(&request.block)
                 {
@@ -244,7 +244,8 @@ pub(crate) async fn write_merged<M: Merging>(
     }
 }
 
-/// Writes what is full, and waits as the rate of compactions wants. `written` is what was before.
+/// Writes all full requests, and waits as the rate of compactions requires. `written` is the value
+/// before.
 async fn write_out(
     compactor: &Compactor,
     outputs: &mut Outputs<'_>,

@@ -1,12 +1,14 @@
-//! Scrub: files are written anew with all that can be read of them.
+//! Scrub: rewrites files with all data that can be read from them.
 //!
-//! Each file alone, as it is: nothing is purged, its level and state of repair stay. Of one with a loss
-//! the state of repair goes, so that the next repair compares what is left with the replicas. The steps,
-//! and what a crash between them leaves, are those of any compaction ([`crate::files::table_files`]).
+//! Each file is rewritten alone and unchanged: nothing is purged, its level and state of repair stay. A
+//! file with a loss loses the state of repair, so that the next repair compares the rest with the
+//! replicas. The steps, and the state after a crash between them, are those of any compaction
+//! ([`crate::files::table_files`]).
 //!
 //! INV-scrub-1: a number for an output is taken only while the file is in the view, in the same turn, as
 //! for any output.
-//! INV-scrub-2: files of a repair under way are left alone: what a session has compared stays as it was.
+//! INV-scrub-2: files of a repair under way are left alone: data that a session has compared stays as it
+//! was.
 //! Source: Cassandra `CompactionManager.performScrub`, `SortedTableScrubber`.
 
 use std::rc::Rc;
@@ -25,21 +27,21 @@ use crate::tables::table_file::{TableFile, map_error};
 /// Losses of a file that are named; the others are counted.
 const NAMED_MAX: usize = 100;
 
-/// What a scrub made of one file.
+/// Result of scrubbing one file.
 #[derive(Clone, Debug, Default)]
 pub struct Scrubbed {
     /// Its Data component.
     pub path: String,
-    /// What became of it.
+    /// Counts and losses of the scrub.
     pub report: ScrubReport,
-    /// What is lost, the first hundred times.
+    /// Descriptions of the first hundred losses.
     pub losses: Vec<String>,
-    /// It takes part in a repair, and is as it was.
+    /// It is in a repair, and was not changed.
     pub in_repair: bool,
 }
 
 impl Scrubbed {
-    /// What is said of it, in Cassandra's words; `true`: as a warning.
+    /// Messages for the log, in Cassandra's words; `true`: as a warning.
     pub fn words(&self) -> Vec<(bool, String)> {
         let (path, report) = (&self.path, &self.report);
         if self.in_repair {
@@ -110,7 +112,7 @@ struct Host<'s> {
     progress: &'s Progress,
     flights: Vec<InFlight>,
     losses: Vec<String>,
-    /// Bytes of the current output when it was looked at last.
+    /// Bytes of the current output at the last update.
     written: u64,
 }
 
@@ -153,9 +155,10 @@ impl ScrubHost for Host<'_> {
 }
 
 impl Compactor {
-    /// Writes this shard's files of a table anew with what can be read of them; with a name for a
-    /// snapshot, that is taken of all of them first. Memtables are not flushed, as in Cassandra. Gives
-    /// what became of each file; one that failed is as it was, and the others were scrubbed too.
+    /// Rewrites this shard's files of a table with all data that can be read from them. With a name
+    /// for a snapshot, it is taken of all files first. Memtables are not flushed, as in Cassandra.
+    /// Returns the result of each file. A file that failed is unchanged, and the others were
+    /// scrubbed too.
     ///
     /// # Errors
     /// `UnknownTable`, `Stopping`; `Invalid`: given up, or a name that cannot be that of a snapshot;
@@ -193,7 +196,8 @@ impl Compactor {
                 Err(_) if claim.progress.stopped.get() => {
                     return Err(StoreError::Invalid("Compaction interrupted".to_owned()));
                 }
-                // No write was refused, but this one, which needs more than most; the disk is looked at every second.
+                // No write was refused but this one, which needs more than most; the disk is
+                // checked every second.
                 Err(StoreError::DiskFull { .. }) => {}
                 _ => self.files.note_write_result(&result),
             }
@@ -277,7 +281,8 @@ impl Compactor {
         };
         let replaced = table.replace_file(file, &new);
         if !replaced {
-            // The file is of who emptied the table, and the record must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record must not
+            // remove it.
             self.files.discard_all(table, flights).await;
             return Err(StoreError::UnknownTable(table.id));
         }

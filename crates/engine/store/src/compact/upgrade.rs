@@ -1,8 +1,9 @@
-//! Upgrade: files of other versions, or compressed otherwise than their table says, are written anew in the version that
-//! is written now.
+//! Upgrade: rewrites files of other versions, or with another compression than their table says, in the version that is
+//! written now.
 //!
 //! Each file is compacted alone, with all that it has: nothing is purged, and its level and state of
-//! repair stay. The order of steps, and what a crash between them leaves, is that of any compaction.
+//! repair stay. The order of steps, and the state after a crash between them, is that of any
+//! compaction.
 
 use compact_plan::{Cut, Plan, Reason};
 
@@ -13,8 +14,8 @@ use crate::tables::table_file::TableFile;
 pub enum UpgradeScope {
     /// Those of other versions than the one that is written.
     OtherVersions,
-    /// Of several data directories: those that lie in another one than this shard writes their table's files
-    /// to, or that it shares with others.
+    /// With several data directories: files outside the directory to which this shard writes their
+    /// table's files, or shared with other shards.
     Misplaced,
     /// Those that are compressed otherwise than the table's options say now.
     OtherCompression,

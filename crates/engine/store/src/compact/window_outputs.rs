@@ -1,9 +1,9 @@
-//! The files that a distribution of cluster-key compaction writes at once: one for each window, one for
-//! what is shared.
+//! The files that a distribution of cluster-key compaction writes at once: one for each window, and one
+//! for shared data.
 //!
-//! Their number is bounded, and with it the memory for their buffers: the windows that are met first have
-//! a file each, those behind them share files in stretches of [`STRETCH`] windows, then of [`STRETCH`]
-//! such stretches, and so on; the last file takes the rest. What shares a file is distributed again later.
+//! Their number is bounded, and with it the memory for their buffers. The first windows have a file each;
+//! later ones share files in stretches of [`STRETCH`] windows, then of [`STRETCH`] such stretches, and so
+//! on; the last file takes the rest. The content of a shared file is distributed again later.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -25,14 +25,14 @@ const STRETCHES: usize = 8;
 /// Lengths of stretches.
 const LENGTHS: u32 = 3;
 
-/// What has a file.
+/// Key of an output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
-    /// What is in no window, or in several.
+    /// Data in no window, or in several.
     Shared,
     /// A window.
     Window(i64),
-    /// So many windows, by the exponent of [`STRETCH`] and the number of the stretch.
+    /// Several windows, by the exponent of [`STRETCH`] and the number of the stretch.
     Stretch(u32, i64),
     /// All other windows.
     Rest,
@@ -43,11 +43,11 @@ struct File {
     /// Its number in the chunk cache.
     cached_as: u64,
     sieve: Sieve,
-    /// Whether it has something of the partition.
+    /// True if it has data of the partition.
     is_in: bool,
 }
 
-/// See the module. For every item in order: [`Sorted::prepare`], [`Sorted::add`] for what is missing,
+/// See the module. For every item in order: [`Sorted::prepare`], [`Sorted::add`] for missing files,
 /// [`Sorted::put`].
 pub(crate) struct Sorted {
     router: Router,
@@ -58,7 +58,7 @@ pub(crate) struct Sorted {
     token: Token,
     /// Markers before the item that was prepared.
     pieces: Vec<Piece>,
-    /// Where the item goes.
+    /// Slot of the item.
     target: Option<Slot>,
     missing: Vec<Slot>,
     is_warm: bool,
@@ -110,7 +110,7 @@ impl Sorted {
         slot
     }
 
-    /// Looks where an item goes; true when a file is missing for it.
+    /// Determines the slot of an item. Returns true when a file is missing for it.
     pub(crate) fn prepare(&mut self, item: Item<'_>) -> bool {
         self.pieces.clear();
         let mut pieces = std::mem::take(&mut self.pieces);
@@ -138,12 +138,12 @@ impl Sorted {
         !self.missing.is_empty()
     }
 
-    /// What must be opened before the item can be put.
+    /// Returns the slot whose file must be opened before the item can be put.
     pub(crate) fn next_missing(&self) -> Option<Slot> {
         self.missing.last().copied()
     }
 
-    /// Hands over what [`Sorted::next_missing`] asked for.
+    /// Supplies the file that [`Sorted::next_missing`] asked for.
     pub(crate) fn add(&mut self, writer: SstableWriter, cached_as: u64) {
         let Some(slot) = self.missing.pop() else { return };
         self.slots.insert(slot, Some(self.files.len()));
@@ -168,7 +168,7 @@ impl Sorted {
         Ok(file.writer.is_full())
     }
 
-    /// See [`SstableWriter::set_warm`]; of the files that the next items go to.
+    /// See [`SstableWriter::set_warm`]; for the files of the next items.
     pub(crate) fn set_warm(&mut self, is_warm: bool) {
         self.is_warm = is_warm;
     }
@@ -198,7 +198,7 @@ impl Sorted {
         Ok(is_full)
     }
 
-    /// Writes what is full. `warm` gets what was kept of it, by the number of the file.
+    /// Writes all full requests. `warm` receives the kept blocks, by the number of the file.
     ///
     /// # Errors
     /// `Io`.

@@ -1,30 +1,29 @@
-//! Which of the items of a partition go into which window of the first clustering column, for
-//! cluster-key compaction.
+//! Routes the items of a partition to windows of the first clustering column, for cluster-key
+//! compaction.
 //!
-//! Rows go into the window of their first clustering value. A range deletion is cut at the borders of
-//! windows: each window within which it begins or ends, or has rows, gets its piece; whole windows between
-//! these are deleted in the shared file, in one piece each time, however many they are. Together the
-//! pieces delete what the whole one did. Positions within a window are written with values of that
-//! window, so that statistics tell of no other. What is shared stays so
-//! when it is sorted again.
+//! Rows are routed to the window of their first clustering value. A range deletion is cut at the borders
+//! of windows: each window within which it begins or ends, or has rows, gets its piece; whole windows
+//! between these are deleted in the shared file, in one piece each time, however many they are. Together
+//! the pieces delete what the whole one did. Positions within a window are written with values of that
+//! window, so that statistics name no other. Shared data stays shared when it is sorted again.
 //!
-//! INV-routing-1: what goes to one place is in order, and every range that opens there closes there within
-//! the partition.
+//! INV-routing-1: the items of one place are in order, and every range that opens there closes there
+//! within the partition.
 
 use compact_plan::Windows;
 use data::clustering::{components, push_component};
 use data::{BoundRef, DeletionTime, Marker};
 
-/// Where an item goes.
+/// Destination of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// What is in no window, or in several.
+    /// Data in no window, or in several.
     Shared,
     /// The window of this number.
     Window(i64),
 }
 
-/// A marker for one place.
+/// A marker for one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) place: Place,
@@ -50,23 +49,23 @@ enum Side {
     Right,
 }
 
-/// What range is open.
+/// The open range, if any.
 enum Range {
     None,
-    /// It opens, or goes on, at this position, which is not written yet: where it goes depends on what
-    /// comes.
+    /// It opens, or continues, at this position, which is not written yet: its destination depends
+    /// on the next items.
     Begun {
         prefix: Vec<u8>,
         after: bool,
         deletion: DeletionTime,
-        /// What ends there in the shared file; not written yet either.
+        /// The deletion that ends there in the shared file; not written yet either.
         closes: Option<DeletionTime>,
     },
-    /// It is open at this place.
+    /// It is open at this destination.
     Open(Place, DeletionTime),
 }
 
-/// What ends and what begins at a position.
+/// Deletions that end and begin at a position.
 #[derive(Clone, Copy)]
 struct Change {
     close: Option<DeletionTime>,
@@ -76,7 +75,7 @@ struct Change {
 /// See the module. One for all partitions of a merge, in order.
 pub(crate) struct Router {
     windows: Windows,
-    /// Whether the first clustering column descends.
+    /// True if the first clustering column descends.
     reversed: bool,
     range: Range,
 }
@@ -92,7 +91,7 @@ impl Router {
         self.range = Range::None;
     }
 
-    /// Where a row goes, and what must be written before it.
+    /// Returns the destination of a row, and appends the pieces that must be written before it.
     pub(crate) fn row(&mut self, clustering: &[u8], pieces: &mut Vec<Piece>) -> Place {
         let place = match self.value(clustering) {
             Some((value, _)) => Place::Window(self.windows.window_of(value)),
@@ -102,7 +101,7 @@ impl Router {
         place
     }
 
-    /// What is written for a marker.
+    /// Appends the pieces of a marker.
     pub(crate) fn marker(&mut self, marker: &Marker<'_>, pieces: &mut Vec<Piece>) {
         let at = marker.position;
         if self.is_without_values(at) {
@@ -114,7 +113,7 @@ impl Router {
         if is_closed {
             let place = self.place_of_end(at);
             self.move_to(place, pieces);
-            // Within one place one marker ends a range and begins the next one.
+            // Within one destination one marker ends a range and begins the next one.
             let here = marker.open.filter(|_| self.place(at) == Some(place));
             match (here, marker.open, place) {
                 (None, Some(_), Place::Shared) => closes = marker.close,
@@ -141,7 +140,8 @@ impl Router {
         }
     }
 
-    /// Where a range that is open at a position ends: at a border in the window before it, if it is there.
+    /// Returns where a range open at a position ends: at a border in the window before it, if the
+    /// range is open in that window.
     fn place_of_end(&self, at: BoundRef<'_>) -> Place {
         let now = match &self.range {
             Range::Open(place, _) => Some(*place),
@@ -156,8 +156,8 @@ impl Router {
         }
     }
 
-    /// Whether no value lies between the position at which a range opened and this one, as between
-    /// "behind 1" and "before 2".
+    /// Returns true if no value lies between the position at which a range opened and this one, as
+    /// between "after 1" and "before 2".
     fn is_without_values(&self, end: BoundRef<'_>) -> bool {
         let Range::Begun { prefix, after, .. } = &self.range else { return false };
         let begin = BoundRef { prefix, after: *after };
@@ -236,7 +236,7 @@ impl Router {
     ) {
         let Change { close, open } = change;
         let (mut prefix, mut after) = (at.prefix.to_vec(), at.after);
-        // "Before the first value of the next window" is "behind the last one of this".
+        // "Before the first value of the next window" is "after the last one of this".
         if let (Place::Window(window), Some((value, true))) = (place, self.value(at.prefix))
             && self.windows.window_of(value) != window
             && let Some(inside) = self.value_at(at, side)
@@ -246,7 +246,7 @@ impl Router {
         pieces.push(Piece { place, prefix, after, close, open });
     }
 
-    /// Carries the range that is open on to another place, which lies behind it.
+    /// Moves the open range to another, later destination.
     fn move_to(&mut self, to: Place, pieces: &mut Vec<Piece>) {
         if let Range::Open(from @ Place::Window(window), deletion) = self.range
             && from != to

@@ -1,8 +1,8 @@
-//! Looks at files by itself: at those of which something says that they are corrupt, at once, and at all
-//! others in turn, slowly, so that bit rot in what nobody reads is found while other replicas have it.
+//! Automatic verification of files: files suspected to be corrupt at once, and all others in turn,
+//! slowly. So bit rot in data that no client reads is found while other replicas have it.
 //!
-//! When a file was verified is kept per table and shard in `helenus-verified.<shard>`; what is lost of it
-//! only has files verified again.
+//! The times of verification are kept per table and shard in `helenus-verified.<shard>`; losing them only
+//! has files verified again.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -22,9 +22,9 @@ use crate::tables::damage::VerifiedTimes;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// How often it is looked whether a file is due.
+/// Interval of the checks for due files.
 const ROUND: Duration = Duration::from_secs(60);
-/// How often it is looked whether the store stops.
+/// Interval of the checks for a stop of the store.
 const LOOK: Duration = Duration::from_millis(200);
 /// A file that was never verified is due when it has been open for so long: others are gone by then.
 const COLD: Duration = Duration::from_secs(3_600);
@@ -52,7 +52,7 @@ pub(crate) fn of_lines(body: &str) -> Option<VerifiedTimes> {
 /// Why a verification ended without a result.
 enum End {
     Damaged(StoreError),
-    /// It cannot be said: the node stops, somebody stopped it, the file is gone.
+    /// Unknown: the node stops, an operator stopped the verification, or the file is gone.
     Open,
 }
 
@@ -61,13 +61,14 @@ impl Verifier {
         let store = self.clone();
         let watch = async move {
             while !store.env.stopping.get() {
-                // Before the work: a stop while that goes on must be heard of behind it.
+                // Registered before the work: a stop that happens during the work must be noticed
+                // after it.
                 let suspected = store.env.suspects.changed.notified();
                 store.look_at_suspects().await;
                 store.release_all().await;
                 store.salvage_all().await;
                 let deadline = store.env.rt.now() + ROUND;
-                // Elapsed: what could not be done is tried again.
+                // Elapsed: retry failed work.
                 let _ = store.env.rt.timeout(deadline, suspected).await;
             }
         };
@@ -138,7 +139,7 @@ impl Verifier {
         error: &StoreError,
     ) {
         if let Err(error) = self.files.quarantine(table, file, error).await {
-            // It is known in this run; whoever decides what becomes of the disk is told why not longer.
+            // The quarantine lasts for this run; the failure policy must be informed why no longer.
             self.files.note_write_result::<()>(&Err(error));
         }
     }

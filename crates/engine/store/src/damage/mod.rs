@@ -1,7 +1,7 @@
 //! Damaged files: found by verification, on request or in the background, copied as far as they can be read, released
 //! once a repair covered them.
 //!
-//! Owns: the background verification and the order of a quarantine. Never: decides what becomes of the node. Imports:
+//! Owns: the background verification and the order of a quarantine. Never: decides about the node. Imports:
 //! `transfer`, `compact`, `observe`, `files`, `tables`, `env`.
 
 pub(crate) mod background_verify;

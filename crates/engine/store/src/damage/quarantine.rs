@@ -1,24 +1,25 @@
 //! Damaged files: known by name, kept for reads that need only their good parts, in no compaction, until
-//! a copy of what can be read of them and a repair, or a scrub, have their place.
+//! a copy of their readable data and a repair, or a scrub, replace them.
 //!
-//! 1. A file of which a read, a compaction or a verification says that it is corrupt is looked at as a
-//!    whole ([`crate::damage::background_verify`]). When it is, a mark (`helenus-damaged-<generation>.<shard>`) says so.
-//! 2. What can be read of it is written to new files, as by a scrub. With nothing lost they take its place.
-//!    When that fails (a device does not give it back) it is tried again, twice as late each time.
-//! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of
-//!    a client that needs a damaged part fails as before: it is not answered without what is lost.
-//! 4. When every owned range of it was repaired with the other replicas, by a repair that began behind
-//!    step 3, it is removed with the record of a compaction ([`crate::files::table_files`]); the mark goes behind it. A
-//!    scrub does the same at once.
+//! 1. When a read, a compaction or a verification reports a file as corrupt, the whole file is verified
+//!    ([`crate::damage::background_verify`]). If it is corrupt, a mark (`helenus-damaged-<generation>.<shard>`) records
+//!    that.
+//! 2. Its readable data is written to new files, as by a scrub. With nothing lost they replace it. When that fails (a
+//!    device cannot read it back) it is retried, after twice the time each time.
+//! 3. Otherwise they are beside it in the view: repairs see them and not the file, clients both. A read of a client
+//!    that needs a damaged part fails as before: it is not answered without the lost data.
+//! 4. When every owned range of it was repaired with the other replicas, by a repair that began after step 3, it is
+//!    removed with the record of a compaction ([`crate::files::table_files`]); the mark is removed after it. A scrub
+//!    does the same at once.
 //!
-//! A file that cannot be opened at a start is one too, where the node goes on with such files: what stands
-//! for it ([`sstable::unreadable`]) is in the view, and step 2 reads what is there of it.
+//! A file that cannot be opened at a start is damaged too, where the node starts with such files: a
+//! substitute for it ([`sstable::unreadable`]) is in the view, and step 2 reads the remaining data of it.
 //!
 //! A crash between any two leaves a marked file, and perhaps copies of some of its rows, which change no
 //! answer: they have the timestamps of the rows.
 //!
-//! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of what it has is purged.
-//! INV-quarantine-2: an incremental repair of its tokens is refused: it would count as repaired what is lost.
+//! INV-quarantine-1: a damaged file is in the view until 4., so that no tombstone of its data is purged.
+//! INV-quarantine-2: an incremental repair of its tokens is refused: it would count lost data as repaired.
 
 use std::mem::discriminant;
 use std::rc::Rc;
@@ -38,7 +39,7 @@ use crate::tables::retry_backoff::Failures;
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// By so much a repair must have begun behind the copy, as clocks of nodes differ.
+/// Minimum time between the copy and the begin of a later repair, as clocks of nodes differ.
 const CLOCKS_DIFFER_SECONDS: i64 = 10;
 /// A copy that failed is tried again so much later, and twice as late each time.
 const COPY_AGAIN: Duration = Duration::from_secs(60);
@@ -62,21 +63,22 @@ pub struct DamagedFile {
     pub reason: String,
     /// When that was found, seconds since 1970.
     pub found: i64,
-    /// Since when all that can be read of it is in other files too, seconds since 1970: then a repair of
-    /// its ranges lets it go. `None`: it is not.
+    /// Time since when all its readable data is in other files too, seconds since 1970. A later
+    /// repair of its ranges releases it. `None`: it is not.
     pub salvaged: Option<i64>,
-    /// Why it is not: what came of attempts, in words.
+    /// Error of the attempts to copy it.
     pub copy_failure: Option<String>,
 }
 
 impl DamagedFile {
-    /// Whether all that can be read of it is in other files too.
+    /// Returns true if all its readable data is in other files too.
     pub fn is_salvaged(&self) -> bool {
         self.salvaged.is_some()
     }
 }
 
-/// Whether a repair that began then counts for a file of which copies were made then; seconds since 1970.
+/// Returns true if a repair that began at `repaired` counts for a file copied at `salvaged`;
+/// seconds since 1970.
 pub fn is_behind_copy(repaired: i64, salvaged: i64) -> bool {
     repaired > salvaged.saturating_add(CLOCKS_DIFFER_SECONDS)
 }
@@ -128,7 +130,7 @@ impl Verifier {
                 if failed.is_some_and(|due| self.env.rt.now() < due) {
                     continue;
                 }
-                // Its session has compared it: what becomes of it waits for its end.
+                // Its session has compared it: its treatment waits for the session's end.
                 if state_of(&file).pending.is_some() {
                     continue;
                 }
@@ -180,7 +182,7 @@ impl Verifier {
         }
         let claim =
             self.files.slots.claim(table, vec![file.generation], self.salvage_shown(table, file));
-        // What is lost is lost, of counters too: no read is answered from the copies alone.
+        // Lost data stays lost, also of counters: no read is answered from the copies alone.
         let how = sstable::offline::ScrubOptions {
             skip_corrupted: true,
             validate: false,
@@ -206,10 +208,10 @@ impl Verifier {
         }
     }
 
-    /// Lets go of the damaged files of a table whose tokens were all repaired since what can be read of
-    /// them is in other files. `repaired` gives for a file's first and last token when the owned ranges
-    /// between them were last repaired with other replicas, the earliest of these times, in seconds since
-    /// 1970; `None`: not all were. The files go in the background.
+    /// Releases the damaged files of a table whose tokens were all repaired after their readable
+    /// data was copied to other files. `repaired` returns for a file's first and last token when
+    /// the owned ranges between them were last repaired with other replicas, the earliest of these
+    /// times, in seconds since 1970; `None`: not all were. The files are removed in the background.
     pub fn release_repaired(&self, id: TableId, repaired: impl Fn(Token, Token) -> Option<i64>) {
         let Some(table) = self.tables.table(id) else { return };
         let mut released = false;
@@ -251,7 +253,7 @@ impl Verifier {
         if !table.has_all(std::slice::from_ref(file)) || !table.is_salvaged(file.generation) {
             return Ok(());
         }
-        // What the repair sent is in the memtable and in the log of this node, or in files.
+        // Data sent by the repair is in the memtable and in the log of this node, or in files.
         let directory = self.files.directories.directory_of(&table.version().table);
         let flight = table.in_flight(self.files.next_generation(table));
         let first = flight.generation();
@@ -264,7 +266,8 @@ impl Verifier {
             }
         };
         if !table.replace_file(file, &[]) {
-            // The file is of who emptied the table, and the record must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record must not
+            // remove it.
             self.files.discard_all(table, vec![flight]).await;
             return Ok(());
         }

@@ -21,10 +21,10 @@ use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 use crate::transfer::import::check_owned;
 
-/// How often it is looked whether somebody wants it to end.
+/// Interval of the checks for a stop request.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What is looked at.
+/// Scope of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyOptions {
     /// Every partition, row, index entry and key of the filter, not the checksums only.
@@ -37,16 +37,16 @@ pub struct VerifyOptions {
     pub owned: Option<OwnedRanges>,
     /// A damaged file does not count as repaired any more.
     pub forget_repair: bool,
-    /// A damaged file is told to whoever decides what becomes of the node.
+    /// Reports a damaged file to the failure policy of the node.
     pub tell_policy: bool,
 }
 
 impl Verifier {
-    /// Reads this shard's files of a table. Gives the Data component of each that failed, and why; the
-    /// others were looked at too.
+    /// Reads this shard's files of a table. Returns the Data component of each that failed, and
+    /// why; the others were verified too.
     ///
     /// # Errors
-    /// `UnknownTable`, `Stopping`, `Invalid` (given up).
+    /// `UnknownTable`, `Stopping`, `Invalid` (aborted).
     pub async fn verify(
         &self,
         id: TableId,
@@ -58,7 +58,7 @@ impl Verifier {
             return Ok(Vec::new());
         }
         let version = table.version();
-        // No inputs: it keeps nobody from them.
+        // No inputs: the files stay free for other compactions.
         let claim = self.files.slots.claim(
             &table,
             Vec::new(),
@@ -128,7 +128,7 @@ impl Verifier {
         let _own = self.files.slots.own_table(table).await;
         match table.has_all(std::slice::from_ref(file)) {
             true => self.repair.restate(table, file, RepairState { repaired_at: 0, ..state }).await,
-            // Another file has its place.
+            // Another file has replaced it.
             false => Ok(()),
         }
     }
@@ -147,7 +147,7 @@ impl Verifier {
             )));
         }
         let version = table.version();
-        // What was read at the start says nothing of the disk as it is now.
+        // Components read at the start prove nothing about the disk now.
         let fs = self.env.rt.fs();
         let reader =
             SstableReader::open(&fs, meta.directory(), meta.descriptor(), Some(&version.table))

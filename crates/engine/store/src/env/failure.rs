@@ -6,16 +6,16 @@ use std::rc::Rc;
 /// Callback for an event; `None` if no part of the node subscribed.
 pub(crate) type Hook<T> = RefCell<Option<Rc<dyn Fn(T)>>>;
 
-/// What went wrong with the disk, in words.
+/// Description of a failure of the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreFailure {
     /// The commit log cannot be written or synced; no write is taken any more.
     CommitLog(String),
     /// The file system refused to read or write a data file.
     Disk(String),
-    /// A data file is not what was written.
+    /// A data file differs from the written one.
     Corrupt(String),
-    /// A data directory failed, and this shard goes on without it and the SSTables in it.
+    /// A data directory failed, and this shard continues without it and its SSTables.
     OutOfService(String),
     /// A data directory failed that this shard cannot do without.
     NoDirectory(String),
@@ -27,7 +27,7 @@ pub enum StoreFailure {
     Archive(String),
     /// SSTables of a table that came into the schema were found on the disk and are in use; nothing failed.
     Found(String),
-    /// What is in the row cache or the counter cache could not be saved or read back; nothing else is amiss.
+    /// The row cache or the counter cache could not be saved or read back; nothing else is wrong.
     SavedCache(String),
     /// A small file in the directory of a table is damaged; it is rebuilt.
     Mark(String),

@@ -1,4 +1,4 @@
-//! Whether writes are refused for lack of space.
+//! State of refusing writes for lack of space.
 //!
 //! Owns the state, the count of refusals, and when a change is reported: once when it begins and once when it ends,
 //! however many writes are refused between. Never: logs.
@@ -68,7 +68,7 @@ impl FullDisk {
         }
     }
 
-    /// What waited is written, and nothing met a full disk meanwhile.
+    /// Called after all waiting data was written; no write met a full disk meanwhile.
     pub(crate) fn note_success(&self) {
         if self.is_reported.get() && self.detail.borrow().is_none() {
             self.is_reported.set(false);

@@ -1,5 +1,5 @@
-//! What every room of a store stands on: the runtime, the options, the commit log, the gate of its tasks, whether it
-//! stops, and where failures are reported.
+//! Environment that all parts of a store share: the runtime, the options, the commit log, the gate of its tasks, the
+//! stop flag, and the receiver of failures.
 //!
 //! Owns: the life of the store (running, drained, stopping), refusals for lack of space, the queue of suspect files.
 //! Never: knows a table or a file. Imports: options and errors only.

@@ -1,4 +1,4 @@
-//! The stages of a shard's store: what `nodetool tpstats` shows of reads, writes and flushes.
+//! The stages of a shard's store: reads, writes and flushes as `nodetool tpstats` shows them.
 
 use telemetry::{Shard, Stage};
 

@@ -41,7 +41,7 @@ impl Env {
         self.suspects.add(path);
     }
 
-    /// Enqueues the file behind an error that a read of this shard met.
+    /// Enqueues the file named by an error of a read on this shard.
     #[cold]
     pub(crate) fn met(&self, error: StoreError) -> StoreError {
         if let StoreError::Corrupt { file, .. } = &error {

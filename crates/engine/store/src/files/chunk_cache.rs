@@ -16,7 +16,7 @@ struct ByBytes;
 
 impl Weighter<Key, Rc<Chunk>> for ByBytes {
     fn weight(&self, _: &Key, chunk: &Rc<Chunk>) -> u64 {
-        // The cache's own place for an entry is counted too.
+        // The cache's own memory for an entry is counted too.
         chunk.memory_bytes() as u64 + 64
     }
 }
@@ -95,12 +95,12 @@ impl ChunkCache {
         self.show(&cache);
     }
 
-    /// Whether a block is there; not counted as a use of it.
+    /// Returns true if a block is cached; does not count as a use of it.
     pub(crate) fn has(&self, file: u64, block: u64) -> bool {
         self.cache.borrow().peek(&(file, block)).is_some()
     }
 
-    /// Whether so many bytes more go in without others going out.
+    /// Returns true if `bytes` more bytes can be added without evictions.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let cache = self.cache.borrow();
         cache.weight().saturating_add(bytes as u64) < cache.capacity()
@@ -115,8 +115,8 @@ impl ChunkCache {
         self.show(&cache);
     }
 
-    /// Forgets the blocks of a file that was removed. Looks at all that is cached: where a file may be large
-    /// and reads go on, [`crate::read::cache_handover`] does it in small steps.
+    /// Removes the blocks of a deleted file. Scans the whole cache: where a file may be large and
+    /// reads continue, [`crate::read::cache_handover`] does it in small steps.
     pub(crate) fn forget(&self, file: u64) {
         self.cache.borrow_mut().retain(|key, _| key.0 != file);
     }

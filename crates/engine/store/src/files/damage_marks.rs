@@ -1,4 +1,5 @@
-//! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file says so over restarts.
+//! Marks of damaged files: `helenus-damaged-<generation>.<shard>` beside the file records the damage
+//! across restarts.
 
 use std::rc::Rc;
 
@@ -20,7 +21,7 @@ const REASON_BYTES_MAX: usize = 1_000;
 /// Most bytes of a mark.
 const MARK_BYTES_MAX: usize = 4_096;
 
-/// What became of a damaged file.
+/// Change in the state of a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageEvent {
     /// It was found.
@@ -30,19 +31,20 @@ pub enum DamageEvent {
         /// The damage that was found.
         reason: String,
     },
-    /// What can be read of it is in other files; so many times something could not be.
+    /// Its readable data is in other files; `losses` parts could not be read.
     Salvaged {
         /// Its Data component.
         path: String,
-        /// How often something is lost; 0: they have its place.
+        /// Number of losses; 0: the copies replace the file.
         losses: u64,
     },
-    /// It was removed, as other files have its place.
+    /// It was removed, as other files have replaced it.
     Released {
         /// Its Data component.
         path: String,
     },
-    /// A step failed, and is tried again. Of copies that fail again in the same way the first is told only.
+    /// A step failed, and will be retried. Repeated failures of copies with the same error are
+    /// reported once.
     Failed {
         /// Its Data component.
         path: String,
@@ -102,7 +104,7 @@ pub(crate) fn cut(mut reason: String) -> String {
 }
 
 impl Files {
-    /// Calls `hook` with what becomes of damaged files.
+    /// Calls `hook` with changes in the state of damaged files.
     pub fn on_damage(&self, hook: impl Fn(DamageEvent) + 'static) {
         *self.on_damage.borrow_mut() = Some(Rc::new(hook));
     }
@@ -114,8 +116,8 @@ impl Files {
         }
     }
 
-    /// Reads the marks of a table that is opened, and removes those of files that are not there any more. Returns
-    /// the damaged ones, each with what is done about it.
+    /// Reads the marks of a table that is opened, and removes those of files that no longer exist.
+    /// Returns the damaged ones, each with its current treatment.
     pub(crate) async fn open_marks(&self, table: &TableState) -> Result<Vec<String>, StoreError> {
         let fs = self.env.rt.fs();
         let own = self.directories.directory_of(&table.version().table);
@@ -222,7 +224,7 @@ impl Files {
         Ok(format!("{own}/{name}"))
     }
 
-    /// Forgets that a file was damaged, as it is not there any more.
+    /// Removes the mark of a damaged file that no longer exists.
     pub(crate) async fn forget_damage(
         &self,
         table: &TableState,
@@ -241,7 +243,7 @@ impl Files {
         Ok(())
     }
 
-    /// Keeps in mind, durably, that a file is damaged. Not again if it is known.
+    /// Records durably that a file is damaged, unless that is known.
     pub(crate) async fn quarantine(
         &self,
         table: &TableState,

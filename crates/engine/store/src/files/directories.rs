@@ -1,4 +1,4 @@
-//! Where the files of a table are: in one data directory, or spread over several.
+//! Directories of a table's files: one data directory, or several.
 //!
 //! A shard writes the files of a table into one data directory, so that whatever becomes visible or vanishes
 //! together (outputs and the record that names their inputs, the files of an ingest) is in one. With as many
@@ -19,7 +19,7 @@ use stdx::{IoErrorKind, TableId};
 use crate::env::Env;
 use crate::error::StoreError;
 
-/// Which of so many directories a shard writes the files of a table to.
+/// Index of the directory to which a shard writes the files of a table.
 fn place(shard: u16, shards: u16, directories: usize, table: TableId) -> usize {
     let (shard, shards) = (usize::from(shard), usize::from(shards.max(1)));
     if directories <= shards {
@@ -31,7 +31,8 @@ fn place(shard: u16, shards: u16, directories: usize, table: TableId) -> usize {
     shard + usize::try_from(hash % own as u64).unwrap_or(0) * shards
 }
 
-/// Whether a keyspace has what this node alone knows, and must not forget: promises of Paxos, the batch log.
+/// Returns true if a keyspace holds data that only this node has and must not lose: promises of
+/// Paxos, the batch log.
 pub(crate) fn is_local(keyspace: &str) -> bool {
     matches!(keyspace, "system" | "system_schema")
 }
@@ -48,7 +49,7 @@ impl Directories {
         Directories { env, gone: RefCell::default() }
     }
 
-    /// Whether a data directory is not used any more.
+    /// Returns true if some data directory is out of service.
     pub(crate) fn misses_directories(&self) -> bool {
         !self.gone.borrow().is_empty()
     }
@@ -64,8 +65,8 @@ impl Directories {
         format!("{}/{}", table.keyspace, table.directory_name())
     }
 
-    /// Where this shard writes files of a table. Those of local keyspaces lie together, in the first directory,
-    /// so that a node can go on without the others.
+    /// Returns the directory of this shard's files of a table. Those of local keyspaces are
+    /// together, in the first directory, so that a node can run without the others.
     pub(crate) fn directory_of(&self, table: &Table) -> String {
         let directories = self.data_directories();
         let at = match self.env.options.best_effort && is_local(&table.keyspace) {
@@ -79,19 +80,20 @@ impl Directories {
         format!("{data}/{}", Directories::below(table))
     }
 
-    /// Where all shards meet about a table: the first data directory by name, in whatever order they are.
+    /// Directory in which all shards coordinate about a table: the first data directory by name, in
+    /// whatever order they are.
     pub(crate) fn meeting_directory_of(&self, table: &Table) -> String {
         let data = self.data_directories().into_iter().min().map_or("", String::as_str);
         format!("{data}/{}", Directories::below(table))
     }
 
-    /// All directories of a table, whether they are there or not.
+    /// All directories of a table, existing or not.
     pub(crate) fn directories_of(&self, table: &Table) -> Vec<String> {
         let below = Directories::below(table);
         self.data_directories().iter().map(|data| format!("{data}/{below}")).collect()
     }
 
-    /// The same of one of them: those that are there. One that is alone is not looked for.
+    /// The same, only existing ones. A single directory is not checked.
     pub(crate) async fn everywhere(
         &self,
         fs: &Fs,
@@ -165,7 +167,7 @@ impl Directories {
 /// A directory where a table may have files.
 pub(crate) struct FoundDirectory {
     pub(crate) keyspace: String,
-    /// Of the directory itself.
+    /// Name of the directory itself.
     pub(crate) name: String,
     pub(crate) path: String,
 }

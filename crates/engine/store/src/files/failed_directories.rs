@@ -1,18 +1,20 @@
-//! Data directories that failed, with `disk_failure_policy: best_effort`: this shard goes on without them.
+//! Data directories that failed, with `disk_failure_policy: best_effort`: this shard continues without
+//! them.
 //!
 //! 1. A read or write of a file in a data directory fails as only a device fails. Nothing is written there any more.
-//! 2. SSTables that lie there leave the views. What a compaction, or whatever else has a whole table, has in hand
-//!    leaves when that is through, for it would take missing inputs for truncated ones.
-//! 3. Until the store is stopped no tombstone is purged, no leftover removed, and what TRUNCATE is to remove stays
-//!    in the commit log: a start may find the directory again.
+//! 2. SSTables in it leave the views. Files held by a compaction, or by another operation on the whole table,
+//!    leave after that operation, because it would treat missing inputs as truncated ones.
+//! 3. Until the store is stopped no tombstone is purged, no leftover removed, and records of TRUNCATE stay in the
+//!    commit log: a start may find the directory again.
 //!
-//! The directory of the local system keyspaces, and the last one that is left, cannot be done without: it is told
-//! that there is none any more. Each shard acts on what fails under its own hands, and goes on so until it stops.
+//! The node cannot work without the directory of the local system keyspaces, nor without the last one left: then
+//! it reports that no directory is left. Each shard acts on its own failures, and continues like that until it
+//! stops.
 //!
 //! INV-out-of-service-1: a start that finds the directory again answers as if it had never been gone.
 //!
 //! Source of the policy: Cassandra's `DefaultFSErrorHandler`, `DisallowedDirectories`. There a write error leaves
-//! the files readable, and purging goes on.
+//! the files readable, and purging continues.
 
 use std::rc::Rc;
 
@@ -29,8 +31,8 @@ fn is_below(path: &str, directory: &str) -> bool {
 }
 
 impl Files {
-    /// What an error of a file leads to: `None` when that is known already. It may take a data directory out of
-    /// service.
+    /// Classifies an error of a file: `None` when that failure is known already. May take a data
+    /// directory out of service.
     pub(crate) fn failure_of(&self, error: &IoError) -> Option<StoreFailure> {
         let all = &self.env.options.data_directories;
         let directory = all.iter().find(|directory| is_below(&error.path, directory));
@@ -65,7 +67,7 @@ impl Files {
         )))
     }
 
-    /// Whether what a node must not forget lies there, or would.
+    /// Returns true if data that a node must not lose is in the directory, or would be.
     fn has_local_files(&self, directory: &str) -> bool {
         let holds = |table: &Rc<TableState>| {
             let is_there =
@@ -111,7 +113,7 @@ impl Files {
 }
 
 impl Files {
-    /// Says that this error was met, to whoever decides what becomes of the node.
+    /// Reports this error to the failure policy of the node.
     #[cold]
     pub fn note_failure(&self, error: &StoreError) {
         if let StoreError::Corrupt { file, .. } = error {
@@ -129,7 +131,7 @@ impl Files {
         self.env.tell_failure(failure);
     }
 
-    /// Keeps what a background write says about the disk, and tells of what failed.
+    /// Records the result of a background write for the state of the disk, and reports failures.
     pub(crate) fn note_write_result<T>(&self, result: &Result<T, StoreError>) {
         match result {
             Err(StoreError::DiskFull { detail }) => {

@@ -16,11 +16,11 @@ use crate::tables::table_file::TableFile;
 pub struct TakenForms {
     /// Versions of the format.
     pub versions: Vec<Version>,
-    /// What it makes of attached components.
+    /// Support of attached components.
     pub attached: AttachedTaken,
 }
 
-/// What a receiver makes of files whose Checksums.db lists attached components.
+/// Treatment of files whose Checksums.db lists attached components, by a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedTaken {
     /// It takes them.
@@ -30,7 +30,7 @@ pub enum AttachedTaken {
 }
 
 impl TakenForms {
-    /// Whether a file is of such a form.
+    /// Returns true if a file is of such a form.
     pub(crate) fn has(&self, meta: &SstableMeta) -> bool {
         let mut attached = meta.checksums().into_iter().flat_map(Checksums::attached);
         let takes_attached = self.attached == AttachedTaken::Yes || attached.next().is_none();
@@ -38,20 +38,20 @@ impl TakenForms {
     }
 }
 
-/// What a shard has of ranges of a table, as of one moment.
+/// Data of a shard in ranges of a table, as of one moment.
 pub struct Held {
     pub(crate) table: TableId,
     pub(crate) files: Vec<HeldFile>,
     pub(crate) rest: Rc<TableView>,
 }
 
-/// A file that can go as it is.
+/// A file that can be sent unmodified.
 pub struct HeldFile {
     pub(crate) generation: Generation,
     pub(crate) version: Version,
     /// Component, its open file, its bytes; TOC last.
     pub(crate) components: Vec<(Component, File, u64)>,
-    /// Reads of it may go on.
+    /// Keeps it open for reads.
     pub(crate) _file: Rc<TableFile>,
 }
 

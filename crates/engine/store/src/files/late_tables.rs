@@ -100,7 +100,7 @@ impl Files {
     }
 }
 
-/// Whether a directory has the mark of a drop.
+/// Returns true if a directory has the mark of a drop.
 pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, StoreError> {
     Ok(fs.exists(&format!("{directory}/{DROPPED}")).await?)
 }
@@ -109,7 +109,7 @@ pub(crate) async fn is_marked_dropped(fs: &Fs, directory: &str) -> Result<bool, 
 pub(crate) const DROPPED: &str = "helenus-dropped";
 
 impl Files {
-    /// Makes a table's directory, durably, unless that was done before, and opens what it has.
+    /// Creates a table's directory, durably, unless that was done before, and opens its files.
     pub(crate) async fn make_directory(&self, table: &TableState) -> Result<(), StoreError> {
         self.open_found(table).await?;
         if table.has_directory.get() || table.dropped.get() {

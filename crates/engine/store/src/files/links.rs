@@ -1,7 +1,8 @@
-//! Hard links of SSTables: none of a view's files goes while they are being linked, and their pace.
+//! Hard links of SSTables: no file of a view is removed while they are being linked, and their
+//! pace.
 //!
-//! INV-snapshot-1: a file that leaves the view goes from its directory only while nobody is linking files: a
-//! compaction that ends meanwhile would take them away, and what it leaves is no part of this moment.
+//! INV-snapshot-1: a file that leaves the view is removed from its directory only while no task links files:
+//! a compaction that ends meanwhile would remove its inputs, and its outputs are no part of this moment.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use crate::error::StoreError;
 use crate::tables::table::TableState;
 use crate::tables::table_file::TableFile;
 
-/// Who is linking files of this shard, and whether new files are linked into `backups`.
+/// Tasks that link files of this shard, and the switch for links into `backups`.
 pub struct Links {
     env: Rc<Env>,
     /// How many are linking files into snapshots.
@@ -34,7 +35,7 @@ impl Links {
         Links { env, linking: Cell::default(), linked: Notify::new(), backups }
     }
 
-    /// Waits until no file is being linked: before files that are in no view any more go.
+    /// Waits until no file is being linked, before files outside of all views are removed.
     pub(crate) async fn wait_for_links(&self) {
         loop {
             let linked = self.linked.notified();
@@ -45,7 +46,7 @@ impl Links {
         }
     }
 
-    /// Whether new files are linked into `backups`, of tables that do not say no.
+    /// Returns true if new files are linked into `backups`, for tables that do not opt out.
     pub fn incremental_backups(&self) -> bool {
         self.backups.get()
     }
@@ -94,7 +95,7 @@ impl Links {
     }
 }
 
-/// Files of a view are being linked: none goes until this is dropped.
+/// Files of a view are being linked: none is removed until this is dropped.
 pub(crate) struct Linking<'s>(&'s Links);
 
 impl<'s> Linking<'s> {
@@ -112,8 +113,8 @@ impl Drop for Linking<'_> {
     }
 }
 
-/// Links one component of a file set. Attached ones that are missing are skipped: what an open file set has
-/// lost is rebuilt, and those of other programs are theirs.
+/// Links one component of a file set. Attached ones that are missing are skipped: lost ones of an
+/// open file set are rebuilt, and those of other programs are not ours.
 pub(crate) async fn link_component(
     fs: &Fs,
     meta: &SstableMeta,

@@ -13,7 +13,7 @@ pub(crate) const VERIFIED: SmallForm = SmallForm { kind: "verified", version: 2 
 /// Which files were scanned for large partitions.
 pub(crate) const LOOKED: SmallForm = SmallForm { kind: "looked", version: 2 };
 
-/// The lines of a mark. `Err`: what is wrong with it.
+/// The lines of a mark. `Err`: description of the error.
 pub(crate) fn body_of(form: SmallForm, bytes: &[u8]) -> Result<String, String> {
     let body = match codec::is_small_file(bytes) {
         true => form.decode(bytes).map_err(|defect| defect.to_string())?.to_vec(),

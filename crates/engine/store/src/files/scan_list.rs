@@ -42,15 +42,15 @@ pub(crate) fn list_name(shard: u16) -> String {
 }
 
 impl Files {
-    /// Whether it says of a file that this node has written it.
+    /// Returns true if the file names this node as its writer.
     pub(crate) fn is_own(&self, file: &TableFile) -> bool {
         let meta = file.reader.meta();
         let host = meta.statistics().stats.originating_host;
         meta.group().is_some() && host == Some(self.env.options.host.0)
     }
 
-    /// Files of a table that is opened: which of them wait. `list`: what was kept of that. Returns what is wrong
-    /// with it.
+    /// Determines which files of a table being opened wait for a scan. `list`: the persisted list.
+    /// Returns the error of the list.
     pub(crate) async fn open_looked(
         &self,
         table: &TableState,

@@ -2,11 +2,10 @@
 //! how fast all of them together write.
 //!
 //! INV-slots-1: no file is an input of two compactions. A background compaction claims its inputs in the
-//! turn in which it is planned from files that nothing has claimed; what works with a table as a whole
-//! (a major compaction, cleanup, repair sessions) waits until nothing of it is claimed, and keeps the
-//! background away until it is done.
-//! INV-slots-2: a compaction begins only when the disk has room for what it may write, beside what those
-//! that run may still write.
+//! turn in which it is planned, from unclaimed files. An operation on a table as a whole (a major
+//! compaction, cleanup, repair sessions) waits until nothing of it is claimed, and keeps the background
+//! away until it is done. INV-slots-2: a compaction begins only when the disk has room for its output,
+//! beside the remaining output of running ones.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,7 +32,7 @@ pub struct Slots {
     next: Cell<u64>,
     /// A compaction ended, more of them may run, or the store stops.
     pub(crate) changed: Notify,
-    /// When all that was written would have been written at the rate that is allowed.
+    /// Time at which all written bytes would have been written at the allowed rate.
     paced: Cell<Instant>,
     /// Refused for want of space.
     refused: Cell<u64>,
@@ -41,7 +40,7 @@ pub struct Slots {
     pub(crate) read_by_ended: Cell<u64>,
 }
 
-/// How far a compaction is.
+/// Progress of a compaction.
 #[derive(Default)]
 pub(crate) struct Progress {
     /// Uncompressed bytes read.
@@ -55,7 +54,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// What it may still write, bytes.
+    /// Bytes that it may still write.
     fn left(&self) -> u64 {
         let (from, bytes) = self.part.get();
         let done = self.done.get().saturating_sub(from).min(bytes);
@@ -113,7 +112,7 @@ impl Drop for Slot {
 pub(crate) struct TableSlot {
     table: Rc<TableState>,
     _slot: Option<Slot>,
-    /// Whether it has it, and does not only wait for it.
+    /// True if it owns the slot, false while it waits.
     has: bool,
     slots: Rc<Slots>,
 }
@@ -151,8 +150,8 @@ impl Drop for Claim {
 }
 
 impl Slots {
-    /// Changes how many compactions of this shard run at a time, from now on; those that run go on.
-    /// At least 1, at most 64.
+    /// Changes how many compactions of this shard run at a time, from now on; running ones
+    /// continue. At least 1, at most 64.
     pub fn set_concurrent_compactors(&self, max: u32) {
         let slots = self;
         slots.end(|| slots.max.set(max.clamp(1, COMPACTORS_MAX)));
@@ -163,9 +162,9 @@ impl Slots {
         self.max.get()
     }
 
-    /// Has those running compactions of this shard give up that `is_meant` says, by what is shown of
-    /// them: their outputs are removed, their inputs stay. Returns how many. A background compaction
-    /// that was given up is not begun again for a minute.
+    /// Aborts the running compactions of this shard that `is_meant` selects by their progress:
+    /// their outputs are removed, their inputs stay. Returns how many. An aborted background
+    /// compaction is not started again for a minute.
     pub fn stop_compactions(&self, is_meant: impl Fn(&CompactionProgress) -> bool) -> u64 {
         let running = self.running.borrow();
         let meant = running.iter().filter(|(_, shown, _)| is_meant(shown));
@@ -219,7 +218,7 @@ impl Slots {
         }
     }
 
-    /// Claims files for a compaction. Pre: nobody has claimed one of them.
+    /// Claims files for a compaction. Pre: none of them is claimed.
     pub(crate) fn claim(
         self: &Rc<Self>,
         table: &Rc<TableState>,
@@ -240,7 +239,7 @@ impl Slots {
         Claim { slots: self.clone(), table: table.clone(), inputs, id, progress }
     }
 
-    /// Compactions that did not begin, or did not go on, for want of space, since the start.
+    /// Compactions since the start that were not started, or were aborted, for lack of space.
     pub fn refused_compactions(&self) -> u64 {
         self.refused.get()
     }
@@ -248,7 +247,7 @@ impl Slots {
     /// Reserves space for a compaction, which its progress then needs less and less of.
     ///
     /// # Errors
-    /// `DiskFull`: there is not as much beside what other compactions may still write; `Io`.
+    /// `DiskFull`: not enough space beside the remaining output of other compactions; `Io`.
     pub(crate) async fn reserve(
         &self,
         progress: &Progress,
@@ -258,7 +257,7 @@ impl Slots {
     ) -> Result<(), StoreError> {
         let options = &self.env.options;
         let free = self.directories.free_bytes().await?;
-        // No wait from here on: nobody else reserves in between.
+        // No wait from here on, so that no other task reserves in between.
         progress.needed.set(0);
         let others: u64 = {
             let running = self.running.borrow();
@@ -305,7 +304,8 @@ pub struct CompactionProgress {
 }
 
 impl Slots {
-    /// Whether a compaction is still wanted. In the words of Cassandra's CompactionInterruptedException.
+    /// Checks that a compaction is still wanted. In the words of Cassandra's
+    /// CompactionInterruptedException.
     pub(crate) fn check_goes_on(&self, progress: &Progress) -> Result<(), StoreError> {
         if self.env.stopping.get() {
             return Err(StoreError::Stopping);

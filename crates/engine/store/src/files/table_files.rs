@@ -1,7 +1,8 @@
-//! SSTables of a table's directory: which ones this shard opens, how they go.
+//! SSTables of a table's directory: which ones this shard opens, and their removal.
 //!
-//! A file that this node wrote lies in one shard's slice and says so; only that shard opens it. A
-//! file that spans slices (Cassandra's, or ours from a run with another shard count) is opened by
+//! A file that this node wrote lies in one shard's slice and records that; only that shard opens
+//! it. A file that spans slices (Cassandra's, or ours from a run with another shard count) is
+//! opened by
 //! every shard with a token filter. A shard that needs it no longer leaves a note
 //! (`nb-7-big-Released.0of2`); the shard whose note makes them complete removes the file.
 //!
@@ -12,7 +13,7 @@
 //! 2. The record, naming the inputs, is written and synced.
 //! 3. The view is switched.
 //! 4. The inputs are removed.
-//! 5. The record is removed. A start that finds a record goes on with step 4.
+//! 5. The record is removed. A start that finds a record continues with step 4.
 //!
 //! The files of an ingest become ones together by a record of another kind: see `row_ingest`.
 
@@ -71,12 +72,12 @@ fn parse_record_name(name: &str) -> Option<Generation> {
     digits.parse().ok().map(Generation)
 }
 
-/// Whether a name is that of a record of unfinished work.
+/// Returns true if the name is that of a record of unfinished work.
 pub(crate) fn is_record(name: &str) -> bool {
     parse_txn_name(name).is_some() || parse_record_name(name).is_some()
 }
 
-/// Whether a shard has left a note that it uses a file no longer.
+/// Returns true if a shard has left a note that it no longer uses a file.
 pub(crate) async fn has_note(
     fs: &Fs,
     directory: &str,
@@ -117,8 +118,8 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Option<Vec<Descriptor>> {
     lines.map(file).collect()
 }
 
-/// The generation in the name of a half-written `.tmp` file of a file set or record; not of the mark of an
-/// unfinished write, which goes after everything else of the set.
+/// The generation in the name of a half-written `.tmp` file of a file set or record; not of the
+/// mark of an unfinished write, which is removed after everything else of the set.
 fn leftover_of(name: &str) -> Option<Generation> {
     if marked_set(name).is_some() {
         return None;
@@ -181,7 +182,7 @@ pub(crate) async fn remove_if_there(fs: &Fs, path: &str) -> Result<(), StoreErro
     }
 }
 
-/// What a start did to file sets of a table's directories.
+/// Changes that a start made to file sets of a table's directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenedSets {
     /// Leftovers of unfinished operations that were removed.
@@ -190,23 +191,23 @@ pub(crate) struct OpenedSets {
     pub(crate) rebuilt: Vec<String>,
     /// Data files that were written under other names, or for other tables.
     pub(crate) moved: Vec<String>,
-    /// Small files of tables that are damaged, with what is done about it.
+    /// Damaged small files of tables, with their treatment.
     pub(crate) bad_marks: Vec<String>,
 }
 
-/// What is known of files before they are opened.
+/// Knowledge about files before they are opened.
 struct Gone {
     /// Inputs of compactions of other shards.
     dead: FixedSet<Generation>,
     /// Slices of inputs that span slices.
     released: FixedMap<Generation, Vec<(u16, u16)>>,
-    /// Highest generation that is there.
+    /// Highest existing generation.
     highest: Generation,
 }
 
 impl Files {
-    /// Opens this shard's files of a table, finishing what a crash left half done, which is noted in
-    /// `done`.
+    /// Opens this shard's files of a table, and finishes work that a crash interrupted, which is
+    /// noted in `done`.
     pub(crate) async fn open_files(
         &self,
         table: &Table,
@@ -239,7 +240,7 @@ impl Files {
             released: FixedMap::default(),
             highest: Generation(0),
         };
-        // What the records of one directory name may be in another.
+        // Records of one directory may name files in another.
         for directory in &directories {
             self.finish_records(fs, directory, &mut gone).await?;
         }
@@ -264,7 +265,7 @@ impl Files {
         Ok(Some((files, gone.highest)))
     }
 
-    /// Goes on with what the records of a directory say.
+    /// Finishes the work of a directory's records.
     async fn finish_records(
         &self,
         fs: &Fs,
@@ -273,8 +274,8 @@ impl Files {
     ) -> Result<(), StoreError> {
         let mine = |generation: Generation| self.env.is_mine(generation);
         let entries = fs.read_dir(directory).await?;
-        // First, on every shard: what a record names is no leftover below, and of an import every shard
-        // opens its slice.
+        // First, on every shard: the files that a record names are no leftovers below, and of an
+        // import every shard opens its slice.
         for record in entries.iter().filter(|e| parse_record_name(&e.name).is_some()) {
             finish_ingest(fs, directory, &record.name).await?;
         }
@@ -285,8 +286,8 @@ impl Files {
                 if mine(generation) {
                     self.finish_txn(fs, directory, generation, &txn).await?;
                 } else {
-                    // Of an input that spans slices only that shard's slice is dead; its note may not
-                    // be there yet.
+                    // For an input that spans slices, only that shard's slice is dead; its note may
+                    // not exist yet.
                     for (input, spanning) in &txn.inputs {
                         if *spanning {
                             let slice = (txn.shard, txn.shards);
@@ -395,7 +396,7 @@ impl Files {
         SstableReader::open(fs, directory, descriptor, Some(table)).await
     }
 
-    /// What stands for a file that cannot be opened, when the node starts with such files
+    /// Opens a substitute for a file that cannot be opened, when the node starts with such files
     /// ([`crate::damage::quarantine`]).
     async fn open_damaged(
         &self,
@@ -411,12 +412,12 @@ impl Files {
         open_unreadable(fs, directory, descriptor, table, &error).await.map_err(map_error)
     }
 
-    /// Whether the version of files that are written here can say all times of a file.
+    /// Checks that the version written here can represent all times of a file.
     pub(crate) fn check_times(&self, meta: &sstable::SstableMeta) -> Result<(), StoreError> {
         meta.check_times(self.env.options.sstable_version).map_err(map_error)
     }
 
-    /// What this shard makes of an open file; `None` when it lies in another shard's slice.
+    /// Wraps an open file for this shard; `None` when it lies in another shard's slice.
     pub(crate) fn file_of(
         &self,
         table: TableId,
@@ -426,7 +427,7 @@ impl Files {
         self.file_cached_as(table, self.cache.next_file(), reader, notes)
     }
 
-    /// The same of a file of which the chunk cache may have blocks already, under this number.
+    /// The same for a file whose blocks may be in the chunk cache already, under this number.
     pub(crate) fn file_cached_as(
         &self,
         table: TableId,
@@ -478,8 +479,8 @@ impl Files {
         Ok(txn)
     }
 
-    /// Removes what a failed flush or compaction may have left of its output. What cannot be removed
-    /// is kept in mind and tried again by [`Files::retry_orphans`].
+    /// Removes the possible remains of a failed flush or compaction. Failed removals are remembered
+    /// and retried by [`Files::retry_orphans`].
     pub(crate) async fn discard(&self, table: &TableState, output: InFlight) {
         if self.directories.misses_directories()
             || self.try_discard(table, output.generation()).await.is_err()
@@ -488,8 +489,8 @@ impl Files {
         }
     }
 
-    /// As [`Files::discard`] for all outputs of one compaction, of which the first names the record: the
-    /// others stay while the record may be there, or a start would remove the inputs and miss them.
+    /// As [`Files::discard`] for all outputs of one compaction; the first names the record. The
+    /// others stay while the record may exist, or a start would remove the inputs and miss them.
     pub(crate) async fn discard_all(&self, table: &TableState, outputs: Vec<InFlight>) {
         table.orphans.borrow_mut().extend(outputs);
         self.retry_orphans(table).await;
@@ -512,8 +513,8 @@ impl Files {
         Ok(())
     }
 
-    /// Tries again what could not be removed, in order, and stops at the first that cannot be now. What may be in
-    /// a directory that is out of service waits for a start.
+    /// Retries failed removals, in order, and stops at the first that fails. Files that may be in a
+    /// directory that is out of service wait for a start.
     pub(crate) async fn retry_orphans(&self, table: &TableState) {
         while !self.directories.misses_directories() {
             let first = table.orphans.borrow().first().map(InFlight::generation);
@@ -586,7 +587,7 @@ impl Files {
         };
         if (0..shards).all(has) {
             remove_generation(fs, directory, generation).await?;
-            // The notes go last: without them the file would come back whole.
+            // The notes are removed last: without them the file would reappear whole.
             fs.sync_dir(directory).await?;
             for entry in names.iter().filter(|e| parse_note(&e.name, generation).is_some()) {
                 remove_if_there(fs, &format!("{directory}/{}", entry.name)).await?;
@@ -596,7 +597,7 @@ impl Files {
     }
 
     /// The next generation of this shard in a table: generations of a shard are congruent to its
-    /// number, so no two shards ever give the same.
+    /// number, so no two shards ever assign the same.
     pub(crate) fn next_generation(&self, table: &TableState) -> Generation {
         let (shard, shards) = self.env.shard();
         let (shard, shards) = (u64::from(shard), u64::from(shards));
@@ -628,7 +629,7 @@ async fn remove_generation(
 ) -> Result<(), StoreError> {
     let found = find_generation(fs, directory, generation).await?;
     let Some((descriptor, _)) = found else {
-        // What is left of one that is nearly gone has a name of our own.
+        // The remains of a nearly removed file set have one of this build's own names.
         for version in WriterOptions::VERSIONS {
             let descriptor = Descriptor::new(version, generation);
             remove_sstable(fs, directory, descriptor).await.map_err(map_error)?;
@@ -696,8 +697,8 @@ async fn read_txn(fs: &Fs, path: &str) -> Result<Option<Transaction>, StoreError
 }
 
 impl Files {
-    /// Whether a file lies in `own`, the data directory that this shard writes the table's files to, and, of
-    /// several of them, is this shard's alone.
+    /// Returns true if a file lies in `own`, the data directory to which this shard writes the
+    /// table's files, and, with several directories, belongs to this shard alone.
     pub(crate) fn is_placed(&self, own: &str, file: &TableFile) -> bool {
         let is_alone = self.env.options.data_directories.len() == 1;
         file.reader.meta().directory() == own && (is_alone || !file.spanning)
@@ -715,5 +716,5 @@ impl Files {
     }
 }
 
-/// Blocks that are forgotten before the clock is looked at again.
+/// Blocks that are removed between two checks of the clock.
 const BLOCKS_PER_LOOK: usize = 128;

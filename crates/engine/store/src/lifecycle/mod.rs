@@ -1,4 +1,4 @@
-//! What happens to tables as a whole: snapshots, TRUNCATE, DROP.
+//! Operations on tables as a whole: snapshots, TRUNCATE, DROP.
 //!
 //! Owns: the orders of these, their records in the commit log and their marks on the disk. Never: rewrites SSTables.
 //! Imports: `write`, `files`, `tables`, `env`.

@@ -43,9 +43,9 @@ pub struct SnapshotInfo {
 /// How a snapshot is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotOptions {
-    /// After so many seconds [`Lifecycle::clear_expired`] removes it.
+    /// Seconds after which [`Lifecycle::clear_expired`] removes it.
     pub ttl_seconds: Option<u32>,
-    /// Memtables are not flushed first, so that what they hold is not in it.
+    /// Memtables are not flushed first, so that their data is not in it.
     pub skip_flush: bool,
 }
 
@@ -247,7 +247,7 @@ impl Lifecycle {
                     let made = made.and_then(|at| types::temporal::parse_timestamp(&at, None).ok());
                     let made = made
                         .map_or(entry.modified, |millis| WallMicros(millis.saturating_mul(1000)));
-                    // One whose age nobody knows stays.
+                    // A snapshot of unknown age stays.
                     if made >= before || made == WallMicros(0) {
                         continue;
                     }
@@ -293,8 +293,8 @@ impl Lifecycle {
         Ok(fs.remove_dir_all(path).await?)
     }
 
-    /// What there is below the data directories, in order of table: a dropped table leaves its
-    /// directory with its snapshots.
+    /// Lists the tables' directories below the data directories, in order of table: a dropped table
+    /// leaves its directory with its snapshots.
     async fn table_directories(&self) -> Result<Vec<TableDirectory>, StoreError> {
         let mut found = Vec::new();
         for FoundDirectory { keyspace, name: directory, path } in
@@ -392,8 +392,8 @@ fn is_ephemeral(manifest: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.starts_with("true"))
 }
 
-/// Whether a time as [`iso_8601`] writes it is over, by whole seconds: Java writes as many digits behind
-/// them as it needs. What is no such time is never over.
+/// Returns true if a time as [`iso_8601`] writes it has passed, by whole seconds: Java writes as
+/// many digits after them as it needs. Any other text never passes.
 fn is_over(at: &str, now: &str) -> bool {
     let shape = |text: &str| {
         let bytes = text.bytes().take(19);

@@ -1,20 +1,20 @@
 //! TRUNCATE and DROP.
 //!
-//! Order of TRUNCATE: 1. a record in the commit log names the table, the slice and every file that
-//! is there or being written; 2. the view is emptied, in the same turn; 3. the log is synced: now
-//! the answer may go; 4. in the background a snapshot, if wanted, then the files are removed; 5. the
-//! record's segment may go, once whoever decided the truncation has recorded that it is carried out
-//! ([`Lifecycle::truncation_recorded`]). A start that replays the record empties the slice again, of what was
-//! written before the record only, and knows that the truncation is carried out
+//! Order of TRUNCATE: 1. a record in the commit log names the table, the slice and every file that exists or
+//! is being written; 2. the view is emptied, in the same turn; 3. the log is synced: now the answer may be
+//! sent; 4. in the background a snapshot, if wanted, then the files are removed; 5. the record's segment may
+//! be released, once the caller has recorded that the truncation is carried out
+//! ([`Lifecycle::truncation_recorded`]). A start that replays the record empties the slice again, but only of
+//! data written before the record, and knows that the truncation is carried out
 //! ([`Lifecycle::is_truncated`]).
 //!
 //! Order of DROP: 1. the view is emptied; 2. in the background the table's directory gets a file
 //! `helenus-dropped` that names the snapshot (in the envelope of small files; a damaged one ends the start): the shard that is first writes it, so all shards link
 //! into one; 3. the snapshot; 4. the files are removed. A start that finds the file in a directory
-//! of a table that the schema does not have goes on with step 3. A process that ends before step 2 leaves a
-//! directory like that of any table that the schema does not have: who knows that it was dropped
-//! ([`Lifecycle::finish_drops_of`]) has it go on with step 2. The mark goes once nothing is left
-//! ([`Lifecycle::settle_drops`]): files that come there later are not those of the drop.
+//! of a table missing in the schema continues with step 3. A process that ends before step 2 leaves a
+//! directory like that of any table missing in the schema: a caller that knows of the drop
+//! ([`Lifecycle::finish_drops_of`]) continues with step 2. The mark is removed once nothing is left
+//! ([`Lifecycle::settle_drops`]): files created there later are not those of the drop.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const DROPPED_FORM: SmallForm = SmallForm { kind: "dropped", version: 2 };
 /// Between attempts of background removals that failed (a full disk).
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What a truncated or dropped table held.
+/// Data of a truncated or dropped table.
 struct Remains {
     table: Rc<TableState>,
     memtables: Vec<Rc<Memtable>>,
@@ -76,15 +76,16 @@ impl Lifecycle {
         let position = match appended {
             Ok(position) => position,
             Err(error) => {
-                // Nothing was removed; a later attempt must not remove what is acknowledged until then.
+                // Nothing was removed; a later attempt must not remove writes acknowledged until
+                // then.
                 table.refuses_unlogged.set(true);
                 return Err(error.into());
             }
         };
         table.refuses_unlogged.set(false);
         table.note_truncation(self.env.shard(), truncated_at);
-        // Until the record is durable the log keeps what it takes away: a crash before must leave
-        // all of it.
+        // Until the record is durable the log keeps the removed writes: a crash before must leave
+        // all of them.
         let kept = table.first_unflushed().map_or(position, |first| first.min(position));
         table.pins.borrow_mut().push(TruncationPin {
             at: truncated_at,
@@ -112,7 +113,7 @@ impl Lifecycle {
         synced
     }
 
-    /// Empties the view of a table and hands out what was in it.
+    /// Empties the view of a table and returns its content.
     fn empty_view(
         &self,
         table: &Rc<TableState>,
@@ -125,7 +126,7 @@ impl Lifecycle {
         self.writer.release_memory(view.memtables().map(|m| m.bytes()).sum());
         table.set_view(TableView::empty());
         self.writer.count_refused(table);
-        // What repair sessions were sent goes with the rest.
+        // Data received by repair sessions is dropped with the rest.
         table.repairs.borrow_mut().clear();
         bump(&table.emptied, 1);
         let version = table.version();
@@ -223,7 +224,7 @@ impl Lifecycle {
         if gone.is_empty() {
             return;
         }
-        // Files of the truncated slice go; of files that span slices only the slice.
+        // Files of the truncated slice are removed; of files that span slices only the slice.
         let mut removed = Vec::new();
         for file in gone {
             let group = file.reader.meta().group().and_then(|g| Some((g.shard?, g.shard_count)));
@@ -305,14 +306,14 @@ impl Lifecycle {
         let _ = self.env.gate.spawn(&self.env.rt, Group::Admin, "drop-table", task);
     }
 
-    /// The snapshot of a dropped table: `own`, or what another shard chose before.
+    /// The snapshot of a dropped table: `own`, or the one that another shard chose before.
     async fn drop_tag(&self, directory: &str, own: &str) -> Result<String, StoreError> {
         let fs = self.env.rt.fs();
         fs.create_dir_durably(directory).await?;
         let path = format!("{directory}/{DROPPED}");
         let mine = format!("{path}.{}", self.env.rt.shard().0);
         fs.write_small(DROPPED_FORM, &mine, format!("{own}\n").as_bytes()).await?;
-        // A link is made or is there: one of the shards wins, whatever happens in between.
+        // The link is created or exists: one of the shards wins, whatever happens in between.
         link(&fs, &mine, &path).await?;
         fs.sync_dir(directory).await?;
         remove_if_there(&fs, &mine).await?;
@@ -358,10 +359,10 @@ impl Lifecycle {
         Ok(strangers)
     }
 
-    /// Drops what is there of tables that were dropped when the end of the process came before anything said
-    /// so on the disk. Of what was not flushed then there is nothing in the snapshot. On the shard that has
-    /// [`crate::Tables::directories_of_unknown_tables`], of which they are none any more; how many directories these
-    /// were.
+    /// Drops the remaining data of tables that were dropped when the process ended before the disk
+    /// recorded it. Data that was not flushed then is missing in the snapshot. Call it on the shard
+    /// that has [`crate::Tables::directories_of_unknown_tables`]; the directories leave that list.
+    /// Returns how many directories these were.
     ///
     /// # Errors
     /// `Io`, `Invalid`; may be repeated.
@@ -398,9 +399,10 @@ impl Lifecycle {
         Ok(count)
     }
 
-    /// Whether nothing is left of tables that are not in the schema, but for directories of unknown tables.
-    /// Marks of drops that are carried out are removed, so that files that come there later are not taken for
-    /// what is left of one. On the shard that has [`crate::Tables::directories_of_unknown_tables`].
+    /// Returns true if nothing is left of tables missing in the schema, except directories of
+    /// unknown tables. Removes the marks of completed drops, so that files created there later are
+    /// not treated as remains of one. Call it on the shard that has
+    /// [`crate::Tables::directories_of_unknown_tables`].
     ///
     /// # Errors
     /// `Io`.

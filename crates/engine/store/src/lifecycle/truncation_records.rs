@@ -18,8 +18,9 @@ use crate::lifecycle::Lifecycle;
 use crate::tables::table::TableState;
 
 impl Lifecycle {
-    /// Whether this shard's slice of a table was emptied by the truncation of that time, or a later one, as far
-    /// as this run and the replayed log know. False for a table that does not exist here.
+    /// Returns true if the truncation of that time, or a later one, emptied this shard's slice of a
+    /// table, as far as this run and the replayed log know. False for a table that does not exist
+    /// here.
     pub fn is_truncated(&self, id: TableId, at: TimestampMicros) -> bool {
         let own = self.env.shard();
         self.tables.table(id).is_some_and(|table| table.truncated.borrow().covers(own, at))

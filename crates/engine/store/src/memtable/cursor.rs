@@ -21,7 +21,7 @@ enum Stage {
     Partition,
     Static,
     AtRow(Place),
-    /// At a marker: an end of the tombstone range of that place, inside the current slice.
+    /// At a marker: an end of the tombstone range of that index, inside the current slice.
     AtMarker {
         position: Edge,
         close: Option<DeletionTime>,
@@ -258,19 +258,19 @@ impl PartitionCursor {
         (has_rows_only && !self.reversed).then(|| self.version.rows().from(place))
     }
 
-    /// Whether the current slice is the last one and goes up to the end.
+    /// Returns true if the current slice is the last one and extends to the end.
     fn is_in_rest(&self) -> bool {
         let slices = &self.slices.0;
         self.slices_entered == slices.len()
             && slices.last().is_some_and(|slice| slice.end() == BoundRef::TOP)
     }
 
-    /// Whether its end was shown, or passed.
+    /// Returns true if its end was shown, or passed.
     fn is_over(&self) -> bool {
         matches!(self.stage, Stage::End | Stage::Done)
     }
 
-    /// Passes over so many rows of [`PartitionCursor::next_rows`]; true when it is over then.
+    /// Skips `count` rows of [`PartitionCursor::next_rows`]; true when it is over then.
     pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         if let Stage::Partition = self.stage {
             // The only slice, which has everything.
@@ -336,7 +336,7 @@ impl Cursor for PartitionCursor {
 /// Partitions that a scan takes from the memtable at once: enough that their waits for memory
 /// overlap, and few to hold while a write wants them.
 const AHEAD_MAX: usize = 32;
-/// So many partitions before a scan comes to one it has it loaded.
+/// Distance, in partitions, at which a scan prefetches a partition.
 const PREFETCHED: usize = 16;
 
 /// Partitions of a memtable within a range.
@@ -345,13 +345,13 @@ pub(crate) struct MemtableScan {
     shape: Rc<TableShape>,
     slices: Arc<Slices>,
     reversed: bool,
-    /// Where the next partition is looked for.
+    /// Where the search for the next partition begins.
     from: RingBound,
     end: RingBound,
     current: Option<PartitionCursor>,
-    /// Partitions behind the current one, in order, down to `from`.
+    /// Partitions after the current one, in order, down to `from`.
     ahead: VecDeque<Partition>,
-    /// How many are taken next time: twice as many each time, as many scans end soon.
+    /// Number of partitions taken next time. It doubles each time, as many scans end soon.
     batch: usize,
     at_end: bool,
 }
@@ -385,7 +385,7 @@ impl MemtableScan {
         self.ahead.pop_front()
     }
 
-    /// Has a partition loaded that comes so many behind the next one.
+    /// Prefetches the partition at that distance from the next one.
     #[inline]
     fn prefetch(&self, behind: usize) {
         if let Some(partition) = self.ahead.get(behind) {
@@ -402,23 +402,25 @@ impl MemtableScan {
             self.from =
                 RingBound::Key { token: last.token(), key: last.key().to_vec(), after: true };
             if self.ahead.len() > 1 {
-                // They lie all over the memory. Those behind these are asked for as these are taken.
+                // They lie all over the memory. The ones after these are prefetched as these are
+                // taken.
                 self.ahead.iter().take(PREFETCHED).for_each(Partition::prefetch);
             }
         }
         Some(())
     }
 
-    /// Key and row of the partition behind the current one, when that is over and the next one has one row and
-    /// nothing else; [`MemtableScan::pass_plain`] passes over it. Not for scans of a part of the rows.
+    /// Key and row of the next partition, when the current one is over and the next one has one row
+    /// and nothing else; [`MemtableScan::pass_plain`] skips it. Not for scans of a part of the
+    /// rows.
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<(&[u8], EntryRef<'_>)> {
         self.current.as_ref()?;
         self.next_plains().next()
     }
 
-    /// The same of as many partitions as are there at once; [`MemtableScan::pass_plains`] passes over them. At first
-    /// none is current.
+    /// The same for all partitions available at once; [`MemtableScan::pass_plains`] skips them. At
+    /// first none is current.
     #[inline]
     pub(crate) fn next_plains(&mut self) -> impl Iterator<Item = (&[u8], EntryRef<'_>)> {
         stdx::debug_invariant!(self.slices.is_all(), "a memtable scan: not of all rows");
@@ -436,7 +438,7 @@ impl MemtableScan {
         })
     }
 
-    /// Whether it shows all rows of its partitions.
+    /// Returns true if it shows all rows of its partitions.
     pub(crate) fn is_of_all_rows(&self) -> bool {
         self.slices.is_all()
     }
@@ -453,14 +455,15 @@ impl MemtableScan {
         self.ahead.drain(..count.min(self.ahead.len()));
     }
 
-    /// The rows that follow of the partition at hand, when it has nothing but rows, all of which are wanted.
+    /// The next rows of the current partition, when it has nothing but rows, all of which are
+    /// wanted.
     #[inline]
     pub(crate) fn next_rows(&self) -> Option<RowsFrom<'_>> {
         self.current.as_ref()?.next_rows()
     }
 
-    /// Passes over so many rows of [`MemtableScan::next_rows`]; true when the partition is over then, which
-    /// is not shown any more.
+    /// Skips `count` rows of [`MemtableScan::next_rows`]; true when the partition is over then,
+    /// which is not shown any more.
     pub(crate) fn pass_rows(&mut self, count: u64) -> bool {
         self.current.as_mut().is_some_and(|current| current.pass_rows(count))
     }

@@ -13,7 +13,7 @@ pub(crate) struct EntryRef<'e>(&'e [u8]);
 /// Stands for a length of four more bytes.
 const LONG: u8 = 0xff;
 
-/// What stands before a clustering of few bytes.
+/// Head of a clustering of few bytes.
 #[inline]
 pub(super) fn short_head(clustering: &[u8]) -> Option<u8> {
     u8::try_from(clustering.len()).ok().filter(|length| *length != LONG)
@@ -63,7 +63,7 @@ impl Entry {
 }
 
 impl<'e> EntryRef<'e> {
-    /// Of what [`Entry::new`] makes.
+    /// Wraps bytes that [`Entry::new`] built.
     #[inline(always)]
     pub(super) fn of(bytes: &'e [u8]) -> EntryRef<'e> {
         EntryRef(bytes)
@@ -111,8 +111,9 @@ impl<'e> EntryRef<'e> {
     }
 }
 
-/// Loads one byte of each line of a processor's cache, of the first eight. Not of every other one: there are processors on
-/// which a line's neighbour does not come with it, and then whoever reads the row waits for each of these alone.
+/// Loads one byte of each line of a processor's cache, of the first eight. It does not skip every
+/// other line: on some processors a line's neighbour is not loaded with it, and then a reader of
+/// the row waits for each of these separately.
 #[inline]
 pub(super) fn touch(bytes: &[u8]) -> u8 {
     bytes.iter().step_by(64).take(8).fold(0, |sum, byte| sum.wrapping_add(*byte))

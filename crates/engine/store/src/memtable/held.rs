@@ -1,4 +1,4 @@
-//! What a reader of a memtable holds of a partition.
+//! Parts of a partition that a reader of a memtable holds.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use super::partition::PartitionVersion;
 use super::plain::Plain;
 use super::view::RowsView;
 
-/// Content of a partition, which stays as it is as long as somebody holds it (INV-memtable-1).
+/// Content of a partition, immutable as long as a reader holds it (INV-memtable-1).
 #[derive(Clone, Debug)]
 pub(crate) enum Partition {
     Plain(Token, Plain),
@@ -76,7 +76,7 @@ impl Partition {
         self.tombstones()?.get(place)
     }
 
-    /// Whether it has range tombstones.
+    /// Returns true if it has range tombstones.
     #[inline]
     pub(super) fn has_ranges(&self) -> bool {
         self.tombstones().is_some_and(|list| !list.is_empty())
@@ -88,7 +88,7 @@ impl Partition {
         tombstones.map_or(DeletionTime::LIVE, |t| t.covering(order, clustering))
     }
 
-    /// Has what a scan reads first loaded: the key and the first row.
+    /// Prefetches the data that a scan reads first: the key and the first row.
     #[inline]
     pub(super) fn prefetch(&self) {
         match self {

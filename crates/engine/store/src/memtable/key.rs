@@ -6,8 +6,8 @@ use std::ops::Deref;
 /// Bytes of a key that has no allocation of its own: with a length and a mark they make 24.
 const SHORT_MAX: usize = 22;
 
-/// A partition key. Short ones, which most are, lie where it lies, so that whoever walks through
-/// partitions waits for memory once less.
+/// A partition key. Short keys, which most are, are stored inline, so that a scan of partitions
+/// waits for memory once less.
 #[derive(Clone)]
 pub(crate) struct Key(Form);
 

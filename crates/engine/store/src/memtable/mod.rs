@@ -2,10 +2,10 @@
 //!
 //! Owns: partitions by (token, key), their version chains, accounted bytes. Never: durability.
 //!
-//! INV-memtable-1: a [`PartitionVersion`] is changed only when nobody else holds it; else the write
-//! goes to a new version behind it. A reader that waits for the disk thus sees a mutation whole or
-//! not at all. Versions fold when a write or read finds that no reader holds them any more. A partition
-//! of one row ([`plain`]) is never changed.
+//! INV-memtable-1: a [`PartitionVersion`] is changed only when no reader holds it; else the write goes
+//! to a new version after it. A reader that waits for the disk thus sees a mutation whole or not at
+//! all. Versions fold when a write or read finds that no reader holds them any more. A partition of one
+//! row ([`plain`]) is never changed.
 
 mod cursor;
 mod entry;
@@ -38,7 +38,7 @@ use plain::{Chunks, only_row};
 use slot::{Slot, Versions, key_of};
 pub(crate) use view::RowsFrom;
 
-/// Items that are written before the clock is looked at again: some 20 us, small against a turn.
+/// Items that are written between two checks of the clock: some 20 us, small against a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 32;
 
 /// See the module.
@@ -48,7 +48,7 @@ pub(crate) struct Memtable {
     bytes: Cell<usize>,
     partitions: Cell<usize>,
     mutations: Cell<u64>,
-    /// Smallest timestamp of all that was written to it, what was overwritten included.
+    /// Smallest timestamp of all writes to it, including overwritten ones.
     oldest: Cell<Option<TimestampMicros>>,
     /// The first and last mutation in it, in the commit log; `None` when none of it is logged.
     first_position: Cell<Option<LogPosition>>,
@@ -84,7 +84,7 @@ impl Memtable {
         self.replayed.set(true);
     }
 
-    /// The smallest timestamp of what was written to it; `None`: nothing was that has one.
+    /// The smallest timestamp of the writes to it; `None`: no write had one.
     pub(crate) fn min_timestamp(&self) -> Option<TimestampMicros> {
         self.oldest.get()
     }
@@ -114,12 +114,12 @@ impl Memtable {
         self.refused.get().min(self.bytes.get())
     }
 
-    /// So many bytes of it are of partitions that a flush could not write.
+    /// Adds bytes of partitions that a flush could not write.
     pub(crate) fn add_refused(&self, bytes: usize) {
         self.refused.set(self.refused.get().saturating_add(bytes));
     }
 
-    /// Whether it may have cells of hidden columns.
+    /// Returns true if it may have cells of hidden columns.
     pub(crate) fn may_hide(&self) -> bool {
         self.hiding.get()
     }
@@ -151,7 +151,7 @@ impl Memtable {
         self.first_position.get()
     }
 
-    /// Merges a mutation in. `position` is its place in the log, `None` when it was not logged.
+    /// Merges a mutation in. `position` is its position in the log, `None` when it was not logged.
     /// Returns the change of accounted memory.
     pub(crate) fn apply(
         &self,
@@ -197,7 +197,8 @@ impl Memtable {
                 if let Slot::Plain(at) = slot
                     && chunks.key(*at) == mutation.key
                 {
-                    // What readers hold of it stays as it is. Its memory is accounted for until the flush.
+                    // The part that readers hold is not changed. Its memory is accounted for until
+                    // the flush.
                     let version = {
                         let (key, entry) = chunks.parts(*at);
                         PartitionVersion::of_plain(token, key, entry)
@@ -224,7 +225,7 @@ impl Memtable {
         isize::try_from(PartitionVersion::overhead(key)).unwrap_or(isize::MAX)
     }
 
-    /// [`Memtable::apply`] where the token has other partitions, or somebody holds versions.
+    /// [`Memtable::apply`] where the token has other partitions, or a reader holds versions.
     fn apply_beside(
         &self,
         slot: &mut Slot,
@@ -261,7 +262,7 @@ impl Memtable {
         self.map.borrow().get(&token.0)?.get(token, key, &mut self.chunks.borrow_mut())
     }
 
-    /// The next partitions behind a position of the ring, at most `count`, appended to `out`: each
+    /// The next partitions after a position of the ring, at most `count`, appended to `out`: each
     /// with its versions folded into one (a private copy when readers hold some). None is appended
     /// only when there is none.
     pub(crate) fn next_after(
@@ -282,7 +283,7 @@ impl Memtable {
         let mut chunks = self.chunks.borrow_mut();
         let mut scratch = Vec::new();
         for (&here, slot) in map.range_mut((from, Bound::Unbounded)) {
-            // Keys are looked at under one token only: they lie where nothing else is needed yet.
+            // Keys are compared under one token only: they lie where nothing else is needed yet.
             let bound = match start {
                 RingBound::Key { token, key, after } if here == token.0 => Some((key, *after)),
                 _ => None,
@@ -311,8 +312,8 @@ impl Memtable {
     }
 }
 
-/// What a memtable had that nobody needs any more. To drop all of it at once would hold up the shard for as
-/// long as it took to write.
+/// Content of a discarded memtable. Dropping all of it at once would block the shard for as long as
+/// it took to write.
 pub(crate) struct Leftovers(btree_map::IntoValues<i64, Slot>, Chunks);
 
 impl Leftovers {
@@ -334,14 +335,15 @@ fn is_before(key: &[u8], bound: &[u8], after: bool) -> bool {
     key < bound || (after && key == bound)
 }
 
-/// Whether a mutation has cells of hidden columns.
+/// Returns true if a mutation has cells of hidden columns.
 #[cold]
 fn has_hidden(shape: &TableShape, mutation: &MutationRef<'_>) -> bool {
     let is_hidden = |row: RowRef<'_>| hidden_cells::cells(shape, row).next().is_some();
     mutation.static_row.is_some_and(is_hidden) || mutation.rows().any(|(_, row)| is_hidden(row))
 }
 
-/// What a write uses beside the partition: a buffer that is overwritten, and the smallest timestamp so far.
+/// State of a write beside the partition: a buffer that is overwritten, and the smallest timestamp
+/// so far.
 pub(super) struct Notes<'a> {
     pub(super) scratch: &'a mut Vec<u8>,
     pub(super) oldest: &'a Cell<Option<TimestampMicros>>,
@@ -471,7 +473,7 @@ mod tests {
                 let mutation = MutationRef::open(&bytes).unwrap();
                 memtable.apply(&shape, token, &mutation, None, &mut scratch);
                 let now = memtable.get(token, &key(1)).unwrap();
-                // Versions stay apart while somebody has them.
+                // Versions stay apart while a reader holds them.
                 held.extend(is_held.then_some(now));
             }
             held.clear();

@@ -57,7 +57,7 @@ impl PartitionVersion {
         self.static_row.as_deref().map(RowRef::trusted)
     }
 
-    /// Loads what a scan reads first: the key and the first row.
+    /// Loads the data that a scan reads first: the key and the first row.
     #[inline]
     pub(crate) fn touch(&self) -> u8 {
         let key = self.key.first().copied().unwrap_or(0);
@@ -157,7 +157,8 @@ impl PartitionVersion {
                     Merged::Built => RowRef::trusted(scratch),
                 };
                 let before = signed(old.memory_bytes());
-                // The one that is there stays: an equal one may be written otherwise. Source: `Rows.merge`.
+                // The existing one stays: an equal one may be encoded differently. Source:
+                // `Rows.merge`.
                 let entry = Entry::new(old.clustering(), merged);
                 let after = signed(entry.memory_bytes());
                 self.rows.replace(place, entry);
@@ -172,7 +173,7 @@ impl PartitionVersion {
         row.bytes().len() + 16
     }
 
-    /// Puts a row behind all others; returns its memory.
+    /// Appends a row after all others; returns its memory.
     pub(crate) fn put_row(&mut self, clustering: &[u8], row: RowRef<'_>) -> usize {
         let entry = Entry::new(clustering, row);
         let bytes = entry.memory_bytes();

@@ -1,8 +1,8 @@
 //! Partitions of nothing but one row, which is all that most tables have, and where they lie.
 //!
-//! Such a partition is one run of bytes, which never changes: a second write of it makes a
-//! [`super::PartitionVersion`] of it. Runs lie behind each other in chunks, so that to write one costs no
-//! allocation, to give one back does not touch it, and whoever walks through them waits for memory once each.
+//! Such a partition is one run of bytes, which never changes: a second write turns it into a
+//! [`super::PartitionVersion`]. Runs are stored one after the other in chunks. So writing one costs no
+//! allocation, returning one does not touch it, and a scan waits for memory once for each.
 
 use std::rc::Rc;
 
@@ -17,12 +17,13 @@ const PLAIN_BYTES_MAX: usize = 4096;
 const CHUNK_BYTES_MIN: usize = 8 << 10;
 /// Bytes of the largest chunk. As long as a reader holds one partition of it, all of it stays.
 const CHUNK_BYTES_MAX: usize = 256 << 10;
-/// Accounted for a partition beside its bytes: its place in the map.
+/// Accounted for a partition beside its bytes: its entry in the map.
 const PLAIN_OVERHEAD: usize = 48;
 /// Segments that are dropped together.
 const SEGMENTS_TOGETHER: usize = 4;
 
-/// Bytes from which on a segment is sealed when somebody wants what is in it; of a smaller one a copy is given.
+/// Bytes from which a segment is sealed when a reader wants data in it; of a smaller one it gets a
+/// copy.
 const SEGMENT_BYTES_MIN: usize = 4 << 10;
 
 /// Where such a partition lies in the [`Chunks`] of its memtable.
@@ -33,7 +34,8 @@ pub(super) struct PlainAt {
     at: u32,
 }
 
-/// A partition of one row that somebody holds: length of the key, key, and the row as in [`entry::Entry`].
+/// A partition of one row that a reader holds: length of the key, key, and the row as in
+/// [`entry::Entry`].
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     segment: Rc<Bytes>,
@@ -81,10 +83,10 @@ impl Plain {
     }
 }
 
-/// The chunks of one memtable, in segments: what was written to a chunk between two times that somebody
-/// wanted to hold some of it.
+/// The chunks of one memtable, in segments: the bytes written to a chunk between two readers'
+/// requests to hold some of it.
 pub(super) struct Chunks {
-    /// The segment that is being written, with the room behind it in its chunk.
+    /// The segment that is being written, with the free room after it in its chunk.
     open: BytesMut,
     sealed: Vec<Rc<Bytes>>,
     bytes: usize,

@@ -45,7 +45,7 @@ impl Rows {
         }
     }
 
-    /// Inserts at a place that `find` gave.
+    /// Inserts at a position that `find` returned.
     pub(crate) fn insert(&mut self, place: Place, entry: Entry) {
         match self {
             Rows::None => *self = Rows::One(entry),
@@ -88,7 +88,7 @@ impl Rows {
         }
     }
 
-    /// Puts a row behind all others.
+    /// Appends a row after all others.
     pub(crate) fn push(&mut self, entry: Entry) {
         let place = match self {
             Rows::None => Place { block: 0, index: 0 },

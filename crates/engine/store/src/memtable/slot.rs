@@ -1,4 +1,4 @@
-//! What a memtable has under one token.
+//! Partitions of a memtable under one token.
 
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ impl Slot {
         }
     }
 
-    /// The only version of its only partition, when that has this key and nobody else holds it.
+    /// The only version of its only partition, when that has this key and no reader holds it.
     #[inline]
     pub(super) fn only_mut(&mut self, key: &[u8]) -> Option<&mut PartitionVersion> {
         match self {
@@ -60,7 +60,7 @@ impl Slot {
         }
     }
 
-    /// How many partitions.
+    /// Number of partitions.
     pub(super) fn count(&self) -> usize {
         match self {
             Slot::Plain(_) | Slot::One(_) => 1,
@@ -95,7 +95,7 @@ impl Slot {
         Some(held)
     }
 
-    /// Loads what is needed to drop it.
+    /// Loads the data that dropping it needs.
     #[inline]
     pub(super) fn touch(&self) -> u8 {
         match self {

@@ -14,7 +14,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Of the first row.
+    /// Position of the first row.
     pub(crate) const FIRST: Place = Place { block: 0, index: 0 };
 }
 
@@ -42,7 +42,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// First place for which `before` is false (rows for which it holds come first).
+    /// First position for which `before` is false (rows for which it holds are first).
     fn partition_point(self, before: impl Fn(EntryRef<'_>) -> bool) -> Place {
         match self {
             RowsView::None => Place::FIRST,
@@ -86,7 +86,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// First row behind a bound.
+    /// First row after a bound.
     pub(crate) fn after_bound(self, cmp: &ClusteringComparator, bound: BoundRef<'_>) -> Place {
         if bound == BoundRef::BOTTOM {
             return Place::FIRST;
@@ -94,7 +94,7 @@ impl<'v> RowsView<'v> {
         self.partition_point(|e| cmp.compare_to_bound(e.clustering(), bound) == Ordering::Less)
     }
 
-    /// The row before a place; `None` at the start.
+    /// The row before a position; `None` at the start.
     pub(crate) fn previous(self, place: Place) -> Option<Place> {
         if let Some(index) = place.index.checked_sub(1) {
             return Some(Place { block: place.block, index });
@@ -104,7 +104,7 @@ impl<'v> RowsView<'v> {
         Some(Place { block, index: blocks.get(block)?.len().checked_sub(1)? })
     }
 
-    /// The row behind a row.
+    /// The row after a row.
     #[inline(always)]
     pub(crate) fn next(self, place: Place) -> Place {
         match self {
@@ -117,7 +117,7 @@ impl<'v> RowsView<'v> {
         }
     }
 
-    /// The row of a place and all behind it.
+    /// Returns the row at a position and all rows after it.
     pub(crate) fn from(self, place: Place) -> RowsFrom<'v> {
         let (one, block, behind): (_, &[Entry], &[Vec<Entry>]) = match self {
             RowsView::None => (None, &[], &[]),
@@ -131,7 +131,7 @@ impl<'v> RowsView<'v> {
         RowsFrom { one, block: block.iter(), behind: behind.iter() }
     }
 
-    /// The row that is so many behind a row; `None`: there are not so many.
+    /// The row `count` rows after a row; `None`: there are fewer.
     pub(crate) fn behind(self, place: Place, count: u64) -> Option<Place> {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let RowsView::Blocks(blocks) = self else {

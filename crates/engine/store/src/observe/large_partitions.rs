@@ -1,8 +1,8 @@
-//! What has much in one file: partitions, rows and cells. Warnings when the file is written, and events for the
-//! tables that name them as long as the file is used.
+//! Large partitions, rows and cells of a file. Warnings when the file is written, and events for the tables
+//! that name them as long as the file is used.
 //!
 //! Source: Cassandra's guardrails `partition_size`, `partition_tombstones` and those of collections, as its
-//! `SortedTableWriter` holds files to them: nothing is refused, as the data is there already. ScyllaDB's
+//! `SortedTableWriter` applies them to files: nothing is refused, as the data exists already. ScyllaDB's
 //! documentation of its tables of large partitions, rows and cells.
 
 mod collection_guardrails;
@@ -27,7 +27,7 @@ use crate::tables::table::TableState;
 /// Bytes of the text of a key that are shown.
 const KEY_TEXT_MAX: usize = 16 << 10;
 
-/// Above what is warned, and above what it is an error; `None`: never.
+/// Limits above which a warning or an error is reported; `None`: never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Thresholds {
     /// A warning.
@@ -49,7 +49,7 @@ impl Thresholds {
     }
 }
 
-/// What partitions and collections of a file are held to.
+/// Guardrails for partitions and collections of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionGuardrails {
     /// Bytes in Data, uncompressed.
@@ -62,7 +62,8 @@ pub struct PartitionGuardrails {
     pub collection_items: Thresholds,
 }
 
-/// Above what partitions, rows and cells of a file are named in the tables of large ones; `u64::MAX`: never.
+/// Limits above which partitions, rows and cells of a file are named in the tables of large ones;
+/// `u64::MAX`: never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeThresholds {
     /// Bytes of a partition, where no guardrail of its size warns.
@@ -102,12 +103,12 @@ impl Limits {
         Limits { guardrails, ..Limits::default() }
     }
 
-    /// Above what a partition is a large one.
+    /// Size above which a partition is a large one.
     fn partition_bytes(&self) -> u64 {
         self.guardrails.size.warn.unwrap_or(self.thresholds.partition_bytes)
     }
 
-    /// Of a file that is written.
+    /// Limits for a file being written.
     pub(crate) fn of_writer(&self, table: &Table, now: DeletionSeconds) -> LargeLimits {
         let mut limits = self.of_file(now);
         if collection_guardrails::are_guarded(table) {
@@ -117,7 +118,7 @@ impl Limits {
         limits
     }
 
-    /// Of a file that somebody else wrote.
+    /// Limits for a file that another node or program wrote.
     fn of_file(&self, now: DeletionSeconds) -> LargeLimits {
         LargeLimits {
             bytes: self.partition_bytes().min(self.guardrails.size.least()),
@@ -136,12 +137,12 @@ impl Limits {
     }
 }
 
-/// What became of a file that an earlier run named as one with something large.
+/// State of a file that an earlier run named as one with something large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeFate {
-    /// It is in use; its end will be told of.
+    /// It is in use; its end will be reported.
     Used,
-    /// It is not there any more.
+    /// It no longer exists.
     Gone,
     /// Another shard knows.
     OfAnother,
@@ -163,7 +164,7 @@ fn clustering_text(types: &[CqlType], clustering: Option<&[u8]>) -> String {
     texts.collect::<Vec<_>>().join(":")
 }
 
-/// Keys and columns of what is large, in words.
+/// Keys and columns of the large data, as text.
 fn facts_of(
     table: &Table,
     name: SstableName,
@@ -213,8 +214,8 @@ fn facts_of(
     }
 }
 
-/// What the log says of what is named in the tables, in the form of ScyllaDB's documentation; partitions of
-/// which a guardrail tells are left out.
+/// Log lines for the entries of the tables, in the form of ScyllaDB's documentation; partitions
+/// that a guardrail reports are left out.
 fn lines(file: &LargeFile, guardrails: &PartitionGuardrails) -> Vec<String> {
     let SstableName { keyspace, table, sstable } = &file.name;
     let mut said = Vec::new();
@@ -243,7 +244,7 @@ fn lines(file: &LargeFile, guardrails: &PartitionGuardrails) -> Vec<String> {
     said
 }
 
-/// How many were written so far.
+/// Numbers of those written so far.
 pub(crate) struct LargeCounters {
     partitions: telemetry::Counter,
     rows: telemetry::Counter,
@@ -290,7 +291,7 @@ impl Severity {
     }
 }
 
-/// What is said of one partition, in Cassandra's words.
+/// Messages for one partition, in Cassandra's words.
 fn messages(
     guardrails: &PartitionGuardrails,
     what: &str,
@@ -324,24 +325,25 @@ fn messages(
 }
 
 impl Observer {
-    /// What partitions and collections of files that are written from now on are held to.
+    /// Sets the guardrails for partitions and collections of files written from now on.
     pub fn set_partition_guardrails(&self, guardrails: PartitionGuardrails) {
         let limits = Limits { guardrails, ..self.large.limits.get() };
         self.large.limits.set(limits);
     }
 
-    /// Above what partitions, rows and cells of files that are written from now on are large.
+    /// Sets the limits above which partitions, rows and cells of files written from now on are
+    /// large.
     pub fn set_large_thresholds(&self, thresholds: LargeThresholds) {
         let limits = Limits { thresholds, ..self.large.limits.get() };
         self.large.limits.set(limits);
     }
 
-    /// Tells `hook` of what has too much, in words, when its file is written; `true`: as an error.
+    /// Reports exceeded guardrails to `hook`, as text, when a file is written; `true`: as an error.
     pub fn on_large_partition(&self, hook: impl Fn((bool, String)) + 'static) {
         *self.large.on_words.borrow_mut() = Some(Rc::new(hook));
     }
 
-    /// Tells `hook` of files with something large, when they come into use and when they go out of it.
+    /// Reports files with large data to `hook`, when they come into use and when they leave it.
     pub fn on_large_data(self: &Rc<Self>, hook: impl Fn(LargeEvent) + 'static) {
         let before = self.large.on_events.borrow_mut().replace(Rc::new(hook));
         self.tell_large_events();
@@ -350,7 +352,7 @@ impl Observer {
         }
     }
 
-    /// What became of a file of which an earlier run told [`LargeEvent::Found`].
+    /// Returns the state of a file for which an earlier run reported [`LargeEvent::Found`].
     pub fn large_fate(&self, name: &SstableName) -> LargeFate {
         let Some((descriptor, Component::Data)) = Descriptor::parse(&name.sstable) else {
             return if self.env.shard().0 == 0 { LargeFate::Gone } else { LargeFate::OfAnother };
@@ -389,7 +391,7 @@ impl Observer {
         }
     }
 
-    /// Tells what of a file that was written has too much, and keeps it in mind until the file is in use.
+    /// Reports the large data of a written file, and keeps it until the file is in use.
     pub(crate) fn warn_of_large(&self, table: &Table, written: Option<&Written>) {
         let Some(written) = written.filter(|written| !written.large.is_empty()) else { return };
         let (data, large) = (&written.large, &self.large);
@@ -414,7 +416,7 @@ impl Observer {
     }
 }
 
-/// All that the log says of a file.
+/// All log messages for a file.
 fn words(
     table: &Table,
     file: &LargeFile,
@@ -450,13 +452,13 @@ fn words(
     said
 }
 
-/// What a store needs for it.
+/// State of a store for the reports of large data.
 pub(crate) struct Large {
     limits: std::cell::Cell<Limits>,
     counters: LargeCounters,
     on_words: crate::env::failure::Hook<(bool, String)>,
     on_events: crate::env::failure::Hook<LargeEvent>,
-    /// A file waits to be looked through.
+    /// A file waits for its scan.
     pub(crate) waits: Notify,
 }
 
@@ -475,7 +477,7 @@ impl Large {
         self.limits.get()
     }
 
-    /// Lets go of who is told.
+    /// Releases the receivers.
     pub(crate) fn end(&self) {
         drop(self.on_words.take());
         drop(self.on_events.take());

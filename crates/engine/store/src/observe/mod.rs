@@ -1,6 +1,6 @@
 //! Counters and reports about a shard's data: samples of partitions, partitions, rows and cells that are large.
 //!
-//! Owns: thresholds and counts of what is large, the scan of files that were written elsewhere. Never: changes data.
+//! Owns: thresholds and counts of large data, the scan of files that were written elsewhere. Never: changes data.
 //! Imports: `files`, `tables`, `env`.
 
 pub(crate) mod large_partitions;
@@ -13,12 +13,12 @@ use crate::files::Files;
 use crate::observe::large_partitions::Large;
 use crate::tables::registry::Tables;
 
-/// What one shard counts and reports about its data.
+/// Statistics and reports of one shard about its data.
 pub struct Observer {
     pub(crate) env: Rc<Env>,
     pub(crate) tables: Rc<Tables>,
     pub(crate) files: Rc<Files>,
-    /// What is reported as large.
+    /// State of the reports of large data.
     pub(crate) large: Large,
 }
 

@@ -9,7 +9,7 @@ use crate::observe::Observer;
 use crate::tables::sampling::{Sample, Sampler};
 
 impl Observer {
-    /// Samples a table for so long, each sampler in a place of its own with so many entries.
+    /// Samples a table for this duration, each sampler with a capacity of this many entries.
     ///
     /// # Errors
     /// `UnknownTable`; `Invalid`: one of them is on already.
@@ -25,7 +25,8 @@ impl Observer {
         table.counters.sampling.begin(samplers, capacity, now, duration)
     }
 
-    /// Ends samplers, and tells the first of each, largest first; none where it was not on.
+    /// Stops samplers, and returns the first entries of each, largest first; none where it was not
+    /// on.
     pub fn finish_sampling(
         &self,
         id: TableId,
@@ -36,7 +37,7 @@ impl Observer {
         table.map_or_else(Vec::new, |table| table.counters.sampling.finish(samplers, count))
     }
 
-    /// A conditional write met others so many times.
+    /// Reports that a conditional write met `count` contending ones.
     #[inline]
     pub fn note_contentions(&self, id: TableId, key: &[u8], contentions: u64) {
         if contentions > 0

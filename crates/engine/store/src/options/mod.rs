@@ -1,4 +1,4 @@
-//! What a store is told at open.
+//! Settings of a store at open.
 
 mod replay_options;
 
@@ -15,20 +15,21 @@ use schema::Table;
 use sstable::{Version, WriteCompression};
 use stdx::{HostId, ShardMap, TableId};
 
-/// How files are compressed that memtables become. Source: `DataComponent.buildCompressionParams`.
+/// Compression of flushed files. Source: `DataComponent.buildCompressionParams`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushCompression {
     /// Not at all.
     None,
-    /// As their table says, unless its compressor is slow: then LZ4, so that writes do not wait for it. The next
-    /// compaction compresses as the table says.
+    /// The compression of their table, unless its compressor is slow: then LZ4, so that writes do
+    /// not wait for it. The next compaction compresses as the table says.
     Fast,
-    /// As their table says.
+    /// The compression of their table.
     Table,
 }
 
 impl FlushCompression {
-    /// What the file of a table becomes whose options say `table`; `None`: not compressed.
+    /// Returns the compression of a flushed file if the table's options say `table`; `None`: not
+    /// compressed.
     pub(crate) fn of(self, table: Option<WriteCompression>) -> Option<WriteCompression> {
         match self {
             FlushCompression::None => None,
@@ -52,7 +53,8 @@ pub struct StoreOptions {
     pub data_directories: Vec<String>,
     /// A data directory that fails is taken out of service, see `failed_directories`.
     pub best_effort: bool,
-    /// A file that cannot be opened at the start is taken for a damaged one, instead of ending it.
+    /// Treats a file that cannot be opened at the start as a damaged one, instead of aborting the
+    /// start.
     pub starts_with_damaged_files: bool,
     /// Directory of commit-log segments, shared by all shards.
     pub commitlog_directory: String,
@@ -73,11 +75,11 @@ pub struct StoreOptions {
     pub commitlog_bytes_max: u64,
     /// How the commit log is compressed; `None`: not.
     pub commitlog_compression: Option<Algorithm>,
-    /// What the commit log is encrypted with; `None`: it is not.
+    /// Keys that the commit log is encrypted with; `None`: not encrypted.
     pub commitlog_keys: Option<commitlog::Keys>,
     /// Where commit-log segments are archived before they are deleted.
     pub commitlog_archive_directory: Option<String>,
-    /// What of the old commit log is replayed.
+    /// Filter of the replay of the old commit log.
     pub replay: ReplayOptions,
     /// All tables that the metadata log ever had: mutations of others in the old commit log refuse the start.
     /// `None`: not known, they are dropped.
@@ -86,22 +88,24 @@ pub struct StoreOptions {
     pub memtable_bytes_max: usize,
     /// Budget of uncompressed chunks, of the row cache and of the counter cache together.
     pub chunk_cache_bytes_max: usize,
-    /// What of it the row cache has, at most half; 0: there is none.
+    /// Part of it for the row cache, at most half; 0: no row cache.
     pub row_cache_bytes_max: u64,
-    /// How often it is saved which partitions are in the row cache; zero: never, nor at the end, and what was
-    /// saved is not read.
+    /// Interval at which the keys of the row cache are saved; zero: never, nor at the end, and
+    /// saved keys are not read.
     pub row_cache_save_period: Duration,
     /// Most partitions that are saved.
     pub row_cache_keys_to_save: usize,
-    /// What of it the counter cache has, at most a quarter; 0: there is none. Default: a sixteenth.
+    /// Part of it for the counter cache, at most a quarter; 0: no counter cache. Default: a
+    /// sixteenth.
     pub counter_cache_bytes_max: Option<u64>,
-    /// How often it is saved which counters are in the counter cache; zero: as for rows.
+    /// Interval at which the keys of the counter cache are saved; zero: as for rows.
     pub counter_cache_save_period: Duration,
     /// Most counters that are saved.
     pub counter_cache_keys_to_save: usize,
-    /// How long partitions, and as long counters, are read at the start because they were cached before.
+    /// Time limit for each of reading saved partitions and saved counters into the caches at the
+    /// start.
     pub cache_load_max: Duration,
-    /// Where it is saved, shared by all shards.
+    /// Directory of the saved keys, shared by all shards.
     pub saved_caches_directory: String,
     /// Writes are refused while the data disk has less than this free.
     pub disk_reserve_bytes: u64,
@@ -109,7 +113,7 @@ pub struct StoreOptions {
     pub compaction_bytes_per_second: u64,
     /// Bytes per second that are read to verify files in the background; 0 = they are not.
     pub verification_bytes_per_second: u64,
-    /// How long a file that was verified in the background is not verified again. Default 7 days.
+    /// Interval of background verification of a file. Default 7 days.
     pub verification_interval: Duration,
     /// Compactions of this shard that run at a time, 1 to 64. Default 1.
     pub concurrent_compactors: u32,

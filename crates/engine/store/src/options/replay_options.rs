@@ -1,9 +1,9 @@
-//! What of an old commit log is replayed.
+//! Filter of the mutations that are replayed from an old commit log.
 
 use data::{ColumnRef, MutationRef, RowRef};
 use schema::{Schema, Table};
 
-/// What of the old commit log is replayed; by default everything.
+/// Filter of the replay of the old commit log; by default everything is replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayOptions {
     /// `keyspace` or `keyspace.table`; empty: all. Keyspaces of the system are always replayed: what
@@ -23,7 +23,7 @@ pub struct PointInTime {
 }
 
 impl ReplayOptions {
-    /// Whether every name in the list is there.
+    /// Checks that every name in the list exists.
     ///
     /// # Errors
     /// The message of Cassandra 5.0 (`CommitLogReplayer.ReplayFilter`).
@@ -59,7 +59,7 @@ impl ReplayOptions {
             })
     }
 
-    /// Whether a mutation is of a later moment than the one that is restored.
+    /// Returns true if a mutation is later than the moment that is restored.
     pub(crate) fn is_after(&self, table: &Table, mutation: &MutationRef<'_>) -> bool {
         let Some(until) = self.until else { return false };
         let unit = if is_of_system(table) { 1 } else { until.unit_micros };
@@ -94,7 +94,7 @@ fn max_of_row(row: &RowRef<'_>) -> i64 {
     max
 }
 
-/// Whether a table is one of the node's own keyspaces.
+/// Returns true if the table is in one of the node's own keyspaces.
 pub(crate) fn is_of_system(table: &Table) -> bool {
     &*table.keyspace == "system" || table.keyspace.starts_with("system_")
 }

@@ -1,10 +1,10 @@
-//! What is cached of files stays so when others replace them: a compaction's outputs are written beside the
-//! page cache, and without this all that was read often would come from the disk again, at once.
+//! Carries the cached state of files over to the files that replace them. A compaction writes its outputs
+//! beside the page cache. Without this, all hot data would be read from the disk again, at once.
 //!
-//! A chunk of an output goes into the cache when rows in it come from chunks that are in it. What goes in is
-//! no more than what was found of the inputs, and a chunk for each of its stretches, so a compaction of cold
-//! files changes nothing there. What a
-//! flush writes was in memory: of a table that is read it goes in as long as nothing has to go out for it.
+//! A chunk of an output is cached when rows in it come from cached chunks. The cached bytes are at most
+//! those found of the inputs, and a chunk for each of its stretches, so a compaction of cold files changes
+//! nothing there. The output of a flush was in memory: for a table that is read it is cached as long as
+//! nothing must be evicted for it.
 
 use std::rc::Rc;
 
@@ -27,9 +27,9 @@ pub(crate) struct Warmth {
 struct Input {
     /// Its number in the cache.
     file: u64,
-    /// The chunk at hand is there.
+    /// The current chunk is cached.
     is_cached: bool,
-    /// It has the partition at hand.
+    /// It has the current partition.
     is_in: bool,
 }
 
@@ -41,8 +41,8 @@ impl Warmth {
         Warmth { inputs: inputs.collect(), is_any_cached: false }
     }
 
-    /// An input goes on with another chunk. How many chunks of outputs may be cached for it. Files that only
-    /// hide are no inputs.
+    /// An input continues with another chunk. Returns how many chunks of outputs may be cached for
+    /// it. Files that only hide data are no inputs.
     pub(crate) fn feed(&mut self, cache: &ChunkCache, input: usize, block: u64) -> usize {
         let Some(input) = self.inputs.get_mut(input) else { return 0 };
         let was_cached = input.is_cached;
@@ -52,18 +52,19 @@ impl Warmth {
         match (was_cached, is_cached) {
             (_, false) => 0,
             (true, true) => 1,
-            // What n chunks have lies in n + 1 where it does not begin with a chunk.
+            // The data of n chunks spans n + 1 chunks where it does not begin at a chunk's start.
             (false, true) => 2,
         }
     }
 
-    /// Whether some input stands on a chunk that is cached: else what comes is not warm, whatever has it.
+    /// Returns true if some input is at a cached chunk. If false, the next data is not warm,
+    /// whichever input has it.
     #[inline]
     pub(crate) fn is_any_cached(&self) -> bool {
         self.is_any_cached
     }
 
-    /// The merge comes to a partition that these inputs have.
+    /// The merge reaches a partition that these inputs have.
     pub(crate) fn partition_of(&mut self, members: impl Iterator<Item = usize>) {
         self.inputs.iter_mut().for_each(|input| input.is_in = false);
         for number in members {
@@ -83,15 +84,15 @@ impl Warmth {
         inputs
     }
 
-    /// Whether something of the partition at hand may come from a cached chunk.
+    /// Returns true if data of the current partition may come from a cached chunk.
     pub(crate) fn is_warm(&self) -> bool {
         self.is_any_cached && self.inputs.iter().any(|input| input.is_in && input.is_cached)
     }
 }
 
 impl ChunkCache {
-    /// Takes blocks of a file that is being written as long as nothing has to go for them. False: that is
-    /// over.
+    /// Caches blocks of a file that is being written as long as nothing must be evicted for them.
+    /// False: the cache is full.
     pub(crate) fn fill(&self, file: u64, blocks: Vec<(u64, Rc<Chunk>)>) -> bool {
         for (block, chunk) in blocks {
             if !self.has_room(chunk.memory_bytes()) {

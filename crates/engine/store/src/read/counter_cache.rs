@@ -1,23 +1,22 @@
-//! The counter cache: what this node itself has counted, so that the next increment of the same counter needs no
-//! read.
+//! The counter cache: this node's own counts, so that the next increment of the same counter needs no read.
 //!
 //! Owns: clocks and counts of one writer (this node) by (table, contents, erasures, token, place, column), their
 //! budget, counts of hits. Never: counts of other writers, values for readers. Source of the idea and the names:
 //! Cassandra's `CounterCacheKey`, `ClockAndCount`.
 //!
-//! What is kept was read or written by a leader, which leads nothing else of the partition meanwhile. Writes to
-//! memtables pass by here ([`CounterCache::note`]):
+//! A cached count was read or written by a leader, which leads nothing else of the partition meanwhile. Writes
+//! to memtables are reported here ([`CounterCache::note`]):
 //! - Counts of other writers change nothing.
 //! - A count of this writer that did not come from its leader just now (a hint, a read repair) makes the cache
-//!   forget that one counter; a leader keeps what it has written behind that.
-//! - A deletion, of whatever, makes it forget the partition: the number of erasures of the partition's group
-//!   goes up, and what was kept under the number before is never found again and just grows old.
+//!   drop that one counter; a leader stores its own count after that.
+//! - Any deletion drops the partition: the number of erasures of the partition's group rises, and entries
+//!   under the old number are never found again and just age out.
 //!
-//! Whatever else changes what a table has gives its views another number of contents
+//! Any other change of a table's data gives its views another number of contents
 //! ([`TableView::contents`](crate::tables::table::TableView::contents)), with the same result.
 //!
-//! INV-counter-cache-1: what is found is the part of this writer in the cell that a read of the table would find,
-//! and that cell is visible, and no older than the timestamp that is kept.
+//! INV-counter-cache-1: a cached count is the part of this writer in the cell that a read of the table would
+//! find. That cell is visible, and no older than the cached timestamp.
 //!
 //! A leader may keep a count only when it knows that its cell is visible: a visible cell that is not newer was
 //! found before it, and no deletion has come since then. So the first increment of a counter keeps nothing.
@@ -41,7 +40,7 @@ use crate::read::Reader;
 use crate::tables::registry::Tables;
 use crate::tables::table::TableState;
 
-/// Accounted for a count beside its place.
+/// Accounted for a count beside its key.
 const ENTRY_OVERHEAD: usize = 160;
 /// Groups of partitions that are forgotten together.
 const GROUPS: usize = 4096;
@@ -74,12 +73,12 @@ fn row_of(place: &[u8]) -> Option<CounterRow<'_>> {
     }
 }
 
-/// What this node has counted in one counter.
+/// This node's own count in one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnCount {
     /// The cell is not older.
     pub timestamp: TimestampMicros,
-    /// Of the node's shard in the cell's context.
+    /// Clock of the node's shard in the cell's context.
     pub clock: i64,
     /// Likewise.
     pub count: i64,
@@ -93,7 +92,7 @@ impl OwnCount {
     }
 }
 
-/// Numbers that are part of what is looked for.
+/// Numbers that are part of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Numbers {
     table: TableId,
@@ -134,7 +133,7 @@ impl Weighter<CellKey, Kept> for ByBytes {
     }
 }
 
-/// What happened to partitions whose tokens fall together.
+/// Changes of partitions whose tokens share a group.
 #[derive(Clone, Copy, Default)]
 struct Group {
     /// Deletions.
@@ -147,10 +146,10 @@ struct Group {
 pub(crate) struct CounterCache {
     counts: RefCell<Cache<CellKey, Kept, ByBytes, FixedHasher>>,
     capacity: Cell<u64>,
-    /// As whom this node counts; nothing is kept before that is known.
+    /// The id under which this node counts; nothing is cached before that is known.
     writer: Cell<Option<CounterId>>,
     groups: RefCell<Vec<Group>>,
-    /// How often everything was forgotten.
+    /// Number of times the whole cache was cleared.
     cleared: Cell<u64>,
     hits: telemetry::Counter,
     misses: telemetry::Counter,
@@ -195,7 +194,7 @@ impl CounterCache {
         Cache::with(items, capacity, ByBytes, FixedHasher, lifecycle)
     }
 
-    /// Whether there is one.
+    /// Returns true if the cache is enabled.
     pub(crate) fn is_on(&self) -> bool {
         self.capacity.get() > 0
     }
@@ -207,7 +206,7 @@ impl CounterCache {
 
     fn set_capacity(&self, bytes: u64) {
         self.capacity.set(bytes);
-        // While there is none nobody notes what is written.
+        // While the cache is off, no write updates it.
         if bytes == 0 {
             self.clear();
         } else {
@@ -216,7 +215,7 @@ impl CounterCache {
         self.show();
     }
 
-    /// Forgets everything, and what is being read too.
+    /// Clears the cache, and invalidates reads in progress.
     fn clear(&self) {
         self.cleared.set(self.cleared.get() + 1);
         *self.counts.borrow_mut() = Self::cache(self.capacity.get());
@@ -301,7 +300,7 @@ fn group_at(token: Token) -> usize {
     usize::try_from(hash % GROUPS as u64).unwrap_or(0)
 }
 
-/// Whether it deletes anything.
+/// Returns true if the row deletes anything.
 fn has_deletion(row: RowRef<'_>) -> bool {
     let (_, deletion, mut columns) = row.parts();
     !deletion.is_live()
@@ -321,7 +320,7 @@ pub struct CountsOf {
 }
 
 impl CountsOf {
-    /// As whom its counts are found and kept.
+    /// The id under which its counts are found and stored.
     pub fn writer(&self) -> CounterId {
         self.writer
     }
@@ -341,7 +340,8 @@ impl Counters {
         Counters { env, tables, reader, counter_cache }
     }
 
-    /// As whom this node counts from now on. What it counted as somebody else is forgotten.
+    /// Sets the id under which this node counts from now on. Counts under another id are dropped
+    /// from the cache.
     pub fn count_as(&self, id: CounterId) {
         let cache = &self.counter_cache;
         if cache.writer.replace(Some(id)) != Some(id) {
@@ -360,7 +360,7 @@ impl Counters {
         Some(CountsOf { table, numbers, touched, cleared, writer })
     }
 
-    /// What this node has counted in a counter, if the cache knows; counted as asked for.
+    /// Returns this node's own count in a counter, if it is cached. Each call counts as a lookup.
     pub fn cached_count(
         &self,
         of: &CountsOf,
@@ -377,13 +377,13 @@ impl Counters {
         found
     }
 
-    /// Whether everything that was read since [`Counters::counts_of`] holds still.
+    /// Returns true if everything read since [`Counters::counts_of`] is still current.
     pub fn are_counts_current(&self, of: &CountsOf) -> bool {
         self.counter_cache.group(of.numbers.token).touched == of.touched
             && self.are_numbers_current(of)
     }
 
-    /// Whether nothing was deleted, whatever was counted.
+    /// Returns true if nothing was deleted since then; counts may have changed.
     fn are_numbers_current(&self, of: &CountsOf) -> bool {
         let cache = &self.counter_cache;
         cache.cleared.get() == of.cleared
@@ -393,9 +393,9 @@ impl Counters {
             && cache.numbers(&of.table, of.numbers.token) == of.numbers
     }
 
-    /// Keeps what a read found or its leader has just applied, when [`Counters::are_counts_current`] was true right
-    /// before that and nothing has been awaited since then. Of what was applied only counts of which a visible
-    /// cell that is not newer was read.
+    /// Stores the result of a read or the count that its leader has just applied. Pre:
+    /// [`Counters::are_counts_current`] was true right before that, and nothing has been awaited
+    /// since then. An applied count is stored only if a visible cell that is not newer was read.
     pub fn keep_count(
         &self,
         of: &CountsOf,

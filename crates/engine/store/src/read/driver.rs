@@ -26,20 +26,20 @@ use crate::tables::table_file::TableFile;
 
 /// Cursor memory kept for the next reads.
 const CURSOR_BUFFERS_MAX: usize = 64;
-/// Items that a read shows before it looks whether others wait for the shard: more than a usual
-/// slice has, so that those end in one go, and much less than a turn.
+/// Items that a read shows before it checks if other tasks wait for the shard. It is more than a
+/// usual slice has, so that those end in one pass, and much less than a turn.
 pub(crate) const ITEMS_PER_LOOK: usize = 128;
-/// Items that are merged before it is looked again whether plain rows follow.
+/// Items that are merged between two checks for plain rows.
 const MERGED_IN_ONE_GO: usize = 15;
 /// Bytes of a row that count as one item more.
 pub(crate) const BYTES_PER_ITEM: usize = 512;
 
-/// What the sink wants next.
+/// Next request of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// Go on.
     Continue,
-    /// Nothing more of this partition; its `partition_end` still comes.
+    /// Nothing more of this partition; its `partition_end` still follows.
     SkipPartition,
     /// Nothing more at all; nothing else is called.
     Stop,
@@ -66,23 +66,23 @@ pub(crate) struct HashedKey<'a> {
     pub(crate) key: &'a [u8],
 }
 
-/// Up to where a read has come: everything up to this place was looked at, and the sink has been shown what of it
-/// there is for it.
+/// Progress of a read: everything up to this position was scanned, and all results up to it were
+/// passed to the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LookedAt<'a> {
-    /// Of the partition.
+    /// Token of the partition.
     pub token: Token,
-    /// Of the partition.
+    /// Key of the partition.
     pub key: &'a [u8],
-    /// A row of it, itself included, or a place where nobody has one; `None`: all of the partition.
+    /// A row of it, itself included, or a position without a row; `None`: all of the partition.
     pub clustering: Option<&'a [u8]>,
     /// Tombstones and expired cells met by this read so far.
     pub tombstones: u32,
-    /// The same with what they hide, and with what may be forgotten: what it took.
+    /// The same with data that they hide, and with purgeable tombstones: the cost of the scan.
     pub scanned: u32,
 }
 
-/// What a sink says to what was looked at.
+/// Reply of a sink to a progress report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Go on.
@@ -93,7 +93,7 @@ pub enum Look {
     Refuse,
 }
 
-/// Takes what a read finds. Views live until the call returns.
+/// Receives the results of a read. Views live until the call returns.
 pub trait RowSink {
     /// A partition begins: called before its first row, or alone when only a live static row is
     /// there and the command wants it. `static_row` is merged and live, if there is one.
@@ -112,14 +112,14 @@ pub trait RowSink {
         Look::Continue
     }
 
-    /// Tombstones behind which a read says how far it has come; `u32::MAX`: it may meet any number of them
-    /// without.
+    /// Tombstones after which a read reports its progress; `u32::MAX`: any number of them without a
+    /// report.
     fn tombstones_per_look(&self) -> u32 {
         u32::MAX
     }
 }
 
-/// The read's place in the sink's protocol.
+/// State of the read in the sink's protocol.
 pub(crate) struct Shown {
     /// The partition was announced to the sink.
     pub(crate) announced: bool,
@@ -140,12 +140,13 @@ struct Run<'s> {
     static_alone: bool,
     /// Tombstones met before this merge began.
     tombstones_before: u32,
-    /// When so much was scanned the sink is told how far it has come; then so much later again.
+    /// Number of scanned items at which the sink gets the next progress report; it is then raised
+    /// by `per_look`.
     next_look: u32,
     per_look: u32,
     /// Those of the only partition.
     slices: Option<Arc<Slices>>,
-    /// Items shown since the last look at the clock.
+    /// Items shown since the last check of the clock.
     items: usize,
     /// Items for which it is not looked whether plain rows follow.
     merged: usize,
@@ -434,8 +435,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Runs the merge and shows what it gives. `slices`: of the only partition. When it is gone on with it is not shown
-    /// for its static row alone if rows of it were.
+    /// Runs the merge and shows its output. `slices`: of the only partition. If the partition
+    /// continues from an earlier page that showed rows of it, it is not shown for its static row
+    /// alone.
     async fn drive<S: RowSink>(
         &self,
         shape: &TableShape,
@@ -497,7 +499,7 @@ impl Reader {
         result
     }
 
-    /// Runs the merge as far as memory has what it needs.
+    /// Runs the merge as far as its data is in memory.
     fn run<S: RowSink>(
         &self,
         run: &mut Run<'_>,
@@ -528,7 +530,7 @@ impl Reader {
                 *items += 1;
                 *merged = match item {
                     Item::Partition { .. } | Item::PartitionEnd => 0,
-                    // Where there are none now there will be none soon.
+                    // Without plain rows now, none will follow soon.
                     Item::Row { .. } | Item::Static(_) | Item::Marker(_) if looks => {
                         MERGED_IN_ONE_GO
                     }
@@ -586,7 +588,7 @@ impl Reader {
 }
 
 impl Run<'_> {
-    /// Tells the sink how far the read has come, if the item at hand is such a place.
+    /// Reports the progress to the sink, if the current item is such a position.
     #[cold]
     fn tell<S: RowSink>(&mut self, sink: &mut S, stats: &ReadStats) -> Look {
         let merge = &self.merge;
@@ -612,7 +614,8 @@ impl Run<'_> {
         sink.looked_at(upto)
     }
 
-    /// Whether a place lies behind where the page before ended: a place that nobody has a row at need not.
+    /// Returns true if a position lies after the end of the previous page; positions without a row
+    /// may not.
     fn is_progress(&self, at: &[u8]) -> bool {
         let slices = self.slices.as_ref();
         slices.and_then(|slices| floor_of(self.shape, slices, self.reversed)).is_none_or(|floor| {
@@ -647,7 +650,7 @@ pub(crate) fn candidates<'v>(
     found
 }
 
-/// The row that slices begin behind, in read order; `None`: they do not.
+/// The row after which slices begin, in read order; `None`: they do not.
 pub(crate) fn floor_of<'s>(
     shape: &TableShape,
     slices: &'s Slices,
@@ -725,7 +728,7 @@ pub(crate) fn announce<S: RowSink>(shown: &mut Shown, sink: &mut S, stats: &mut 
     sink.partition(shown.token, &shown.key, static_row)
 }
 
-/// The command's slices; in the partition where a page goes on, only what lies behind the last row
+/// The command's slices; in the partition where a page continues, only the part after the last row
 /// returned.
 pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool) -> Arc<Slices> {
     let last = match &command.resume {
@@ -737,7 +740,7 @@ pub(crate) fn slices_of(shape: &TableShape, command: &ReadCommand, resumed: bool
     let mut slices = Slices::clone(&command.slices);
     slices.0.retain_mut(|slice| {
         if command.reversed {
-            // Keep what is before the last row.
+            // Keep the part before the last row.
             if cmp.compare_to_bound(last, slice.end()).is_lt() {
                 slice.end = last.to_vec();
                 slice.end_after = false;

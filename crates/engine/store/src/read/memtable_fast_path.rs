@@ -1,8 +1,8 @@
-//! Plain rows of a memtable, shown to a reader or put into a replica's page as they lie, without a merge.
+//! Plain rows of a memtable, shown to a reader or put into a replica's page verbatim, without a merge.
 //!
-//! Most rows of most tables are of one source only, live without a TTL, and not deleted: what a merge makes of
-//! them is themselves. Owns: the loop over those of a partition that one memtable alone has. Whatever else
-//! there is (range deletions, static rows, slices, a second source) goes through the merge.
+//! Most rows of most tables are of one source only, live without a TTL, and not deleted: a merge does not
+//! change them. Owns: the loop over those of a partition that one memtable alone has. Everything else (range
+//! deletions, static rows, slices, a second source) needs the merge.
 
 use data::replica_page::{PageFlow, PageWriter};
 use data::{ClusteredRow, Item, MergeCursor};
@@ -14,8 +14,9 @@ use crate::read::driver::{
 use crate::read::sources::Source;
 use crate::tables::read_stats::ReadStats;
 
-/// Shows the plain rows that follow, at most [`ITEMS_PER_LOOK`], and the end of the partition when they are
-/// the last of it: how to go on, and for how many items they count. `None`: there are none, nothing was done.
+/// Shows the next plain rows, at most [`ITEMS_PER_LOOK`], and the end of the partition when they
+/// are the last of it. Returns how to continue, and for how many items they count. `None`: there
+/// are none, nothing was done.
 #[inline]
 pub(crate) fn show<S: RowSink>(
     merge: &mut MergeCursor<'_, Source>,
@@ -87,8 +88,9 @@ pub(crate) fn put(
     Some((flow, items))
 }
 
-/// Puts partitions that have one plain row and nothing else, of a memtable that is the only source, behind a partition
-/// that is over: how to go on, how many, and for how many items they count.
+/// Puts partitions that have one plain row and nothing else, of a memtable that is the only source,
+/// after a complete partition. Returns how to continue, how many, and for how many items they
+/// count.
 #[inline]
 pub(crate) fn put_partitions(
     merge: &mut MergeCursor<'_, Source>,

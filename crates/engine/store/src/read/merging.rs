@@ -16,10 +16,10 @@ pub(crate) trait Merging: Cursor {
     /// The inputs, in the order of their numbers; files that only hide have higher ones.
     fn inputs(&self) -> impl Iterator<Item = &Source>;
 
-    /// For each of them whether it has the partition at hand.
+    /// Returns for each of them if it has the current partition.
     fn members(&self) -> impl Iterator<Item = bool>;
 
-    /// Hash of the key of the partition that it stands on, where it is known.
+    /// Hash of the current partition's key, where it is known.
     fn key_hash(&self) -> Option<KeyHash>;
 
     /// The input whose rows follow as it has them, if that is so: see [`MergeCursor::untouched`].

@@ -1,6 +1,6 @@
 //! Reads: sources, merges, pages for clients and for replicas, and the caches in front of files.
 //!
-//! Owns: which memtables and files a read asks, in which order, and what is cached of rows and counters. Never:
+//! Owns: the choice and order of memtables and files for a read, and the caches of rows and counters. Never:
 //! writes; the row cache apart, which a flush folds itself into. Imports: `observe`, `files`, `tables`, `env`.
 
 pub(crate) mod cache_handover;
@@ -37,7 +37,7 @@ pub struct Reader {
     pub(crate) saved_keys: Rc<SavedKeys>,
     /// Memory of finished SSTable cursors.
     pub(crate) cursor_buffers: RefCell<Vec<CursorBuffers>>,
-    /// What pages for streams and repairs have read of files after their ends.
+    /// Blocks that pages for streams and repairs have read after their ends.
     pub(crate) read_aheads: RefCell<ReadAheads>,
     /// Merge buffers, taken and given back.
     pub(crate) read_scratch: Cell<Vec<u8>>,

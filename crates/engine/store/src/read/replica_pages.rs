@@ -1,9 +1,9 @@
-//! Reads for coordinators and for streams: what this shard has, deletions included, as pages
+//! Reads for coordinators and for streams: this shard's data, deletions included, as pages
 //! (`docs/formats/replica-page.md`).
 //!
 //! Owns: [`Reader::read_replica`], [`Reader::read_stream`]. The sources are those of [`Store::read`];
-//! where a page ends is up to `data::PageWriter` alone, so that replicas with equal content give
-//! equal bytes whatever their files and memtables look like.
+//! `data::PageWriter` alone decides where a page ends, so that replicas with equal content send equal
+//! bytes whatever their files and memtables look like.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -31,8 +31,8 @@ use crate::tables::repair_views::ReadScope;
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::map_error;
 
-/// Items after which a page of a stream ends although it has room left: partitions of other slices
-/// are passed over and fill nothing, and who asked must hear of it before its deadline.
+/// Items after which a page of a stream ends although it has room left. Partitions of other slices
+/// are skipped and fill nothing, and the peer needs an answer before its deadline.
 const STREAM_ITEMS_MAX: usize = 200_000;
 /// Tombstones after which a page for a repair ends although it has room left: those that are old enough to be left
 /// out fill nothing.
@@ -43,13 +43,13 @@ const REPAIR_TOMBSTONES_MAX: u32 = 200_000;
 pub struct ReplicaRead {
     /// The encoded page; [`data::replica_page::ReplicaPage::open`] reads it.
     pub page: Vec<u8>,
-    /// What passes the filter that was asked for.
+    /// The part of the page that passes the requested filter.
     pub filtered: Option<FilteredPage>,
-    /// What it cost. `partitions` counts those looked at.
+    /// Cost of the read. `partitions` counts those scanned.
     pub stats: ReadStats,
 }
 
-/// What a stream asks of one shard.
+/// Request of a stream to one shard.
 #[derive(Clone, Debug)]
 pub struct StreamRead {
     /// The table.
@@ -68,7 +68,7 @@ pub struct StreamRead {
 /// Readers of files whose blocks pass by the cache, by source, with the file's number.
 pub(crate) type Passing = BTreeMap<u32, (u64, SequentialReader)>;
 
-/// How a page is made.
+/// Parameters of a page.
 struct Job<'a> {
     table: &'a TableState,
     command: &'a ReadCommand,
@@ -82,7 +82,7 @@ struct Job<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// For a coordinator: blocks come from the cache and go to it.
+    /// For a coordinator: blocks are read through the cache.
     Read,
     /// For another node's files: passes by the cache.
     Stream,
@@ -102,21 +102,21 @@ enum Pause {
     Yield,
 }
 
-/// A page being filled, and what that has cost.
+/// A page being filled, and its cost.
 struct Filling<'s> {
     writer: PageWriter<'s>,
     stats: ReadStats,
-    /// Items since the last look at the clock.
+    /// Items since the last check of the clock.
     items: usize,
     /// Items of the whole page.
     all_items: usize,
     /// The partition that the last item belonged to.
     last: Option<Vec<u8>>,
-    /// The page ends behind `last` although nothing says that it is full.
+    /// The page ends after `last` although it is not full.
     ended_early: bool,
 }
 
-/// What a replica's page shows of what is there.
+/// Options for the content of a replica's page.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaShown {
     /// The reader shows a partition for its static row alone.
@@ -127,14 +127,15 @@ pub struct ReplicaShown {
 }
 
 impl Reader {
-    /// One page of what this shard has of a read, deletions included: the answer of a replica. All
+    /// One page of this shard's data for a read, deletions included: the answer of a replica. All
     /// columns of a row are in it, whatever `command.columns` says; `command.resume` and the start
     /// of its range continue an earlier page at its end.
     ///
     /// `counts_static`: the reader shows a partition for its static row alone. `purge_before`:
     /// deletions made before it are left out, and expired cells become the tombstones that they
-    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written. It meets any number of
-    /// tombstones: the page ends, and whoever reads on decides ([`crate::RowSink::looked_at`]).
+    /// are; with `DeletionSeconds(i64::MIN)` everything is shown as it was written. Any number of
+    /// tombstones is allowed: the page ends, and the reader of the next page decides
+    /// ([`crate::RowSink::looked_at`]).
     ///
     /// # Errors
     /// As [`Store::read`], but `TombstoneFailure`.
@@ -149,8 +150,8 @@ impl Reader {
         self.read_replica_filtered(command, limits, shown, None).await
     }
 
-    /// As [`Reader::read_replica`]; what of the page passes a filter is put aside. The limits have none of rows of a
-    /// partition then.
+    /// As [`Reader::read_replica`]; also collects the part of the page that passes a filter. The
+    /// limits must have none for the rows of a partition then.
     ///
     /// # Errors
     /// As [`Reader::read_replica`].
@@ -217,12 +218,13 @@ impl Reader {
     }
 
     /// Tombstones of a table that were made before it need not be shown to a coordinator, as every
-    /// replica of their ranges has them. An unknown table has none that may go.
+    /// replica of their ranges has them. An unknown table has none to purge.
     pub fn purge_before(&self, id: TableId, now: DeletionSeconds) -> DeletionSeconds {
         self.tables.table(id).map_or(NEVER, |table| table.gc_before(now))
     }
 
-    /// When tombstones of a table are old enough to go, from now on; unknown tables are passed over.
+    /// Sets when tombstones of a table are old enough to be purged, from now on; unknown tables are
+    /// ignored.
     pub fn set_gc_policy(&self, id: TableId, policy: GcPolicy) {
         if let Some(table) = self.tables.table(id)
             && **table.gc.borrow() != policy
@@ -231,8 +233,8 @@ impl Reader {
         }
     }
 
-    /// One page of ranges of a table for another node, with everything as it was written. It goes on
-    /// from range to range; an empty page that is not exhausted is possible.
+    /// One page of ranges of a table for another node, with everything as it was written. It
+    /// continues from range to range; an empty page that is not exhausted is possible.
     ///
     /// # Errors
     /// `UnknownTable`, `Corrupt`, `Io`, `Stopping`.
@@ -244,7 +246,7 @@ impl Reader {
         self.stream_of(&table, view, stream).await
     }
 
-    /// The same of what is held and does not go as whole files.
+    /// The same for held data that is not sent as whole files.
     ///
     /// # Errors
     /// As [`Reader::read_stream`]; `Invalid` when `held` is of another table.
@@ -460,7 +462,7 @@ impl Reader {
         result
     }
 
-    /// Keeps what readers have read ahead for the next page.
+    /// Stores the read-ahead of readers for the next page.
     pub(crate) fn keep_ahead(&self, passing: Passing) {
         let mut aheads = self.read_aheads.borrow_mut();
         for (file, reader) in passing.into_values() {
@@ -494,7 +496,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Loads a block without the cache: what is streamed is read once. Its bytes, unpacked.
+    /// Loads a block without the cache: streamed data is read once. Returns its bytes, unpacked.
     async fn load_passing(
         &self,
         merge: &mut MergeCursor<'_, Source>,
@@ -515,7 +517,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Fills the page as far as memory has what it takes.
+    /// Fills the page as far as its data is in memory.
     fn advance(
         &self,
         merge: &mut MergeCursor<'_, Source>,
@@ -600,7 +602,7 @@ impl<'s> Filling<'s> {
         self.writer.item(&item)
     }
 
-    /// Takes partitions that follow of which nobody else has anything and that have one row.
+    /// Takes the following partitions of one row that no other source has.
     fn take_plain(&mut self, merge: &mut MergeCursor<'_, Source>) -> PageFlow {
         let (flow, count, items) = memtable_fast_path::put_partitions(merge, &mut self.writer);
         self.stats.partitions += count;
@@ -629,10 +631,10 @@ impl<'s> Filling<'s> {
     }
 }
 
-/// Files of which what was read ahead is kept: 256 KiB each.
+/// Files whose read-ahead is kept: 256 KiB each.
 const READ_AHEADS_MAX: usize = 16;
 
-/// What pages that pass by the cache have read of files behind their ends. The next page begins
+/// Blocks that pages without the cache have read of files after their ends. The next page begins
 /// there; without this every page of 2 MiB would read a sixth more than it has.
 #[derive(Default)]
 pub(crate) struct ReadAheads {
@@ -655,7 +657,7 @@ impl ReadAheads {
     }
 }
 
-/// Loads a block of a partition without the cache, and nothing behind it.
+/// Loads a block of a partition without the cache, and no block after it.
 async fn load_one(
     merge: &mut MergeCursor<'_, Source>,
     request: BlockRequest,

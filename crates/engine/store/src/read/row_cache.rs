@@ -1,13 +1,13 @@
-//! The row cache: what the files of a table have of partitions that are read often, deletions included, merged
-//! once and kept as the memtable keeps partitions.
+//! The row cache: the files' content of partitions that are read often, deletions included, merged once and
+//! stored as the memtable stores partitions.
 //!
 //! Owns: heads of partitions by (table, contents, token, key), their budget, counts of hits. Reads merge a head
-//! with the memtables in the place of the files, so a write does not drop it; a flush merges what it wrote into
-//! the heads. Whatever else changes what the files have gives the table's views another number of contents
-//! ([`TableView::contents`]), and heads of other numbers are never found again and just grow old.
+//! with the memtables in the place of the files, so a write does not drop it; a flush merges its output into
+//! the heads. Any other change of the files' data gives the table's views another number of contents
+//! ([`TableView::contents`]), and heads of other numbers are never found again and just age out.
 //!
-//! INV-row-cache-1: a head that is found under a view's number has, down to where it ends, just what the files of
-//! that view have, and perhaps something that is in a memtable of the view too.
+//! INV-row-cache-1: a head that is found under a view's number has exactly the data of that view's files, down to
+//! its end. Beyond that it may have data that is in a memtable of the view too.
 //!
 //! Source of the option and the names: Cassandra's `CachingParams` and `CacheMetrics`; Cassandra drops a
 //! partition from its row cache with every write to it.
@@ -41,7 +41,7 @@ use crate::tables::table::{TableState, TableView};
 
 /// A head takes at most this part of the cache.
 const PART_OF_CACHE: u64 = 16;
-/// Partitions of a flushed memtable that are looked up before the clock is looked at.
+/// Partitions of a flushed memtable that are looked up between two checks of the clock.
 const PARTITIONS_PER_LOOK: usize = 32;
 
 #[derive(Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Weighter<HeadKey, Rc<Head>> for ByBytes {
     }
 }
 
-/// What the row cache of a shard holds and was asked for.
+/// Size and counters of a shard's row cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowCacheStats {
     /// Most accounted bytes; 0: there is no row cache.
@@ -149,7 +149,7 @@ impl RowCache {
         Cache::with(items, capacity, ByBytes, FixedHasher, lifecycle)
     }
 
-    /// Whether there is one.
+    /// Returns true if the cache is enabled.
     pub(crate) fn is_on(&self) -> bool {
         self.capacity.get() > 0
     }
@@ -227,7 +227,8 @@ impl RowCache {
                     HeadKey { table, contents, token: new.token(), key: head.version.key.clone() };
                 heads.insert(key, Rc::new(head));
             }
-            // Of a beginning it is not known which rows it has room for: the next read looks anew.
+            // It is unknown for which rows the beginning of a partition has room: the next read
+            // rebuilds it.
             _ => drop(heads.remove(&key)),
         }
     }
@@ -241,14 +242,15 @@ enum Pause {
 }
 
 impl Reader {
-    /// Whether rows of a table are cached.
+    /// Returns true if rows of the table are cached.
     #[inline]
     pub(crate) fn caches_rows(&self, table: &TableState) -> bool {
         self.row_cache.is_on() && table.cached_rows() != CachedRows::None
     }
 
-    /// What the files of a view have of a partition's beginning: from the row cache, or read into it. `None`:
-    /// its rows are not cached, or cannot be. The view must be the table's when this is called.
+    /// Returns the beginning of a partition in the files of a view: from the row cache, or read
+    /// into it. `None`: its rows are not cached, or cannot be. The view must be the table's when
+    /// this is called.
     pub(crate) async fn cached_head(
         &self,
         table: &TableState,
@@ -360,8 +362,9 @@ impl Reader {
         }
     }
 
-    /// Sources of a read that has a head: it, and what the files have behind it, not read before somebody wants
-    /// it. False: the head is of no use for these slices, and nothing was added.
+    /// Adds the sources of a read that has a head: the head, and the files' rows after it, which
+    /// are read only on demand. False: the head is of no use for these slices, and nothing was
+    /// added.
     #[expect(clippy::too_many_arguments, reason = "a part of the reads, which have no object")]
     pub(crate) fn head_sources(
         &self,
@@ -380,7 +383,7 @@ impl Reader {
                 let (within, behind) = split(shape, slices, last.clustering());
                 match behind.0.is_empty() {
                     true => (Arc::new(within), None),
-                    // What lies behind would have to be read first.
+                    // The rows after the head would have to be read first.
                     false if reversed || within.0.is_empty() => return false,
                     false => (Arc::new(within), Some(Arc::new(behind))),
                 }
@@ -409,9 +412,10 @@ impl Reader {
         true
     }
 
-    /// Merges a memtable whose file is written into the heads of its partitions. It must be called before the
-    /// view gets the file, and what it returns be kept until then. Heads have what the memtable has a
-    /// little before the files have it, which changes nothing as long as the memtable is in the view.
+    /// Merges a memtable whose file is written into the heads of its partitions. It must be called
+    /// before the view gets the file, and its result be kept until then. Heads have the memtable's
+    /// data a little before the files have it, which changes nothing as long as the memtable is in
+    /// the view.
     pub(crate) async fn fold<'t>(
         &self,
         table: &'t TableState,
@@ -455,7 +459,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Gives the chunk cache what the others leave.
+    /// Assigns to the chunk cache the budget that the others leave.
     pub(crate) fn share_caches(&self) {
         let others = self.row_cache.capacity.get() + self.counter_cache.capacity();
         let all = self.env.options.chunk_cache_bytes_max as u64;
@@ -468,7 +472,8 @@ impl Reader {
     }
 }
 
-/// A flush that folds itself into the row cache, to its end: what is read meanwhile does not go there.
+/// A flush that is being folded into the row cache, until it ends: reads meanwhile do not fill the
+/// cache.
 #[must_use]
 pub(crate) struct Fold<'t>(&'t TableState);
 

@@ -16,22 +16,23 @@ use crate::env::Env;
 use crate::env::failure::StoreFailure;
 use crate::error::StoreError;
 
-/// Nothing is read before that: whoever is told of failures, and what a start has to do, come first.
+/// Delay of the first read: receivers of failures must be registered, and the work of a start comes
+/// first.
 pub(crate) const WARM_AFTER: Duration = Duration::from_secs(1);
 /// Most bytes of a file; keys that have no room are left out.
 const BYTES_MAX: usize = 64 << 20;
 
-/// What was cached: a table, and what the cache calls a key.
+/// A cached entry: the table, and the cache's own key.
 pub(crate) type Saved = (TableId, Vec<u8>);
 
 /// A cache whose keys are saved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedCache {
-    /// Of its files.
+    /// Name of its files.
     pub(crate) name: &'static str,
     /// Kind in the envelope of its files.
     pub(crate) kind: &'static str,
-    /// What cannot be saved, in words.
+    /// Description of the entries, for errors.
     pub(crate) what: &'static str,
 }
 
@@ -86,7 +87,7 @@ impl SavedKeys {
         SavedKeys { env, saving: Semaphore::new(1) }
     }
 
-    /// Writes the file of this shard. What cannot be written is told of, and written the next time.
+    /// Writes the file of this shard. A failure is reported, and the next save retries.
     pub(crate) async fn save_cache(&self, cache: SavedCache, bytes: Vec<u8>) {
         let (shard, shards) = self.env.shard();
         let (fs, directory) = (self.env.rt.fs(), &self.env.options.saved_caches_directory);
@@ -97,7 +98,7 @@ impl SavedKeys {
             fs.write_small(cache.form(), &format!("{directory}/{}.{shard}", cache.name), &bytes)
                 .await?;
             if shard == 0 {
-                // Of a time with more shards.
+                // Files of a time with more shards.
                 for entry in fs.read_dir(directory).await? {
                     if cache.shard_of(&entry).is_some_and(|of| of >= shards) {
                         fs.remove_file(&format!("{directory}/{}", entry.name)).await?;

@@ -1,6 +1,6 @@
-//! What reads and compactions take their items from: memtables, SSTables, and what stands before an SSTable.
+//! Sources of items for reads and compactions: memtables, SSTables, and filters before an SSTable.
 //!
-//! Owns: the kinds of sources and their common cursor. Which are asked is chosen in `read`, blocks are fetched there.
+//! Owns: the kinds of sources and their common cursor. `read` chooses the sources and fetches blocks.
 
 use std::rc::Rc;
 
@@ -48,7 +48,7 @@ impl FileSource {
         self.cursor.feed(block, chunk);
     }
 
-    /// What it is at.
+    /// Returns the current item.
     pub(crate) fn item(&self) -> Item<'_> {
         self.cursor.item()
     }
@@ -59,7 +59,7 @@ impl FileSource {
         self.cursor.key_hash()
     }
 
-    /// Its rows as they lie: see [`SstableCursor::raw_rows`].
+    /// Returns its rows verbatim: see [`SstableCursor::raw_rows`].
     #[inline]
     pub(crate) fn raw_rows(&self) -> Option<&[u8]> {
         self.cursor.raw_rows()
@@ -67,7 +67,7 @@ impl FileSource {
 
     /// See [`SstableCursor::look_ahead`].
     pub(crate) fn look_ahead(&mut self, copier: Option<&RowCopier>, ahead: &mut Lookahead) {
-        // Of partitions of hidden slices nobody hears.
+        // Partitions of hidden slices must not be found.
         self.cursor.look_ahead(copier.filter(|_| self.file.hidden.is_empty()), ahead);
     }
 
@@ -94,11 +94,12 @@ impl FileSource {
     }
 }
 
-/// What a file has of a partition behind a head of the row cache. It shows an empty partition down to there
-/// and a marker that changes nothing; who goes on beyond that waits for the file.
+/// The part of a file's partition after a head of the row cache. It shows an empty partition down
+/// to the head's end and a marker that changes nothing. A reader that continues after the marker
+/// waits for the file.
 pub(crate) struct TailSource {
     pub(crate) inner: FileSource,
-    /// It ends behind its last row.
+    /// It ends after its last row.
     head: Rc<PartitionVersion>,
     stage: Tail,
 }
@@ -108,7 +109,7 @@ enum Tail {
     Start,
     Partition,
     Marker,
-    /// The file is looked into, and its partition and static row, which the head has, are passed over.
+    /// The file is being opened, and its partition and static row, which the head has, are skipped.
     Opening,
     Inside,
     /// The file has nothing of it.
@@ -117,7 +118,7 @@ enum Tail {
 }
 
 impl TailSource {
-    /// `inner` has just the slices behind the last row of the head.
+    /// `inner` has just the slices after the last row of the head.
     pub(crate) fn new(inner: FileSource, head: Rc<PartitionVersion>) -> TailSource {
         TailSource { inner, head, stage: Tail::Start }
     }
@@ -176,7 +177,7 @@ impl TailSource {
 }
 
 impl Source {
-    /// The file behind it, if it is one.
+    /// Returns the underlying file, if the source has one.
     #[inline]
     pub(crate) fn file(&self) -> Option<&FileSource> {
         match self {

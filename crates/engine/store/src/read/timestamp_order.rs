@@ -1,17 +1,17 @@
-//! Reads of one partition that may need several files: files are asked in the order of their largest
-//! timestamps, newest first, and those are left out that can change nothing.
+//! Reads of one partition that may need several files: files are read in the order of their largest
+//! timestamps, newest first, and those that can change nothing are skipped.
 //!
-//! Owns: which files such a read opens, and in what order. Never: merging; it gives [`Source`]s to whoever
-//! merges. Two things end the order early: a deletion of the partition that is newer than all that the next
-//! file has, and, where rows are named by whole clusterings, that all cells that are looked at were found
-//! and are newer than it.
+//! Owns: which files such a read opens, and in what order. Never: merging; it gives [`Source`]s to its
+//! caller. Two conditions end the order early. Either a deletion of the partition is newer than all data of
+//! the next file. Or rows are named by whole clusterings, and all requested cells were found and are newer
+//! than that file.
 //!
-//! INV-by-timestamp-1: what the sources give is what all files would give: to a read of rows (`Exactness::Rows`)
-//! the same live rows with the same cells of the columns looked at, to a page of a replica (`Exactness::All`)
-//! the same bytes, deletions included.
+//! INV-by-timestamp-1: the sources show what all files would show: to a read of rows (`Exactness::Rows`) the
+//! same live rows with the same cells of the requested columns, to a page of a replica (`Exactness::All`) the
+//! same bytes, deletions included.
 //!
 //! Source: Cassandra's `SinglePartitionReadCommand.queryMemtableAndSSTablesInTimestampOrder`; here a row
-//! without liveness is complete too, when one of its cells is live, as nobody else is asked.
+//! without liveness is complete too, when one of its cells is live, as no other replica is asked.
 
 use std::cmp::{Ordering, Reverse};
 use std::rc::Rc;
@@ -35,7 +35,8 @@ use crate::tables::read_stats::ReadStats;
 use crate::tables::table::{TableState, TableView};
 use crate::tables::table_file::{TableFile, map_error};
 
-/// Rows by name that are looked for in order; more of them are seldom all in the newest files.
+/// Limit of rows by name that are searched in order; more of them are seldom all in the newest
+/// files.
 const NAMES_MAX: usize = 8;
 /// Memory that rows from files may take while it is not known whether older files matter. Reads of more
 /// merge all files as they are.
@@ -44,10 +45,10 @@ const COPIED_BYTES_MAX: usize = 256 << 10;
 /// Files that may have a partition, usually few.
 pub(crate) type Candidates<'v> = SmallVec<[&'v Rc<TableFile>; 4]>;
 
-/// What must come out as it would of all files.
+/// The data that must equal a read of all files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exactness {
-    /// Live rows, and cells of the columns looked at.
+    /// Live rows, and cells of the requested columns.
     Rows,
     /// Everything, deletions included.
     All,
@@ -59,7 +60,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) shape: &'a Rc<TableShape>,
     pub(crate) view: &'a TableView,
     pub(crate) command: &'a ReadCommand,
-    /// Of this partition, not the command's when a page goes on.
+    /// Slices of this partition; they differ from the command's when a page continues.
     pub(crate) slices: &'a Arc<Slices>,
     pub(crate) hash: &'a KeyHash,
     pub(crate) key: &'a [u8],
@@ -90,7 +91,7 @@ impl Seen {
     }
 }
 
-/// Cells that are looked at, by column id ascending.
+/// Requested cells, by column id ascending.
 struct Cells(SmallVec<[(ColumnId, Seen); 8]>);
 
 impl Cells {
@@ -121,16 +122,16 @@ impl Cells {
     }
 }
 
-/// A row that is asked for by its clustering.
+/// A row that is requested by its clustering.
 struct Named<'a> {
     clustering: &'a [u8],
-    /// What deletes it, of the row or of a range.
+    /// Timestamp of the deletion that covers it, of the row or of a range.
     deleted: TimestampMicros,
     liveness: Seen,
     cells: Cells,
 }
 
-/// What was found so far of rows that are asked for by name.
+/// Data found so far for rows that are requested by name.
 struct Found<'a> {
     now: DeletionSeconds,
     exactness: Exactness,
@@ -195,7 +196,7 @@ impl<'a> Found<'a> {
         }
     }
 
-    /// Whether nothing that is as old as `other` or older changes what was found.
+    /// Returns true if no data as old as `other` or older changes the result.
     fn is_complete(&self, other: TimestampMicros) -> bool {
         if self.deleted >= other {
             return true;
@@ -204,7 +205,7 @@ impl<'a> Found<'a> {
             let liveness = named.liveness.timestamp > other;
             let exists = match self.exactness {
                 Exactness::All => liveness,
-                // Else an older cell or liveness may be what makes the row one.
+                // Else the row may exist only by an older cell or liveness.
                 Exactness::Rows => {
                     liveness && named.liveness.is_live || named.cells.has_live(other)
                 }
@@ -214,7 +215,7 @@ impl<'a> Found<'a> {
         self.statics.are_newer_than(other) && self.rows.iter().all(is_decided)
     }
 
-    /// Whether a file can be left out. Deletions of pages must be there whatever they hide.
+    /// Returns true if a file can be skipped. Pages must contain deletions whatever they hide.
     fn passes_by(&self, file: &TableFile) -> bool {
         let stats = &file.reader.meta().statistics().stats;
         let is_free = self.exactness == Exactness::Rows || !stats.may_have_tombstones();
@@ -261,7 +262,7 @@ impl BegunSource {
     }
 }
 
-/// What came of copying a file's part.
+/// Result of copying a file's part.
 enum Copied {
     /// The file does not have the partition.
     Nothing,
@@ -271,8 +272,8 @@ enum Copied {
 }
 
 impl Reader {
-    /// Opens what is needed of several files that may have a partition. The sources have those of the memtables
-    /// already.
+    /// Opens the needed ones of several files that may have a partition. The sources contain those
+    /// of the memtables already.
     ///
     /// # Errors
     /// `Corrupt`, `Io`.
@@ -437,7 +438,7 @@ impl Reader {
         Ok(chunk)
     }
 
-    /// Copies what a file has of the rows that are asked for.
+    /// Copies a file's data for the requested rows.
     async fn copy_part(
         &self,
         asked: &Asked<'_>,

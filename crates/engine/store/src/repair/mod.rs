@@ -1,6 +1,7 @@
 //! Repair state of files: sessions of incremental repair, and marks that an administrator sets.
 //!
-//! Owns: anticompaction, what a session was sent, the marks in Statistics. Never: compares replicas. Imports:
+//! Owns: anticompaction, the data sent to a session, the marks in Statistics. Never: compares replicas.
+//! Imports:
 //! `compact`, `write`, `observe`, `files`, `tables`, `env`.
 
 pub(crate) mod repair_state;

@@ -1,16 +1,16 @@
 //! Incremental repair in one shard: files are set apart for a session, the session's reads see them
 //! alone, and they become repaired files or ordinary ones again.
 //!
-//! Begin, for each file that no repair has covered yet: 1. one that lies in the session's ranges as a
-//! whole gets the mark (`sstable::repair_state`); 2. one that lies in them in part, or is of a version
-//! that has no mark, is written anew as two, with the order of steps of a compaction ([`crate::files::table_files`]) and both outputs complete before
-//! the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each
-//! is marked or not; whoever drives sessions ends them after a start ([`Repair::pending_repairs`]).
+//! Begin, for each file that no repair has covered yet: 1. a file that lies in the session's ranges as a whole gets the
+//! mark (`sstable::repair_state`); 2. a file that lies in them in part, or is of a version without a mark, is rewritten
+//! as two. The order of steps is that of a compaction ([`crate::files::table_files`]), with both outputs complete
+//! before the record. End: the marks are changed, file by file. A crash anywhere leaves files of which each is marked
+//! or not; the driver of sessions ends them after a start ([`Repair::pending_repairs`]).
 //!
 //! INV-repairing-1: nothing is purged, and no row changes its bytes, when a file is split.
-//! INV-repairing-2: what a session was sent is in marked files before [`Repair::flush_repair`] returns.
+//! INV-repairing-2: data sent to a session is in marked files before [`Repair::flush_repair`] returns.
 //! INV-repairing-3: a session that was not begun in this run of the node is neither read nor written
-//! to: what it was sent before may be lost.
+//! to: data sent to it before may be lost.
 
 use std::rc::Rc;
 
@@ -32,15 +32,15 @@ use crate::tables::repair_views::{state_of, unknown};
 use crate::tables::table::{TableState, TableView, bump};
 use crate::tables::table_file::{TableFile, has_partition, lies_in, map_error};
 
-/// Memory of what a session was sent, above which it is written.
+/// Memory of the data sent to a session, above which it is written.
 const MEMTABLE_BYTES: usize = 4 << 20;
 
-/// What the begin of a session did.
+/// Result of a session's begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BegunRepair {
     /// Files that only got the mark.
     pub marked: u64,
-    /// Files that were written anew as two.
+    /// Files that were rewritten as two.
     pub split: u64,
     /// Bytes of Data on disk that the session will read.
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct BegunRepair {
 struct Parts<'a, 'o> {
     inside: &'a mut Outputs<'o>,
     ranges: &'a OwnedRanges,
-    /// Of the part inside.
+    /// State of the part inside.
     state: RepairState,
     outside: &'a mut Outputs<'o>,
     progress: &'a Progress,
@@ -65,8 +65,9 @@ struct PartOf<'a> {
 }
 
 impl Repair {
-    /// The sessions of incremental repairs that files of this shard take part in, with the files' bytes on
-    /// disk: each file that has tokens of one of the ranges, behind the first token and up to the second.
+    /// The sessions of incremental repairs that files of this shard take part in, with the files'
+    /// bytes on disk: each file that has tokens of one of the ranges, after the first token and up
+    /// to the second.
     pub fn pending_files(&self, table: TableId, ranges: &[(Token, Token)]) -> Vec<(Uuid, u64)> {
         let Some(table) = self.tables.table(table) else { return Vec::new() };
         let view = table.view();
@@ -78,8 +79,8 @@ impl Repair {
         files.filter_map(|f| Some((state_of(f).pending?, f.reader.meta().disk_bytes()))).collect()
     }
 
-    /// Sets apart what this shard has of the ranges and was never repaired, for a session. May be
-    /// repeated. What is written from now on does not take part.
+    /// Sets apart this shard's data of the ranges that was never repaired, for a session. May be
+    /// repeated. Later writes do not take part.
     ///
     /// # Errors
     /// `Invalid`: another session has some of it; `UnknownTable`, `DiskFull`, `Corrupt`, `Io`,
@@ -121,7 +122,7 @@ impl Repair {
         Ok(begun)
     }
 
-    /// Takes in what this replica lacked of the data of a session. It is seen and durable after
+    /// Adds session data that this replica lacked. It is visible and durable after
     /// [`Repair::flush_repair`].
     ///
     /// # Errors
@@ -165,7 +166,7 @@ impl Repair {
         };
         let result = self.write_sent(&table, session, &memtable).await;
         if result.is_err() {
-            // What was taken out is lost: the session cannot end well any more.
+            // The received data is lost: the session can no longer succeed.
             table.repairs.borrow_mut().remove(&session);
         }
         self.files.note_write_result(&result);
@@ -230,7 +231,7 @@ impl Repair {
     }
 
     /// Ends a session: its files count as repaired at that time in milliseconds (`Some`), or as if
-    /// there had been none (`None`); what it was sent and did not flush is forgotten then. May be
+    /// there had been none (`None`); data sent to it and not flushed is discarded then. May be
     /// repeated, and needs no begin in this run. Returns how many files changed.
     ///
     /// # Errors
@@ -282,7 +283,8 @@ impl Repair {
         all
     }
 
-    /// How many files of a table were repaired, take part in a repair, and neither.
+    /// Returns how many files of a table are repaired, how many are in a repair, and how many are
+    /// neither.
     pub fn repair_states(&self, id: TableId) -> (u64, u64, u64) {
         let Some(table) = self.tables.table(id) else { return (0, 0, 0) };
         table.view().files.iter().map(|f| state_of(f)).fold((0, 0, 0), |(r, p, u), state| {
@@ -324,7 +326,7 @@ impl Repair {
         }
     }
 
-    /// Writes a file anew as two: what lies in the ranges, with a new state, and the rest as it was.
+    /// Rewrites a file as two: the part in the ranges, with a new state, and the rest unchanged.
     /// Pre: the caller has the table as a whole.
     pub(crate) async fn split(
         &self,
@@ -389,7 +391,8 @@ impl Repair {
         let outputs: Vec<_> = inside.files().iter().chain(outside.files()).cloned().collect();
         let replaced = table.replace_file(file, &outputs);
         if !replaced {
-            // The file is of who emptied the table, and the record, which the first ones name, must not take it away.
+            // The file now belongs to the operation that emptied the table, and the record, which
+            // the first ones name, must not remove it.
             inside.discard().await;
             outside.discard().await;
             return Ok(());
@@ -450,7 +453,7 @@ impl Repair {
     }
 }
 
-/// Whether a file has a partition in one of the ranges.
+/// Returns true if a file has a partition in one of the ranges.
 async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, StoreError> {
     let meta = file.reader.meta();
     let (first, last) = (meta.first_token(), meta.last_token());
@@ -465,7 +468,7 @@ async fn has_some(file: &TableFile, ranges: &[(Token, Token)]) -> Result<bool, S
     Ok(false)
 }
 
-/// Whether no other session has files in the ranges, and none of these is damaged.
+/// Checks that no other session has files in the ranges, and none of these is damaged.
 fn check_free(table: &TableState, session: Uuid, ranges: &OwnedRanges) -> Result<(), StoreError> {
     for file in &table.view().files {
         if table.is_damaged(file.generation) && !ranges.misses(file) {

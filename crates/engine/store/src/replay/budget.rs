@@ -1,17 +1,17 @@
 //! Replay of a log that has more than memtables may hold.
 //!
-//! Where memtables are over their budget the replay waits between two records, and the largest of them are
-//! written. Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when the log
-//! is at its end, and nothing is wrong with it, the TOC files get their names; 3. the views get the files. The log
-//! stays until what is left in memtables is flushed, too.
+//! While memtables are over their budget the replay pauses between two records and writes the largest of them.
+//! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when the log is at
+//! its end, without errors, the TOC files get their names; 3. the views get the files. The log stays until the rest
+//! of the memtables is flushed, too.
 //!
 //! A crash before 2 leaves sets marked as unfinished, which the next start removes, and all of the log, which it
 //! replays from its beginning. One in the midst of 2 leaves files that have nothing which the log would not give
 //! again: merged twice it is the same, counters included.
 //!
-//! So nothing is seen of what a TRUNCATE takes away further behind in the log. Its record takes all that was held of
-//! this shard's slice. One of a run with another number of shards takes a part of it, so all of those are looked for
-//! before the first file is held; what they will take away is not replayed at all.
+//! So nothing is seen of data that a TRUNCATE further on in the log removes. Its record removes all data held of
+//! this shard's slice. A record of a run with another number of shards removes a part of it, so all of those are
+//! searched before the first file is held; data that they will remove is not replayed at all.
 //!
 //! INV-replay-1: memtables have their budget and one mutation at most.
 //! INV-replay-2: no file that was held is one before the whole log was found sound.
@@ -38,7 +38,7 @@ pub(super) struct HeldFile {
     descriptor: Descriptor,
 }
 
-/// A truncation of a slice of another number of shards, which the replay has not come to.
+/// A truncation of a slice of another number of shards, which the replay has not reached.
 pub(super) struct Ahead {
     table: TableId,
     slice: (u16, u16),
@@ -46,7 +46,7 @@ pub(super) struct Ahead {
 }
 
 impl Replaying<'_> {
-    /// Notes what memtables take, and says whether to pause behind the record that was taken.
+    /// Counts the memory of memtables. Returns true if the replay should pause after this record.
     pub(super) fn wants_room(&mut self) -> bool {
         let inner = self.store;
         let (bytes, most) =
@@ -55,7 +55,7 @@ impl Replaying<'_> {
         bytes > most || !self.truncated.is_empty()
     }
 
-    /// Removes what was truncated, and when memtables are over their budget, writes the largest.
+    /// Removes truncated data, and when memtables are over their budget, writes the largest.
     pub(super) async fn make_room(&mut self) -> Result<(), StoreError> {
         self.discard_truncated().await;
         let inner = self.store;
@@ -105,7 +105,7 @@ impl Replaying<'_> {
     pub(super) async fn end(&mut self) -> Result<(), StoreError> {
         let store = self.store;
         self.discard_truncated().await;
-        // The node's own first writes come before what is left was flushed.
+        // The node's own first writes happen before the rest is flushed.
         if store.writer.memtable_bytes.get() > store.env.options.memtable_bytes_max / 3 * 2 {
             self.hold_some().await?;
         }
@@ -138,7 +138,7 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// Looks for truncations behind here that take a part of this shard's slice away, and carries them out in
+    /// Finds the later truncations that remove a part of this shard's slice, and applies them to
     /// memtables.
     async fn look_ahead(&mut self) -> Result<(), StoreError> {
         let mut ahead = Vec::new();
@@ -162,7 +162,7 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// Whether a truncation that was found ahead takes this away.
+    /// Returns true if a truncation found ahead removes this mutation.
     pub(super) fn is_taken_away(&self, table: TableId, token: Token) -> bool {
         let map = self.store.env.options.shard_map;
         self.ahead.iter().flatten().any(|ahead| {

@@ -20,7 +20,7 @@ use crate::tables::table::TableView;
 use crate::write::Writer;
 use budget::{Ahead, HeldFile};
 
-/// What replay did, for the log line at start.
+/// Statistics of the replay, for the log line at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Segments of earlier runs.
@@ -49,7 +49,7 @@ pub struct ReplayReport {
     pub memtable_bytes_peak: usize,
     /// Leftovers of unfinished writes that were removed.
     pub removed_files: Vec<String>,
-    /// Small files in the directories of tables that are damaged, with what is done about it.
+    /// Damaged small files in the directories of tables, with their treatment.
     pub damaged_marks: Vec<String>,
     /// Paths of TOC.txt that had been lost and were written again.
     pub rebuilt_tocs: Vec<String>,
@@ -60,7 +60,7 @@ pub struct ReplayReport {
     pub took: Duration,
 }
 
-/// What a replay works on.
+/// Parts of the store that a replay uses.
 pub(crate) struct Replay {
     pub(crate) env: Rc<Env>,
     pub(crate) tables: Rc<Tables>,
@@ -86,11 +86,11 @@ struct Replaying<'s> {
     store: &'s Replay,
     report: ReplayReport,
     counts: FixedMap<TableId, u64>,
-    /// What was written of memtables so far.
+    /// Files written from memtables so far.
     held: Vec<HeldFile>,
-    /// What of it was truncated since.
+    /// Those of them that were truncated since.
     truncated: Vec<HeldFile>,
-    /// Truncations that are known before the replay comes to them; `None`: nobody has looked yet.
+    /// Truncations known before the replay reaches them; `None`: not scanned yet.
     ahead: Option<Vec<Ahead>>,
     /// The last record.
     at: LogPosition,
@@ -210,8 +210,9 @@ impl Replaying<'_> {
         Ok(())
     }
 
-    /// A mutation of a table that the schema does not have: of one that was dropped it goes, else it is
-    /// acknowledged data of a table of which the metadata log has lost the definition.
+    /// A mutation of a table missing in the schema. If the table was dropped, the mutation is
+    /// discarded, else it is acknowledged data of a table whose definition the metadata log has
+    /// lost.
     fn note_unknown(&mut self, table: TableId) {
         let options = &self.store.env.options;
         match &options.tables_ever {
@@ -224,7 +225,7 @@ impl Replaying<'_> {
     }
 
     /// # Errors
-    /// `Corrupt`: there are mutations of tables of which the metadata log knows nothing.
+    /// `Corrupt`: mutations of tables that the metadata log does not know.
     fn check_unknown(&self) -> Result<(), StoreError> {
         let Some((first, _)) = self.unknown.values().min() else { return Ok(()) };
         let count: u64 = self.unknown.values().map(|(_, count)| count).sum();

@@ -1,4 +1,4 @@
-//! What a store does by itself: flushes for memory, log size and age, compaction, release of the
+//! Background work of a store: flushes for memory, log size and age, compaction, release of the
 //! log, watching the disk.
 
 use std::rc::Rc;
@@ -18,7 +18,8 @@ impl Store {
         let store = self.clone();
         let flushes = async move {
             while !store.rooms.env.stopping.get() {
-                // Before the work: a stop meanwhile is heard of behind it.
+                // Registered before the work, so that a notification during the work is noticed
+                // after it.
                 let work = store.rooms.env.work.notified();
                 store.flush_round().await;
                 let deadline = store.rooms.env.rt.now() + TICK;
@@ -47,7 +48,7 @@ impl Store {
     async fn flush_round(&self) {
         self.watch_disk().await;
         if self.rooms.env.log.disk_full().is_some() {
-            // Tries to write what waits in the log's buffer.
+            // Tries to write the log's buffered records.
             let _ = self.rooms.writer.commit().await;
         }
         if self.rooms.files.directories.misses_directories() {
@@ -88,17 +89,18 @@ impl Store {
     fn tables_to_flush(&self) -> Vec<Rc<TableState>> {
         let tables = self.rooms.tables.all_tables();
         let mut chosen: Vec<Rc<TableState>> = Vec::new();
-        // Memory: the largest active memtable, when what is not on its way yet is over a third.
+        // Memory: the largest active memtable, when the memory not being flushed yet is over a
+        // third.
         let active: usize = tables.iter().map(|t| t.flushable_bytes()).sum();
         if active > self.rooms.writer.flushable_bytes().1 / 3 {
             chosen.extend(tables.iter().max_by_key(|t| t.flushable_bytes()).cloned());
         }
-        // Log size: whoever keeps its oldest segment.
+        // Log size: tables that keep its oldest segment.
         if let Some(end) = self.rooms.env.log.oldest_over_limit() {
             let keeps = |t: &&Rc<TableState>| t.first_unflushed().is_some_and(|p| p <= end);
             chosen.extend(tables.iter().filter(keeps).cloned());
         }
-        // What was replayed, so that old segments can go.
+        // Replayed writes, so that old segments can be removed.
         chosen.extend(tables.iter().filter(|t| t.view().active.is_replayed()).cloned());
         chosen.extend(tables.iter().filter(|t| t.wants_flush.take()).cloned());
         // Age.

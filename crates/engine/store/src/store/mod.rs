@@ -58,7 +58,7 @@ struct CacheSizes {
 }
 
 impl CacheSizes {
-    /// Shares what the options give all of them.
+    /// Divides the options' budget among the caches.
     fn of(options: &StoreOptions) -> Result<CacheSizes, StoreError> {
         let (both, rows) = (options.chunk_cache_bytes_max, options.row_cache_bytes_max);
         if rows > both as u64 / 2 {
@@ -159,11 +159,11 @@ impl Store {
         Ok((store, report))
     }
 
-    /// Refuses new writes from now on and flushes everything, so that the next start replays nothing
-    /// and Cassandra can open the files. Reads go on.
+    /// Refuses new writes from now on and flushes everything, so that the next start replays
+    /// nothing and Cassandra can open the files. Reads continue.
     ///
     /// # Errors
-    /// As [`Store::flush`]; what was not written stays in the commit log.
+    /// As [`Store::flush`]; unwritten data stays in the commit log.
     pub async fn drain(&self) -> Result<(), StoreError> {
         self.rooms.env.drained.set(true);
         let flushed = self.rooms.writer.flush(None).await;
@@ -260,7 +260,7 @@ impl Store {
         &self.rooms.repair
     }
 
-    /// Returns what takes files in and hands them out.
+    /// Returns the room that receives and sends files.
     #[inline]
     pub fn transfer(&self) -> &Rc<Transfer> {
         &self.rooms.transfer
@@ -302,7 +302,7 @@ impl Store {
         self.rooms.writer.commit()
     }
 
-    /// Makes everything applied so far durable, whatever `commitlog_sync` says.
+    /// Makes everything applied so far durable, whatever `commitlog_sync` is.
     ///
     /// # Errors
     /// As [`Writer::commit`].

@@ -1,4 +1,4 @@
-//! Tables that come with the schema and go with it.
+//! Tables that are created and dropped with the schema.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Store {
         if added.is_empty() {
             return;
         }
-        // The directories are made in the background; a flush that comes first makes its own.
+        // The directories are created in the background; an earlier flush creates its own.
         let store = self.clone();
         let task = async move {
             for state in added {

@@ -8,7 +8,7 @@ pub(crate) enum CachedRows {
     /// `NONE`.
     #[default]
     None,
-    /// So many rows from the start; all of them for `ALL`.
+    /// This many rows from the start; all of them for `ALL`.
     First(u32),
 }
 

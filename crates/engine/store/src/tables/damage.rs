@@ -1,4 +1,4 @@
-//! What is known of the damaged files of a table.
+//! State of the damaged files of a table.
 
 use std::collections::BTreeMap;
 use std::mem::Discriminant;
@@ -14,12 +14,12 @@ use crate::tables::table_file::TableFile;
 /// When files were verified last, seconds since 1970.
 pub(crate) type VerifiedTimes = BTreeMap<Generation, i64>;
 
-/// What is known of a damaged file.
+/// State of a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     /// When it was found, seconds since 1970.
     pub(crate) found: i64,
-    /// When what could be read of it was there in other files; `None`: it is not yet.
+    /// Time at which all its readable data was in other files; `None`: it is not yet.
     pub(crate) salvaged: Option<i64>,
     pub(crate) reason: String,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Damage {
 pub(crate) struct FailedCopies {
     pub(crate) attempts: u32,
     pub(crate) failures: Failures,
-    /// Of the last one, and its kind: the words may name another output each time.
+    /// The last error, and its kind: the words may name another output each time.
     pub(crate) error: String,
     pub(crate) kind: Discriminant<StoreError>,
     /// The next one is not before.
@@ -40,7 +40,7 @@ impl TableState {
         self.damaged.borrow().contains_key(&generation)
     }
 
-    /// Whether other files have what can be read of it.
+    /// Returns true if other files have all its readable data.
     pub(crate) fn is_salvaged(&self, generation: Generation) -> bool {
         self.damaged.borrow().get(&generation).is_some_and(|damage| damage.salvaged.is_some())
     }

@@ -4,7 +4,7 @@
 //! A file has a hidden column in its header only where it has cells of it: a drop is mostly newer than all cells, and
 //! every row of a file pays for a column that it does not have.
 //!
-//! INV-hidden-1: a file that is written from others or from a memtable has each hidden column of which they have cells.
+//! INV-hidden-1: a file that is written from others or from a memtable has each hidden column whose cells they have.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use schema::{ColumnKind, DroppedColumn, Table};
 
 use crate::tables::table_file::TableFile;
 
-/// The table with the hidden columns of which files may have cells.
+/// The table with the hidden columns whose cells files may have.
 pub(crate) fn table_to_merge(table: &Arc<Table>, files: &[Rc<TableFile>]) -> Arc<Table> {
     let has_some = |dropped: &DroppedColumn, file: &TableFile| {
         let statistics = file.reader.meta().statistics();

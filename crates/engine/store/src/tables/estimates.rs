@@ -1,4 +1,5 @@
-//! How many partitions of what size lie in a range of the ring, for `system.size_estimates`.
+//! Estimates of the number and size of partitions in a range of the ring, for
+//! `system.size_estimates`.
 //!
 //! Partition keys are hashed, so those of a file are taken as evenly spread over its tokens.
 //! Memtables do not count, as in Cassandra.
@@ -10,7 +11,7 @@ use stdx::{TableId, Token};
 use crate::tables::registry::Tables;
 use crate::tables::table_file::TableFile;
 
-/// What the SSTables of one shard have in a range.
+/// Estimated content of one shard's SSTables in a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeEstimate {
     /// Partitions, counted once per file; at least one for each file that reaches into the range.
@@ -44,7 +45,7 @@ pub(crate) fn partitions_together<'m>(metas: impl Iterator<Item = &'m SstableMet
 }
 
 impl Tables {
-    /// Estimates for ranges that begin behind their first token and end with their second one
+    /// Estimates for ranges that begin after their first token and end with their second one
     /// (`Token::MIN` as the second: the end of the ring). Zeros for unknown tables.
     pub fn range_estimates(&self, id: TableId, ranges: &[(Token, Token)]) -> Vec<RangeEstimate> {
         let Some(table) = self.table(id) else {
@@ -68,7 +69,7 @@ impl Tables {
 const SAMPLES_PER_FILE: usize = 4096;
 
 impl Tables {
-    /// Tokens of some of the keys of this shard's files of a table, within ranges that begin behind
+    /// Tokens of some of the keys of this shard's files of a table, within ranges that begin after
     /// their first token and end with their second one (`Token::MIN`: the end of the ring): the
     /// samples of the summaries, of a file without one its first and last key. Empty for unknown
     /// tables.
@@ -122,7 +123,7 @@ struct Share {
 }
 
 impl Share {
-    /// Of a file with these first and last tokens, in the range behind `left` up to `right`.
+    /// Share of a file with these first and last tokens, in the range after `left` up to `right`.
     fn of(first: Token, last: Token, left: Token, right: Token) -> Option<Share> {
         let (first, last) = (i128::from(first.0), i128::from(last.0));
         let end = if right == Token::MIN { i128::from(i64::MAX) } else { i128::from(right.0) };

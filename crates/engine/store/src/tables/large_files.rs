@@ -10,7 +10,7 @@ use stdx::{Generation, WallMicros};
 
 use crate::tables::table_file::TableFile;
 
-/// Files that were written and came into no view yet; more of them are not told of.
+/// Limit of files that were written and are in no view yet; more of them are not reported.
 const WAITING_MAX: usize = 64;
 
 /// Events that are not delivered yet.
@@ -27,7 +27,7 @@ pub struct PartitionFacts {
     pub rows: u64,
     /// Range deletions that begin in it.
     pub range_tombstones: u64,
-    /// Rows with deletions of which nothing is live.
+    /// Rows with deletions and nothing live.
     pub dead_rows: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct SstableName {
     pub sstable: String,
 }
 
-/// What is large in one file.
+/// Large data of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeFile {
     /// The file.
@@ -146,7 +146,7 @@ impl LargeFiles {
     }
 }
 
-/// Nobody may be there who takes them.
+/// No receiver may be registered.
 pub(crate) fn push(events: &mut Vec<LargeEvent>, event: LargeEvent) {
     if events.len() < EVENTS_MAX {
         events.push(event);
@@ -161,11 +161,11 @@ pub(crate) fn name_of(table: &Table, descriptor: Descriptor) -> SstableName {
     }
 }
 
-/// Which files of a table wait, and which had their turn.
+/// Files of a table that wait for their scan, and those that were scanned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Looked {
     pub(crate) waiting: BTreeSet<Generation>,
-    /// Of those that were not written here.
+    /// Files scanned that were not written here.
     pub(crate) done: BTreeSet<Generation>,
 }
 

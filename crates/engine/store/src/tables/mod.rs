@@ -1,6 +1,7 @@
-//! The tables of a shard: their shape, their view of memtables and files, their lifecycle.
+//! The tables of a shard: their shape, their view of memtables and files, all state known of them.
 //!
-//! Owns: what a table is on this shard, TRUNCATE and DROP, snapshots, estimates. Never: merges rows.
+//! Owns: a table's state on this shard, its truncations, damaged files, samples and estimates. Never:
+//! merges rows; carries out TRUNCATE, DROP or snapshots (`lifecycle` does).
 
 pub(crate) mod cached_rows;
 pub(crate) mod composite_keys;

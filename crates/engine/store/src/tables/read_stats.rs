@@ -1,6 +1,6 @@
-//! What a read met.
+//! Statistics of reads.
 
-/// What a read cost.
+/// Cost of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadStats {
     /// Partitions shown.
@@ -9,7 +9,7 @@ pub struct ReadStats {
     pub rows: u64,
     /// Tombstones and expired cells met.
     pub tombstones: u32,
-    /// SSTables that were looked into.
+    /// SSTables that were read.
     pub sstables: u32,
     /// Blocks that were not in the cache.
     pub blocks_read: u32,
@@ -19,19 +19,19 @@ pub struct ReadStats {
     pub filtered: Filtered,
 }
 
-/// What a filter has left out of what was read.
+/// Data that a filter removed from a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filtered {
     /// Rows.
     pub rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without any scanned row.
     pub partitions: u64,
     /// Bytes of rows and keys.
     pub bytes: u64,
 }
 
 impl Filtered {
-    /// Adds what another read left out.
+    /// Adds the counts of another read.
     pub fn add(&mut self, more: &Filtered) {
         self.rows = self.rows.saturating_add(more.rows);
         self.partitions = self.partitions.saturating_add(more.partitions);

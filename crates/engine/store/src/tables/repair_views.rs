@@ -1,4 +1,4 @@
-//! What reads of repairs see of a table: its files by repair state.
+//! Views of a table for reads of repairs: its files by repair state.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use crate::memtable::Memtable;
 use crate::tables::table::{TableState, TableView};
 use crate::tables::table_file::TableFile;
 
-/// What a replica's read sees of a table.
+/// Scope of a replica's read of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadScope {
     /// Everything, for a client: through the cache, with a limit on tombstones.
@@ -18,11 +18,11 @@ pub enum ReadScope {
     All,
     /// Everything, for a repair: past the cache and without that limit.
     Repair,
-    /// What takes part in this session of an incremental repair, likewise.
+    /// Data in this session of an incremental repair, likewise.
     Pending(Uuid),
-    /// What no repair has covered, likewise.
+    /// Data that no repair has covered, likewise.
     Unrepaired,
-    /// What a repair has covered, likewise.
+    /// Data that a repair has covered, likewise.
     Repaired,
 }
 
@@ -35,10 +35,10 @@ pub(crate) fn unknown(session: Uuid) -> StoreError {
 }
 
 impl TableState {
-    /// What a repair's read sees.
+    /// Returns the view for a repair's read.
     pub(crate) fn view_for(&self, scope: ReadScope) -> Result<Rc<TableView>, StoreError> {
         let view = self.view();
-        // Other files have what can be read of it.
+        // Other files have all its readable data.
         let is_read = |f: &&Rc<TableFile>| !self.is_salvaged(f.generation);
         let of = |repaired: bool| {
             let is_it = |f: &&Rc<TableFile>| (state_of(f).repaired_at != 0) == repaired;
@@ -75,7 +75,7 @@ impl TableState {
         Ok(Rc::new(TableView::new(active, flushing, files)))
     }
 
-    /// Puts files in the place of one; false when that is not in the view any more.
+    /// Replaces one file by others; false when it is not in the view any more.
     pub(crate) fn replace_file(&self, old: &TableFile, new: &[Rc<TableFile>]) -> bool {
         let view = self.view();
         if !view.files.iter().any(|f| f.generation == old.generation) {
@@ -94,7 +94,7 @@ impl TableState {
     }
 }
 
-/// Uncompressed bytes of a file that were repaired, and that take part in a repair.
+/// Uncompressed bytes of a file that were repaired, and those in a running repair.
 pub(crate) fn repaired_bytes(file: &TableFile) -> (u64, u64) {
     let (state, bytes) = (state_of(file), file.reader.meta().data_length());
     match (state.pending, state.repaired_at) {

@@ -1,13 +1,13 @@
-//! How long what failed waits until it is tried again.
+//! Delay before failed work is retried.
 //!
-//! What a device does not give back now it may not in a minute either, and all of the rest is read for nothing
-//! each time, so that the while becomes longer. What somebody stopped, or what lacked room, waits for the shortest.
+//! A read error of a device will hardly be gone in a minute, and every retry reads all of the rest for nothing. So
+//! the delay grows. Work that an operator stopped, or that lacked room, waits for the shortest delay.
 
 use std::time::Duration;
 
 use crate::error::StoreError;
 
-/// How often something failed, one after the other, of which trying again soon is of no use; 0: not at all.
+/// Number of consecutive failures for which an early retry is useless; 0: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Failures(u32);
 
@@ -20,7 +20,7 @@ impl Failures {
         }
     }
 
-    /// `first` behind one, twice as long behind each more, `most` at last.
+    /// `first` after one failure, doubled after each further one, `most` at last.
     pub(crate) fn wait(self, first: Duration, most: Duration) -> Duration {
         let doubled = self.0.saturating_sub(1).min(16);
         first.saturating_mul(1 << doubled).min(most)

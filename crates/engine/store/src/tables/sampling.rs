@@ -1,8 +1,9 @@
-//! Samples of which partitions are read and written most, or cost most, for `nodetool profileload`.
+//! Samples of the partitions that are read and written most, or cost most, for `nodetool
+//! profileload`.
 //!
-//! Off, they cost a read or write one look at a flag. On, each sampler of a table keeps at most so many
-//! partitions as it was given as its capacity: frequencies by the space-saving sketch, whose counts are at
-//! most `error` too high, and maxima as they are.
+//! While off, they cost a read or write one check of a flag. While on, each sampler of a table keeps at
+//! most as many partitions as its capacity: frequencies by the space-saving sketch, whose counts are at
+//! most `error` too high, and exact maxima.
 //! Source: Cassandra `metrics.Sampler`, `FrequencySampler`, `MaxSampler`; Metwally et al., "Efficient
 //! Computation of Frequent and Top-k Elements in Data Streams".
 
@@ -19,7 +20,7 @@ use types::CqlType;
 use crate::error::StoreError;
 use crate::tables::read_stats::ReadStats;
 
-/// What is sampled.
+/// Events that can be sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sampler {
     /// How often partitions are read.
@@ -32,7 +33,7 @@ pub enum Sampler {
     ReadRowCount,
     /// Those that met the most tombstones.
     ReadTombstoneCount,
-    /// Those that looked into the most SSTables.
+    /// Those that read the most SSTables.
     ReadSstableCount,
     /// Largest mutations, in bytes.
     WriteSize,
@@ -72,18 +73,18 @@ impl Sampler {
         Sampler::ALL.into_iter().find(|sampler| sampler.name() == name)
     }
 
-    /// Whether values of one partition add up; else the largest counts.
+    /// Returns true if values of one partition add up; else the largest counts.
     fn adds_up(self) -> bool {
         matches!(self, Sampler::Reads | Sampler::Writes | Sampler::CasContentions)
     }
 }
 
-/// What a sample is of.
+/// Subject of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sampled {
     /// A partition, by its key.
     Partition(Vec<u8>),
-    /// A range of tokens, from behind the first up to the second.
+    /// A range of tokens, from after the first up to the second.
     Range(Token, Token),
 }
 
@@ -147,7 +148,7 @@ fn key_values(components: usize, key: &[u8]) -> Vec<&[u8]> {
 /// One of the first of a sampler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Of what.
+    /// The subject.
     pub what: Sampled,
     /// How often, or how much.
     pub count: u64,
@@ -179,7 +180,8 @@ impl Sketch {
         least
     }
 
-    /// Adds to the count of one; the least goes where there is no room, and its count is taken over.
+    /// Adds to the count of one entry. Without room it replaces the least one, and inherits its
+    /// count.
     fn add(&mut self, what: Sampled, by: u64) {
         match self.counts.get(&what).copied() {
             Some((count, error)) => {
@@ -194,7 +196,7 @@ impl Sketch {
         }
     }
 
-    /// Keeps the larger value of one; the least goes where there is no room.
+    /// Keeps the larger value of one entry. Without room it replaces the least one.
     fn raise(&mut self, what: Sampled, to: u64) {
         match self.counts.get(&what).copied() {
             Some((count, _)) if count >= to => {}
@@ -234,7 +236,7 @@ pub(crate) struct Sampling {
     running: RefCell<BTreeMap<Sampler, Running>>,
 }
 
-/// How long samples are kept that nobody asks for.
+/// How long samples are kept that no client fetches.
 const KEPT_FOR: Duration = Duration::from_secs(600);
 
 impl Sampling {

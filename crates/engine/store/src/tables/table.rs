@@ -82,7 +82,7 @@ pub struct TableStats {
     pub uncompressed_bytes: u64,
     /// Those of them that were repaired.
     pub repaired_bytes: u64,
-    /// Those of them that take part in a repair.
+    /// Those of them in a running repair.
     pub pending_repair_bytes: u64,
     /// Keys in SSTables, counted once per file.
     pub partitions_estimate: u64,
@@ -104,7 +104,7 @@ pub struct TableStats {
     pub reads: u64,
     /// Writes since start.
     pub writes: u64,
-    /// Memory of what is kept of SSTables beside their blocks.
+    /// Memory of SSTables' metadata beside their blocks.
     pub metadata_bytes: u64,
     /// That of Bloom filters.
     pub filter_bytes: u64,
@@ -125,9 +125,10 @@ pub struct TableStats {
     /// Partitions that were looked for in SSTables, as Bloom filters let them pass, and were not there; since
     /// start.
     pub filter_misses: u64,
-    /// SSTables that reads of partitions looked into since start.
+    /// SSTables read by reads of partitions since start.
     pub sstables_read: u64,
-    /// Cells of SSTables that are tombstones old enough to go, as estimated by Statistics, and all cells.
+    /// Cells of SSTables that are tombstones old enough to be purged, as estimated by Statistics,
+    /// and all cells.
     pub droppable_cells: (u64, u64),
     /// Tombstones that reads met.
     pub tombstones_scanned: u64,
@@ -135,7 +136,7 @@ pub struct TableStats {
     pub read_latency: EstimatedSnapshot,
     /// How long writes took: log buffer and memtable.
     pub write_latency: EstimatedSnapshot,
-    /// SSTables that each read looked into, plus one.
+    /// SSTables read by each read, plus one.
     pub sstables_per_read: EstimatedSnapshot,
     /// How long reads of ranges of this shard's data took.
     pub scan_latency: EstimatedSnapshot,
@@ -163,16 +164,16 @@ pub(crate) struct TableCounters {
     pub(crate) read_latency: EstimatedHistogram,
     pub(crate) write_latency: EstimatedHistogram,
     pub(crate) sstables_per_read: EstimatedHistogram,
-    /// Reads of partitions, and SSTables that they looked into.
+    /// Reads of partitions, and SSTables that they read.
     pub(crate) partition_reads: Cell<u64>,
     pub(crate) sstables_read: Cell<u64>,
-    /// What Bloom filters let pass in vain, of files that are in the view no more.
+    /// False positives of the Bloom filters of files that are no longer in the view.
     misses_before: Cell<u64>,
     pub(crate) scan_latency: EstimatedHistogram,
     pub(crate) rows_per_read: EstimatedHistogram,
     pub(crate) tombstones_per_read: EstimatedHistogram,
     pub(crate) sampling: Sampling,
-    /// `reads` and `writes` when they were last looked at.
+    /// `reads` and `writes` at the last check.
     seen: Cell<(u64, u64)>,
 }
 
@@ -180,8 +181,8 @@ pub(crate) struct TableCounters {
 const WRITES_PER_READ: u64 = 16;
 
 impl TableCounters {
-    /// Whether the table was read since the last call, beside what was written: what is flushed is wanted in
-    /// the chunk cache then.
+    /// Returns true if the table was read since the last call, relative to its writes. Then flushed
+    /// data is wanted in the chunk cache.
     pub(crate) fn is_read(&self) -> bool {
         let now = (self.reads.get(), self.writes.get());
         let before = self.seen.replace(now);
@@ -189,8 +190,9 @@ impl TableCounters {
         reads > 0 && reads.saturating_mul(WRITES_PER_READ) >= writes
     }
 
-    /// A read ended that took so long and met so much. Source of what counts: Cassandra's
-    /// `ReadCommand.recordLatency`, `updateSSTablesIterated`, `tombstoneScannedHistogram`.
+    /// Records a read that ended, with its duration and statistics. Source of the counts:
+    /// Cassandra's `ReadCommand.recordLatency`, `updateSSTablesIterated`,
+    /// `tombstoneScannedHistogram`.
     #[inline]
     pub(crate) fn note_read(
         &self,
@@ -233,7 +235,7 @@ pub(crate) fn bump(cell: &Cell<u64>, by: u64) {
     cell.set(cell.get().wrapping_add(by));
 }
 
-/// What somebody has set in this run instead of options of the `compaction` map.
+/// Settings made in this run that override options of the `compaction` map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overrides {
     /// `enabled`.
@@ -282,7 +284,7 @@ impl TableVersion {
 }
 
 impl TableVersion {
-    /// Whether the first clustering column descends.
+    /// Returns true if the first clustering column descends.
     pub(crate) fn first_is_reversed(&self) -> bool {
         let first = self.table.clustering().first();
         first.is_some_and(|c| matches!(c.kind, ColumnKind::Clustering { reversed: true, .. }))
@@ -319,18 +321,18 @@ pub(crate) struct TableState {
     pub(crate) replayed_removals: Cell<u32>,
     /// No background compaction before this (after one failed).
     pub(crate) compaction_paused_until: Cell<Instant>,
-    /// Background compactions that failed one behind another.
+    /// Consecutive failures of background compactions.
     pub(crate) failed_compactions: Cell<Failures>,
     /// Inputs of compactions that run.
     pub(crate) claimed: RefCell<Vec<Generation>>,
     overrides: Cell<Overrides>,
     /// Somebody has the table as a whole: no compaction of it begins.
     pub(crate) owned: Cell<bool>,
-    /// How many have it or wait for it.
+    /// Number of tasks that have it or wait for it.
     pub(crate) wanted: Cell<u32>,
     /// When the active memtable became active.
     pub(crate) switched_at: Cell<Instant>,
-    /// How often everything was taken out of it, by TRUNCATE or DROP.
+    /// Number of times it was emptied, by TRUNCATE or DROP.
     pub(crate) emptied: Cell<u64>,
     /// Memory of partitions that flushes could not write, see [`crate::write::unflushable`].
     pub(crate) refused_bytes: Cell<usize>,
@@ -340,30 +342,30 @@ pub(crate) struct TableState {
     pub(crate) refused_report: Cell<Option<(i64, Instant)>>,
     /// Not in the schema any more.
     pub(crate) dropped: Cell<bool>,
-    /// The directory is there, durably.
+    /// The directory exists, durably.
     pub(crate) has_directory: Cell<bool>,
     /// Its files are in the view: see [`crate::files::late_tables`].
     pub(crate) is_opened: Cell<bool>,
     /// Held by the task that opens them.
     pub(crate) opening: Semaphore,
     /// Files that were, or may have been, written whole and are in no view, because a later step
-    /// failed. A start would open them, so until they are gone nothing may be purged: what a
-    /// tombstone hides in one of them would come back.
+    /// failed. A start would open them, so nothing may be purged while they exist: data that a
+    /// tombstone hides in one of them would be resurrected.
     pub(crate) orphans: RefCell<Vec<InFlight>>,
-    /// Sessions of incremental repairs that were begun in this run, with what they were sent and is
-    /// in no file yet.
+    /// Sessions of incremental repairs that were begun in this run, with the data sent to them that
+    /// is in no file yet.
     pub(crate) repairs: RefCell<BTreeMap<Uuid, Rc<Memtable>>>,
-    /// Tokens of partitions whose tombstones may go at any age.
+    /// Tokens of partitions whose tombstones may be purged at any age.
     pub(crate) ageless: RefCell<Vec<Token>>,
     /// Damaged files: in no compaction, see [`crate::damage::quarantine`].
     pub(crate) damaged: RefCell<BTreeMap<Generation, Damage>>,
     /// Those of them that could not be copied.
     pub(crate) failed_copies: RefCell<BTreeMap<Generation, FailedCopies>>,
-    /// Those of them that may go.
+    /// Those of them that may be removed.
     pub(crate) releasable: RefCell<Vec<Generation>>,
-    /// When files were verified in the background, once that was read.
+    /// Times of the files' background verification, once they were read.
     pub(crate) verified: RefCell<Option<VerifiedTimes>>,
-    /// When tombstones are old enough to go.
+    /// Policy for the age at which tombstones may be purged.
     pub(crate) gc: RefCell<Rc<GcPolicy>>,
 }
 
@@ -461,13 +463,13 @@ impl TableState {
         }
     }
 
-    /// Whether all these files are in the view.
+    /// Returns true if all these files are in the view.
     pub(crate) fn has_all(&self, files: &[Rc<TableFile>]) -> bool {
         let view = self.view();
         files.iter().all(|i| view.files.iter().any(|f| f.generation == i.generation))
     }
 
-    /// Tombstones of any partition that were made before it may go.
+    /// Returns the time before which tombstones of every partition are old enough to be purged.
     pub(crate) fn gc_before(&self, now: DeletionSeconds) -> DeletionSeconds {
         let grace = self.version.borrow().table.options.gc_grace_seconds;
         self.gc.borrow().least(now, grace)
@@ -479,20 +481,20 @@ impl TableState {
         let policy = self.gc.borrow().clone();
         let ageless = self.ageless.borrow().clone();
         GcBefore::Of(Box::new(move |token| match ageless.contains(&token) {
-            // What was made in this second too.
+            // Deletions made in this second too.
             true => DeletionSeconds(now.0.saturating_add(1)),
             false => policy.at(token, now, grace),
         }))
     }
 
-    /// Keeps in mind what Bloom filters of files let pass in vain that go out of the view.
+    /// Records the false positives of Bloom filters of files that leave the view.
     fn keep_misses(&self, files: &[Rc<TableFile>]) {
         let of = |files: &[Rc<TableFile>]| files.iter().map(|f| f.reader.meta().misses()).sum();
         let (before, after): (u64, u64) = (of(&self.view.borrow().files), of(files));
         bump(&self.counters.misses_before, before.saturating_sub(after));
     }
 
-    /// How often Bloom filters let a partition pass that was not there, since the start.
+    /// Number of false positives of Bloom filters since the start.
     pub(crate) fn filter_misses(&self) -> u64 {
         let view = self.view.borrow();
         let now: u64 = view.files.iter().map(|f| f.reader.meta().misses()).sum();
@@ -538,7 +540,7 @@ impl TableState {
         self.writing.borrow().clone()
     }
 
-    /// Whether segments of earlier runs are still needed for this table.
+    /// Returns true if segments of earlier runs are still needed for this table.
     pub(crate) fn holds_old_log(&self) -> bool {
         self.replayed_removals.get() > 0
             || !self.replayed_truncations.borrow().is_empty()
@@ -565,12 +567,12 @@ impl TableState {
             view.memtables().for_each(|memtable| memtable.note_altered());
             self.repairs.borrow().values().for_each(|memtable| memtable.note_altered());
             let (active, flushing) = (view.active.clone(), view.flushing.clone());
-            // What is cached was merged for the shape of before.
+            // Cached rows were merged for the previous shape.
             self.set_view(TableView::new(active, flushing, view.files.clone()));
         }
     }
 
-    /// Changes what counts instead of options, also in later versions of the table.
+    /// Changes the overrides of options, also for later versions of the table.
     pub(crate) fn change_overrides(&self, change: impl FnOnce(&mut Overrides)) {
         let mut overrides = self.overrides.get();
         change(&mut overrides);
@@ -579,13 +581,13 @@ impl TableState {
         *self.version.borrow_mut() = TableVersion::new(table, overrides);
     }
 
-    /// What a flush of the active memtable frees, as far as is known.
+    /// Bytes that a flush of the active memtable frees, as far as is known.
     pub(crate) fn flushable_bytes(&self) -> usize {
         let view = self.view.borrow();
         view.active.bytes().saturating_sub(view.active.refused_bytes())
     }
 
-    /// Where in the log its first mutation lies that is in no SSTable.
+    /// Position in the log of its first mutation that is in no SSTable.
     pub(crate) fn first_unflushed(&self) -> Option<LogPosition> {
         let pin = self.pins.borrow().iter().map(TruncationPin::needed).min();
         let pinned = self.memtable_pins.borrow().iter().copied().min();

@@ -39,14 +39,14 @@ impl TableFile {
         TableFile { reader, hidden: self.hidden.clone(), ..*self }
     }
 
-    /// Whether a partition of that token is visible through this file.
+    /// Returns true if a partition of that token is visible through this file.
     pub(crate) fn shows(&self, map: ShardMap, token: Token) -> bool {
         let owner = |shards: u16| map.over(shards).shard_of(self.table, token);
         self.hidden.iter().all(|(shard, shards)| owner(*shards).0 != *shard)
     }
 }
 
-/// Whether every partition of a file lies in the ranges.
+/// Returns true if every partition of a file lies in the ranges.
 pub(crate) async fn lies_in(
     file: &TableFile,
     ranges: &[(Token, Token)],
@@ -77,7 +77,7 @@ pub(crate) async fn lies_in(
     Ok(true)
 }
 
-/// Whether there is a partition behind the first token, up to the second.
+/// Returns true if the file has a partition after the first token, up to the second.
 pub(crate) async fn has_partition(
     file: &TableFile,
     start: Token,
@@ -114,5 +114,5 @@ pub(crate) fn map_error(error: SstableError) -> StoreError {
     }
 }
 
-/// Gaps between ranges in which a file is looked into for partitions; with more it goes as rows.
+/// Gaps between ranges in which a file is searched for partitions; with more it is sent as rows.
 const GAPS_MAX: usize = 128;

@@ -42,7 +42,7 @@ impl TruncatedSlices {
         *newest = at.max(*newest);
     }
 
-    /// Whether all data of `own` was removed by the truncation of that time, or a later one.
+    /// Returns true if the truncation of that time, or a later one, removed all data of `own`.
     pub(crate) fn covers(&self, own: (u16, u16), at: TimestampMicros) -> bool {
         let has = |slice| self.0.get(&slice).is_some_and(|newest| *newest >= at);
         if has(own) {

@@ -45,7 +45,7 @@ impl Draw {
 
 #[derive(Clone)]
 enum Step {
-    /// Of the shard that has the partition.
+    /// Done on the shard that has the partition.
     Write(i32, Vec<u8>),
     Read(ReadCommand),
     Flush,
@@ -62,7 +62,7 @@ fn table_of(kind: Kind, options: TableOptions) -> Table {
     table
 }
 
-/// What is done between two starts.
+/// Steps between two starts.
 fn steps(draw: &mut Draw, kind: Kind, clock: &mut i64) -> Vec<Step> {
     let keeps = kind.tombstones != Tombstones::Purged;
     let step = |draw: &mut Draw, clock: &mut i64| match draw.below(60) {
@@ -148,7 +148,7 @@ fn question(draw: &mut Draw) -> ReadCommand {
     }
 }
 
-/// What a seed is about.
+/// Subject of a seed.
 #[derive(Clone, Copy)]
 struct Kind {
     tombstones: Tombstones,
@@ -312,7 +312,7 @@ fn is_here(rt: &Rt, key: &[u8]) -> bool {
     shard_of(codec::token_of(key), rt.shard_count()) == rt.shard()
 }
 
-/// What a page shows, an item each.
+/// Returns the items of a page, one string each.
 fn items_of(page: &[u8], reversed: bool) -> Vec<String> {
     let shape = data::TableShape::for_table(&table(TableOptions::default()));
     let chain = PageChain::new(ReplicaPage::open(page).unwrap());
@@ -389,7 +389,7 @@ async fn carry_out(
             Step::Compact => store.compactor().compact_major(TABLE).await.unwrap(),
             Step::Truncate => store.lifecycle().truncate(TABLE, TimestampMicros(1)).await.unwrap(),
         }
-        // What goes on beside has its turn.
+        // Lets background tasks run.
         rt.sleep(Duration::from_millis(1)).await;
     }
     answers

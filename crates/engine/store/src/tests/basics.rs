@@ -75,7 +75,7 @@ fn deletions_hide_older_data_only() {
     });
 }
 
-/// Pages of every size give each row once, in both directions, by key and by scan.
+/// Pages of every size show each row once, in both directions, by key and by scan.
 #[test]
 fn pages_give_each_row_once() {
     run(4, |rt| async move {
@@ -305,7 +305,7 @@ fn a_truncated_table_is_empty_at_once_and_after_a_restart() {
         write(&store, &insert(2, 1, "old", 100)).await.unwrap();
         store.lifecycle().truncate(TABLE, TimestampMicros(1_000_000)).await.unwrap();
         assert_eq!(read_all(&store).await, vec![]);
-        // Older than the truncation, written behind it: it stays.
+        // Older than the truncation, but written after it: it stays.
         write(&store, &insert(3, 1, "new", 50)).await.unwrap();
     });
     for _ in 0..2 {
@@ -463,7 +463,7 @@ fn another_number_of_shards_finds_everything() {
     }
 }
 
-/// Last write wins, the slow way: every write is kept and looked through at each read.
+/// Last write wins, the slow way: every write is stored and compared at each read.
 #[derive(Default)]
 pub(crate) struct Model {
     /// (pk, ck) to (timestamp, value), newest by (timestamp, value).
@@ -580,7 +580,7 @@ fn nothing_is_purged_while_a_file_that_no_view_knows_may_be_there() {
         state.orphans.borrow_mut().push(state.in_flight(orphan));
         store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.table_stats(TABLE).sstables, 1, "the tombstone was purged");
-        // The background finds that nothing of it is left; now the tombstone may go.
+        // The background finds that nothing of it is left; now the tombstone may be purged.
         rt.sleep(std::time::Duration::from_secs(3)).await;
         assert!(state.orphans.borrow().is_empty());
         store.compactor().compact_major(TABLE).await.unwrap();

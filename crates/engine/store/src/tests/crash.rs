@@ -1,4 +1,5 @@
-//! A crash at every IO of one shard, then all acknowledged data is there. Several shards: `shards`.
+//! A crash at every IO of one shard; then all acknowledged data must exist. Several shards:
+//! `shards`.
 
 use commitlog::SyncMode;
 use rt::sim::CrashKind;
@@ -123,7 +124,7 @@ fn a_crash_at_every_io_of_a_snapshot_loses_nothing_acknowledged() {
     crash_at_every_io("snapshot", CrashKind::PowerCut, SyncMode::Batch, write_and_snapshot);
 }
 
-/// gc_grace_seconds = 0: tombstones go at the first compaction.
+/// gc_grace_seconds = 0: tombstones are purged at the first compaction.
 pub(crate) fn purging_schema() -> Arc<Schema> {
     schema_of(vec![table(TableOptions { gc_grace_seconds: 0, ..TableOptions::default() })])
 }

@@ -1,5 +1,5 @@
-//! What the crash tests share: one loop that crashes a node at each of its file calls, facts of
-//! what was acknowledged, and restarts that look at all shards.
+//! Shared parts of the crash tests: one loop that crashes a node at each of its file calls, facts
+//! about acknowledged writes, and restarts that check all shards.
 
 use rt::sim::CrashKind;
 
@@ -101,9 +101,9 @@ pub(crate) struct Crash {
     pub(crate) step: u64,
 }
 
-/// Runs `main` with a crash at the n-th file call behind its [`Barrier::arm`], for every n until it
-/// comes through; then it is crashed at its end. `prepare` runs before, `check` after each crash with
-/// n and the words for a failure.
+/// Runs `main` with a crash at the n-th file call after its [`Barrier::arm`], for every n until it
+/// completes; then it is crashed at its end. `prepare` runs before, `check` after each crash with n
+/// and the words for a failure.
 pub(crate) fn crash_everywhere<T, F>(
     crash: Crash,
     prepare: impl Fn(&World, &T),

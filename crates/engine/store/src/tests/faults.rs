@@ -1,6 +1,6 @@
 //! The n-th file call fails, for every n: nothing acknowledged is lost, the error names file and
-//! operation, and the store goes on when the disk is well again, or after a restart when the commit
-//! log failed.
+//! operation. The store continues when the disk works again, or after a restart when the commit log
+//! failed.
 
 use commitlog::SyncMode;
 use stdx::IoErrorKind;
@@ -17,7 +17,7 @@ enum Fault {
     FullDisk,
 }
 
-/// What a run with a fault saw.
+/// Observations of a run with a fault.
 #[derive(Clone, Default)]
 struct Seen {
     facts: Facts,
@@ -89,7 +89,7 @@ async fn work(rt: Rt, seen: Seen, sync: SyncMode) {
     store.stop().await;
 }
 
-/// An error of the disk says which call on which file it was.
+/// An error of the disk names the call and its file.
 fn names_its_place(error: &StoreError) -> bool {
     let text = error.to_string();
     let operations = ["open", "mkdir", "readdir", "rename", "unlink", "rmdir", "link", "fsync"];

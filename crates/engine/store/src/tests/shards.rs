@@ -31,7 +31,7 @@ fn sync_of(kind: CrashKind) -> SyncMode {
     }
 }
 
-/// As [`purging_schema`], and no compaction comes by itself.
+/// As [`purging_schema`], without automatic compactions.
 fn manual_schema() -> Arc<Schema> {
     let mut options = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
     options.compaction.insert("min_threshold".to_owned(), "32".to_owned());
@@ -167,7 +167,7 @@ fn a_crash_at_every_io_of_a_restart_with_more_shards_loses_nothing_and_brings_no
 }
 
 /// Truncation of files that span slices: a slice whose truncation was acknowledged is gone for
-/// ever, of another one all is there or nothing.
+/// ever, of another one all data stays or none.
 #[test]
 fn a_crash_at_every_io_of_a_truncation_after_a_change_of_shards_cuts_no_slice() {
     #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! What a store does beside reads and writes: latencies, records of compactions, backups, drops.
+//! Work of a store beside reads and writes: latencies, records of compactions, backups, drops.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -144,7 +144,7 @@ fn a_compaction_tells_what_it_merged() {
         );
         assert!(record.bytes_in > 0 && record.bytes_out > 0);
         assert_eq!(store.compactor().compacted_bytes().1, record.bytes_in);
-        // What was counted stays when the table goes.
+        // Counts stay when the table is dropped.
         store.set_schema(schema_of(Vec::new()));
         assert_eq!(store.compactor().finished_compactions(), 1);
         store.stop().await;
@@ -168,7 +168,7 @@ fn flushed_files_are_linked_into_backups_and_compacted_ones_are_not() {
         let snapshots = store.lifecycle().snapshots().await.unwrap();
         let tags: Vec<&str> = snapshots.iter().map(|s| s.tag.as_str()).collect();
         assert!(matches!(tags.as_slice(), [one] if one.ends_with("-compact-t")), "{tags:?}");
-        // The table's own option says no.
+        // The table's own option disables it.
         let options = TableOptions { incremental_backups: false, ..TableOptions::default() };
         store.set_schema(schema_of(vec![table(options)]));
         write(&store, &insert(3, 1, "a", 100)).await.unwrap();
@@ -242,7 +242,7 @@ fn a_drop_that_was_interrupted_is_finished_and_directories_of_strangers_are_left
             std::slice::from_ref(&directory)
         );
         store.stop().await;
-        // The process ended behind step 2 of a drop.
+        // The process ended after step 2 of a drop.
         let mark = format!("{directory}/helenus-dropped");
         rt.fs().write_atomic(&mark, b"dropped-5-t\n".to_vec()).await.unwrap();
         let (store, _) = reopen().await.unwrap();
@@ -298,7 +298,7 @@ fn a_drop_that_was_cut_off_before_its_mark_is_finished_by_who_knows_of_it() {
             let (store, _) = Store::open(rt.clone(), options(&rt), none.clone()).await.unwrap();
             let found = store.tables().directories_of_unknown_tables();
             assert_eq!(found, directories);
-            // Of another table, though of that name.
+            // Another table of that name.
             let mut other = table_of();
             other.id = TableId(Uuid::from_u128(99));
             assert_eq!(store.lifecycle().finish_drops_of(&[Arc::new(other)]).await, Ok(0));
@@ -437,7 +437,7 @@ fn files_are_as_old_after_a_restart_as_they_were_before() {
         let before = *first.lock().unwrap();
         async move {
             let store = open(&rt).await;
-            // The clock of the file system is the node's; opening comes a moment behind writing.
+            // The clock of the file system is the node's; opening is a moment later than writing.
             let differs = before - at(&store);
             assert!((0..1_000_000).contains(&differs), "{differs} us");
             let early = stdx::WallMicros(before - 1_000_000);

@@ -1,17 +1,17 @@
-//! SSTables that go to another node, or come from one, as they are.
+//! SSTables that are sent to another node, or received from one, unmodified.
 //!
-//! A source [`Transfer::hold`]s what it has of ranges: the files that lie in them as a whole, and a view
-//! of the rest, of which rows are read. Both are of one moment: a compaction meanwhile removes names,
-//! not what is held. Otherwise it could purge a deletion together with what it hides, of which a copy
-//! has gone already.
+//! A source [`Transfer::hold`]s its data of ranges: the files that lie in them as a whole, and a view of
+//! the rest, whose rows are read. Both are of one moment: a compaction meanwhile removes names, not the
+//! held data. Otherwise it could purge a deletion together with its hidden data after a copy of that was
+//! sent.
 //!
 //! A receiver takes the components of a file one after the other ([`Ingest::begin_whole`]), compares
 //! them with their Checksums.db, and shows the file with everything else of its [`Ingest`].
 //!
-//! What is written after the hold is not in it: it must reach the receiver as a write.
+//! Writes after the hold are not in it: they must reach the receiver as writes.
 //!
-//! INV-whole-1: a file is taken only when every byte of every component is what its writer wrote, and
-//! it lies in the ranges and the slice that were asked for.
+//! INV-whole-1: a file is taken only when every byte of every component is verified to be as written,
+//! and it lies in the requested ranges and the slice.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -37,27 +37,27 @@ use crate::tables::table_file::{TableFile, lies_in, map_error};
 use crate::transfer::Transfer;
 use crate::transfer::row_ingest::{Done, Ingest};
 
-/// Files that go as a whole at a time: each keeps all its components open.
+/// Files sent whole at a time: each keeps all its components open.
 const FILES_MAX: usize = 128;
 /// Largest component that a receiver keeps in memory to verify it: all that are not read in blocks.
 const SMALL_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a file that comes which may wait for the disk before more is taken.
+/// Bytes of a received file that may wait for the disk before more is accepted.
 const WRITING_BYTES_MAX: usize = 8 << 20;
 /// Buffers that are kept for the next pieces.
 const SPARE_MAX: usize = 8;
 
 impl Transfer {
-    /// The versions of files that this node takes as they are: all that are written somewhere, but for
-    /// those whose times it could not write anew.
+    /// Returns the versions of files that this node accepts unmodified: all that are written
+    /// somewhere, except those with times that it could not rewrite.
     pub fn whole_versions(&self) -> Vec<Version> {
         let own = self.env.options.sstable_version;
         let takes = |version: &Version| own.has_uint_times() || !version.has_uint_times();
         WriterOptions::VERSIONS.into_iter().filter(takes).collect()
     }
 
-    /// Holds what this shard has of ranges `(start, end]` of a table, ascending and apart from each
-    /// other (one that begins with the smallest token holds it), when some file of at least
-    /// `bytes_min` bytes of Data, of a form that is taken, lies in them as a whole. `None`: there is no
+    /// Holds this shard's data of ranges `(start, end]` of a table, ascending and apart from each
+    /// other (one that begins with the smallest token holds it). `None`: no file of at least
+    /// `bytes_min` bytes of Data, of an accepted form, lies in the ranges as a whole.
     /// such file.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl Transfer {
     }
 }
 
-/// The components of a file that go with it, TOC last: all of a fixed kind, and attached ones as their
-/// lifecycle says.
+/// The components of a file that are sent with it, TOC last: all of a fixed kind, and attached ones
+/// according to their lifecycle.
 fn streamed_components(meta: &SstableMeta) -> Vec<Component> {
     let is_listed = |c: &Component| *c != Component::Toc && meta.components().contains(c);
     let mut components: Vec<Component> = Component::ALL.into_iter().filter(is_listed).collect();
@@ -132,11 +132,11 @@ fn streamed_components(meta: &SstableMeta) -> Vec<Component> {
     components
 }
 
-/// Whether a file is one that another node could use as it is.
+/// Returns true if another node could use the file unmodified.
 fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
     let meta = file.reader.meta();
     let stats = &meta.statistics().stats;
-    // The other node gives it a name of its own.
+    // The other node assigns it a name of its own.
     !file.spanning
         && file.filter.is_none()
         && file.hidden.is_empty()
@@ -147,13 +147,13 @@ fn can_go(file: &Rc<TableFile>, bytes_min: u64) -> bool {
         && !stats.has_legacy_counter_shards
 }
 
-/// A file that comes as it is.
+/// A file that is received unmodified.
 pub(crate) struct Coming {
     in_flight: InFlight,
     version: Version,
     /// Components and their bytes, TOC last.
     components: Vec<(Component, u64)>,
-    /// The one that comes, and what of it was given to the disk.
+    /// The component being received, and its bytes handed to the disk.
     at: usize,
     file: Option<File>,
     written: u64,
@@ -168,14 +168,14 @@ pub(crate) struct Coming {
     index_tail: Vec<u8>,
 }
 
-/// Work that goes on while its task does something else.
+/// Work that continues while its task does something else.
 enum Begun<T> {
     Done(T),
     UnderWay(Pin<Box<dyn Future<Output = T>>>),
 }
 
 impl<T> Begun<T> {
-    /// Begins a work: what it asks of the disk is asked now.
+    /// Begins the work: its requests to the disk are submitted now.
     async fn of(work: impl Future<Output = T> + 'static) -> Begun<T> {
         let mut work: Pin<Box<dyn Future<Output = T>>> = Box::pin(work);
         let done = poll_fn(|cx| match work.as_mut().poll(cx) {
@@ -205,8 +205,8 @@ impl Syncing {
     }
 }
 
-/// Writes of a file under way: the next bytes come while these go to the disk, which would wait for
-/// the network otherwise and the network for it.
+/// Writes of a file in progress: the next bytes are received while these are written to the disk.
+/// Otherwise the disk would wait for the network and the network for the disk.
 #[derive(Default)]
 struct Writes {
     under_way: VecDeque<Begun<(Buf, Result<(), IoError>)>>,
@@ -250,7 +250,7 @@ impl Writes {
 }
 
 impl Coming {
-    /// What has to be removed of it.
+    /// Aborts the stream. Returns the files that have to be removed.
     pub(crate) fn give_up(self) -> InFlight {
         self.in_flight
     }
@@ -289,7 +289,8 @@ impl Coming {
 }
 
 impl Ingest {
-    /// Begins a file of that version that comes as it is, with the bytes of its components, TOC last.
+    /// Begins a file of that version that is received unmodified, with the bytes of its components,
+    /// TOC last.
     ///
     /// # Errors
     /// `Invalid`: these cannot be the components of a file, or the version is not one of
@@ -354,9 +355,9 @@ impl Ingest {
         Ok(())
     }
 
-    /// The next bytes of the file that comes, never of two components at once; in pieces that are
-    /// multiples of 4 KiB but for the last one of a component, where the page cache is to be passed
-    /// by.
+    /// The next bytes of the file being received, never of two components at once. The pieces are
+    /// multiples of 4 KiB except the last one of a component, where the page cache is to be
+    /// bypassed.
     ///
     /// # Errors
     /// `Invalid`: not the next ones; `DiskFull`, `Io`, `Stopping`. Drop the ingest then.
@@ -399,7 +400,7 @@ impl Ingest {
                     }
                 };
                 if component == Component::Data {
-                    // Writes that make a file longer go to the disk one after the other.
+                    // Writes that extend a file are done one after the other.
                     file.set_len(coming.length_of(component)).await?;
                 }
                 coming.file = Some(file.clone());
@@ -440,10 +441,11 @@ impl Ingest {
         Ok(())
     }
 
-    /// Ends the file that came: verified, and shown with the rest of the ingest when it is durable.
+    /// Ends the received file: verified, and shown with the rest of the ingest when it is durable.
     ///
     /// # Errors
-    /// `Invalid`: it is not whole, or not what its writer wrote, or of another shard or range; `Io`.
+    /// `Invalid`: it is incomplete, or differs from the written file, or is of another shard or
+    /// range; `Io`.
     /// Drop the ingest then.
     pub async fn end_whole(&mut self) -> Result<(), StoreError> {
         self.check_alive()?;
@@ -458,7 +460,7 @@ impl Ingest {
                 let descriptor = coming.descriptor();
                 let Coming { in_flight, syncs, .. } = coming;
                 self.done.push(Done { in_flight, descriptor, is_whole: true });
-                // The next file comes while this one becomes durable.
+                // The next file is received while this one becomes durable.
                 let before = std::mem::replace(&mut self.syncing, syncs);
                 let synced = self.synced(before).await;
                 self.store.files.note_write_result(&synced);
@@ -493,8 +495,8 @@ impl Ingest {
         };
         for sum in coming.sums.iter().filter(|sum| sum.component != Component::Checksums) {
             let listed = list.component(sum.component);
-            // Statistics has checksums of its own, which are compared below (none in `me`, where nothing
-            // says that it is not what its writer wrote; it came in frames that have some).
+            // Statistics has checksums of its own, which are compared below (none in `me`, where
+            // nothing proves that it is as written; it was received in frames that have some).
             if listed.is_none() && sum.component == Component::Statistics {
                 continue;
             }

@@ -1,20 +1,21 @@
-//! Import: SSTables that somebody put into a directory become files of a table, on every shard.
+//! Import: SSTables that an operator put into a directory become files of a table, on every shard.
 //!
-//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts what lies
+//! One shard takes them in ([`Transfer::import`], [`Transfer::refresh`]); then every shard adopts the files
 //! in its slice ([`Transfer::adopt`]), as a start opens files of a foreign number of shards.
 //!
 //! Order: 1. every file set is read where it is; 2. its components are linked, or copied, into the
-//! table's directory under a new generation and synced, its TOC.txt as `TOC.txt.tmp`; what its
-//! Statistics says of level and repairs is written anew, never in place: the source keeps its own;
+//! table's directory under a new generation and synced, its TOC.txt as `TOC.txt.tmp`; the level and
+//! repair state in its Statistics are rewritten, never in place: the source keeps its own;
 //! 3. when there are several a record, as of an ingest, names them all; 4. the TOC files get their
-//! names; 5. the record goes; 6. the names in the source directory go, TOC.txt first; 7. every shard
-//! takes its slice into the view. A crash before 3 (4 for a single file) leaves leftovers that the
-//! next start removes, and the source as it was. After it the next start opens all of the files.
+//!    names; 5. the record is removed; 6. the names in the source directory are removed, TOC.txt
+//!    first; 7. every shard takes its slice into the view. A crash before 3 (4 for a single file)
+//!    leaves leftovers that the next start removes, and the source as it was. After it the next
+//!    start opens all of the files.
 //!
 //! INV-import-1: a file set whose directory is refused is left as it was, names and bytes.
 //! INV-import-2: after a crash all files of an import are in use or none is.
-//! INV-import-3: no truncation names a file before it is adopted: one that runs meanwhile comes
-//! before the import.
+//! INV-import-3: no truncation names a file before it is adopted: a concurrent one counts as before
+//! the import.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,12 +50,13 @@ const CHECKSUMS_BYTES_MAX: usize = 2 << 30;
 /// File sets of one import: their record is read as a whole.
 const FILE_SETS_MAX: usize = 100_000;
 
-/// How an import is done.
+/// Options of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImportOptions {
     /// The level in the files stays; else it becomes 0.
     pub keep_level: bool,
-    /// What the files say of repairs stays (but for one under way); else they become unrepaired.
+    /// The repair state of the files stays (except of a repair under way); else they become
+    /// unrepaired.
     pub keep_repaired: bool,
     /// Every byte is compared with its checksums, every row is read.
     pub verify: bool,
@@ -64,7 +66,7 @@ pub struct ImportOptions {
     pub owned: Option<OwnedRanges>,
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// The new files: durable, and seen by a shard when it has adopted them.
@@ -109,7 +111,7 @@ impl Transfer {
     /// a refused directory has is not taken.
     ///
     /// # Errors
-    /// `Invalid`: a directory is not there or cannot be read: nothing was done; `UnknownTable`,
+    /// `Invalid`: a directory does not exist or cannot be read: nothing was done; `UnknownTable`,
     /// `DiskFull`, `Io`, `Stopping`: no file was taken.
     pub async fn import(
         &self,
@@ -156,11 +158,12 @@ impl Transfer {
         Ok(done)
     }
 
-    /// Takes in the files that somebody put into the table's own directory: those that
-    /// [`Transfer::claim_new_files`] of all shards named. As [`Transfer::import`], without a look at their rows.
+    /// Takes in the files that an operator put into the table's own directory: those that
+    /// [`Transfer::claim_new_files`] of all shards named. As [`Transfer::import`], without reading
+    /// their rows.
     ///
     /// # Errors
-    /// As [`Transfer::import`], and what is wrong with a file: then none is taken in.
+    /// As [`Transfer::import`], and an error of a file: then none is taken in.
     pub async fn refresh(&self, id: TableId, files: &[Descriptor]) -> Result<Imported, StoreError> {
         let table = self.importing(id).await?;
         let fs = self.env.rt.fs();
@@ -178,16 +181,16 @@ impl Transfer {
         Ok(done)
     }
 
-    /// Files in the table's directory that this node has neither written nor opened, as far as their
-    /// names fall to this shard: those with a number by it, those with a UUID to the first. Their
-    /// numbers are not given to others from now on. A number that this node has given already is
-    /// taken for one of its own files.
+    /// Files in the table's directory that this node has neither written nor opened, as far as
+    /// their names fall to this shard: those with a number by it, those with a UUID to the first.
+    /// Their numbers are not assigned to other files from now on. A number that this node has
+    /// assigned already is treated as one of its own files.
     ///
     /// # Errors
     /// `Invalid`: files of a truncation are still being removed; `UnknownTable`, `Io`, `Stopping`.
     pub async fn claim_new_files(&self, id: TableId) -> Result<Vec<Descriptor>, StoreError> {
         let table = self.importing(id).await?;
-        // What has a UUID is known by the view and by notes: no compaction is between the two.
+        // The view and the notes know all files with a UUID: no compaction is between the two.
         let _own = self.files.slots.own_table(&table).await;
         let is_being_removed = table.pins.borrow().iter().any(|pin| !pin.is_removed);
         if is_being_removed || table.replayed_removals.get() > 0 {
@@ -243,10 +246,10 @@ impl Transfer {
         Ok(())
     }
 
-    /// Shows what this shard has of files that were taken in, in one step. Returns how many.
+    /// Shows this shard's part of files that were taken in, in one step. Returns how many.
     ///
     /// # Errors
-    /// `UnknownTable`: it was dropped, and the files go with it; `Corrupt`, `Io`, `Stopping`: the next
+    /// `UnknownTable`: it was dropped, and the files with it; `Corrupt`, `Io`, `Stopping`: the next
     /// start opens them.
     pub async fn adopt(&self, id: TableId, files: &[Descriptor]) -> Result<u64, StoreError> {
         let Some(table) = self.tables.table(id) else { return Err(StoreError::UnknownTable(id)) };
@@ -302,7 +305,7 @@ impl Transfer {
         Ok(table)
     }
 
-    /// What a directory has. The outer error: there is no such directory.
+    /// Lists the file sets of a directory. The outer error: there is no such directory.
     async fn list(
         &self,
         fs: &Fs,
@@ -326,10 +329,11 @@ impl Transfer {
         Ok(file_sets(fs, directory).await)
     }
 
-    /// Whether a directory looks as that of a table of this node. One that is only reached by another
-    /// way is known when files have been placed.
+    /// Returns true if a directory looks like that of a table of this node. Directories reachable
+    /// only by another path are recognised after files have been placed.
     fn is_live(&self, directory: &str) -> bool {
-        // Of a table that is not in the schema, such as one that was dropped and restored: nothing uses it.
+        // The directory of a table missing in the schema, such as one that was dropped and
+        // restored: nothing uses it.
         if self.tables.strangers.borrow().iter().any(|stranger| stranger == directory) {
             return false;
         }
@@ -375,7 +379,7 @@ impl Transfer {
         Ok(sets)
     }
 
-    /// A file that names one of as many shards as there are is opened by that one only.
+    /// A file that names one shard of the current number of shards is opened by that shard only.
     fn check_slice(&self, table: TableId, meta: &SstableMeta) -> Result<(), StoreError> {
         let (_, shards) = self.env.shard();
         let Some(group) = meta.group().filter(|group| group.shard_count == shards) else {
@@ -513,7 +517,7 @@ impl Transfer {
         Ok(target.sync_data().await?)
     }
 
-    /// Takes back what was placed; what cannot be removed now is tried again in the background.
+    /// Takes back the placed files; failed removals are retried in the background.
     async fn unplace(&self, table: &Rc<TableState>, placed: Vec<Placed>) {
         let flights = placed.iter().map(|one| table.in_flight(one.descriptor.generation)).collect();
         self.files.discard_all(table, flights).await;
@@ -542,8 +546,8 @@ impl Transfer {
             self.unplace(table, placed).await;
             return Err(error);
         }
-        // From here on they are the table's, whatever fails. 5. Left behind it names files that have
-        // their TOC.txt.
+        // From here on they are the table's, whatever fails. 5. If the record stays, it names files
+        // that have their TOC.txt.
         if let Some(path) = &record {
             self.files.note_write_result(&remove_if_there(fs, path).await);
         }
@@ -589,7 +593,7 @@ fn trimmed(directory: &str) -> &str {
     }
 }
 
-/// Whether a copy would do no better than the link that failed so.
+/// Returns true if a copy would fail like the link that failed with this error.
 fn is_final(kind: IoErrorKind) -> bool {
     matches!(
         kind,
@@ -630,7 +634,7 @@ async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError>
     }
     let mut found = Vec::with_capacity(sets.len());
     for (descriptor, mut components) in sets {
-        // TOC comes last.
+        // TOC is last.
         components.sort_unstable_by_key(|(c, _)| (*c == Component::Toc, *c));
         if components.last().is_none_or(|(c, _)| *c != Component::Toc) {
             if unfinished.contains(&descriptor) {
@@ -647,7 +651,7 @@ async fn file_sets(fs: &Fs, directory: &str) -> Result<Vec<FileSet>, StoreError>
     Ok(found)
 }
 
-/// Whether every partition lies in what the node owns.
+/// Checks that every partition lies in the ranges that the node owns.
 pub(crate) async fn check_owned(
     reader: &SstableReader,
     owned: &OwnedRanges,
@@ -746,6 +750,6 @@ async fn remove_source(fs: &Fs, set: &FileSet, left: &mut Vec<String>) {
             left.push(path);
         }
     }
-    // A power cut may bring names back: they are of files that are in use under others.
+    // A power cut may restore names: they are of files that are in use under others.
     let _ = fs.sync_dir(&set.directory).await;
 }

@@ -1,7 +1,7 @@
 //! Files and rows from elsewhere, and for elsewhere: import, ingest of rows, whole files.
 //!
 //! Owns: the order in which they become files of a table. Never: talks to another node. Imports: `write`, `observe`,
-//! `files`, `tables`, `env`; of `compact` only what owned ranges are.
+//! `files`, `tables`, `env`; of `compact` only the type of owned ranges.
 
 pub(crate) mod file_streams;
 pub(crate) mod import;
@@ -15,7 +15,7 @@ use crate::observe::Observer;
 use crate::tables::registry::Tables;
 use crate::write::Writer;
 
-/// Files that one shard takes in or hands out.
+/// Receives and sends files on one shard.
 pub struct Transfer {
     pub(crate) env: Rc<Env>,
     pub(crate) tables: Rc<Tables>,

@@ -1,16 +1,16 @@
 //! Ingest: sorted partitions from elsewhere become SSTables of this shard without passing through
 //! the memtable, and are seen all at once.
 //!
-//! Files also come as they are ([`crate::transfer::file_streams`]).
+//! Files are also received unmodified ([`crate::transfer::file_streams`]).
 //!
 //! Order: 1. each file set is written and synced, its TOC.txt under the name `TOC.txt.tmp`; 2. when
 //! there are several a record, `helenus-ingest-<generation>.log`, names them all and is synced; 3.
 //! the TOC files get their names; 4. the view gets all of the files in one step; 5. the record goes.
-//! A crash before 2 leaves sets with the mark of an unfinished write, which the next start removes; a start that
-//! finds a record goes on with step 3. So all files of an ingest are there or none: a deletion may
-//! be in one of them and what it hides in another, and whoever had both may have purged both since.
+//! A crash before 2 leaves sets with the mark of an unfinished write, which the next start removes. A start that
+//! finds a record continues with step 3. So all files of an ingest exist or none: a deletion may be in one of
+//! them and its hidden data in another, and a replica that had both may have purged both since.
 //!
-//! INV-ingest-1: what was given is kept as it was written: timestamps, deletions, expired cells.
+//! INV-ingest-1: ingested data is stored as it was written: timestamps, deletions, expired cells.
 //! INV-ingest-2: when a truncation or drop came after the ingest began, nothing of it stays.
 //! INV-ingest-3: after a crash all files of an ingest are in use or none is.
 
@@ -40,10 +40,10 @@ const FIRST_PARTITIONS: u64 = 8192;
 const GROWTH: u64 = 8;
 /// Partitions of one file at most.
 const PARTITIONS_MAX: u64 = 64 << 20;
-/// Items between two looks at the clock.
+/// Items between two checks of the clock.
 const ITEMS_PER_LOOK: usize = 128;
 
-/// What an ingest brought.
+/// Result of an ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ingested {
     /// Files that are in use now.
@@ -61,10 +61,10 @@ pub struct Ingest {
     pub(crate) table: Rc<TableState>,
     pub(crate) version: Rc<TableVersion>,
     pub(crate) directory: String,
-    /// How often the table had been emptied when this began.
+    /// Number of times the table had been emptied when this began.
     emptied: u64,
     open: Option<(SstableWriter, InFlight)>,
-    /// The file that comes as it is.
+    /// The file that is received unmodified.
     pub(crate) coming: Option<Coming>,
     /// Components of the last file that came so, which become durable.
     pub(crate) syncing: Vec<Syncing>,
@@ -86,10 +86,10 @@ pub(crate) struct Done {
     pub(crate) is_whole: bool,
 }
 
-/// How far the data has come.
+/// Progress of the data.
 #[derive(Default)]
 struct Place {
-    /// The last partition, with its token; it may go on in the next page.
+    /// The last partition, with its token; it may continue in the next page.
     key: Option<(Token, Vec<u8>)>,
     /// The writer is inside of it.
     in_partition: bool,
@@ -101,7 +101,7 @@ struct Place {
     pending: Option<DeletionTime>,
 }
 
-/// What has to be done before a partition can begin.
+/// Work to do before a partition can begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     GoOn,
@@ -160,9 +160,9 @@ impl Ingest {
         self
     }
 
-    /// Takes a page of the table, forward and with nothing purged, whose partitions lie behind those
-    /// given so far, or go on with the last one where its page ended inside. Returns how many
-    /// partitions the page begins or goes on with.
+    /// Takes a page of the table, forward and with nothing purged, whose partitions follow those
+    /// given so far, or continue the last one where its page ended inside. Returns how many
+    /// partitions the page begins or continues.
     ///
     /// # Errors
     /// `Invalid`: not such a page, a partition of another shard, or the table was emptied meanwhile;
@@ -177,7 +177,7 @@ impl Ingest {
     async fn take_page(&mut self, bytes: &[u8]) -> Result<u64, StoreError> {
         self.check_alive()?;
         let version = self.version.clone();
-        // Cells of hidden columns come too.
+        // Cells of hidden columns are received too.
         let shape = version.shape.stored();
         let page = ReplicaPage::parse(bytes, shape, false)
             .map_err(|error| StoreError::Invalid(error.to_string()))?;
@@ -204,7 +204,7 @@ impl Ingest {
                 };
                 let step = self.place_partition(token, key, deletion, static_row)?;
                 if step != Step::GoOn {
-                    // What is seldom waited for is in a box: this loop runs for every row.
+                    // Rarely awaited futures are boxed: this loop runs for every row.
                     Box::pin(self.turn(step)).await?;
                 }
                 self.begin_partition(token, key, deletion, static_row)?;
@@ -227,7 +227,7 @@ impl Ingest {
                 self.store.env.rt.yield_if_due().await;
             }
         }
-        // The next page may go on with this partition.
+        // The next page may continue this partition.
         if ends && !ends_inside {
             self.end_partition()?;
         }
@@ -242,9 +242,9 @@ impl Ingest {
     /// Ends the files and shows all of them in one step. From here on they are durable.
     ///
     /// # Errors
-    /// As [`Ingest::page`]; nothing of it is seen then.
+    /// As [`Ingest::page`]; nothing of it is visible then.
     pub async fn finish(mut self) -> Result<Ingested, StoreError> {
-        // A file that was begun behind a truncation is not named in its record: it must not become
+        // A file that was begun after a truncation is not named in its record: it must not become
         // one that a start after a crash would open.
         self.check_alive()?;
         let shown = self.show().await;
@@ -284,7 +284,7 @@ impl Ingest {
         }
         named?;
         if let Some(path) = &record {
-            // Left behind it names files that have their TOC.txt.
+            // If the record stays, it names files that have their TOC.txt.
             self.store.files.note_write_result(&remove_if_there(&fs, path).await);
         }
         Ok(())
@@ -358,7 +358,7 @@ impl Ingest {
         Ok(())
     }
 
-    /// Whether a token lies in the ranges that were asked for.
+    /// Returns true if a token lies in the requested ranges.
     pub(crate) fn is_wanted(&self, token: Token) -> bool {
         let Some(ranges) = &self.ranges else { return true };
         let at = ranges.partition_point(|(_, end)| *end < token);
@@ -366,7 +366,7 @@ impl Ingest {
         ranges.get(at).is_some_and(inside)
     }
 
-    /// Looks where a partition goes: behind the last one, or on with it.
+    /// Determines the place of a partition: after the last one, or continuing it.
     fn place_partition(
         &mut self,
         token: Token,
@@ -390,9 +390,9 @@ impl Ingest {
                 return Ok(Step::GoOn);
             }
             // It was written to between the two pages. A partition's beginning cannot be changed,
-            // so the rest goes to a file of its own.
+            // so the rest is written to a file of its own.
             self.end_partition()?;
-            // A range that was closed at the page's end may be opened again at that very place.
+            // A range that was closed at the page's end may be opened again at the same position.
             self.place.last = None;
             return Ok(Step::NextFile);
         }
@@ -427,7 +427,7 @@ impl Ingest {
         }
     }
 
-    /// Begins a partition whose place is known, unless it goes on.
+    /// Begins a partition whose place is known, unless it continues.
     fn begin_partition(
         &mut self,
         token: Token,
@@ -486,7 +486,7 @@ impl Ingest {
         self.hold_or_put(marker)
     }
 
-    /// A marker that only closes is written when it is known that nothing is opened there.
+    /// Holds a marker that only closes until it is known that nothing is opened there.
     fn hold_or_put(&mut self, marker: Marker<'_>) -> Result<(), StoreError> {
         match (marker.close, marker.open) {
             (Some(close), None) => {
@@ -508,7 +508,7 @@ impl Ingest {
         }
     }
 
-    /// Moves on to a row or marker, which must lie behind the last one.
+    /// Moves to a row or marker, which must lie after the last one.
     fn advance_to(
         &mut self,
         shape: &TableShape,
@@ -577,7 +577,7 @@ impl Ingest {
         )?;
         let options = WriterOptions { held: true, ..options };
         let fs = self.store.env.rt.fs();
-        // Which of the hidden columns have cells is not known before they come.
+        // Until they arrive it is unknown which of the hidden columns have cells.
         let kept = dropped_columns::table_with_all(&self.version.table);
         match SstableWriter::create(&fs, &self.directory, &kept, options).await {
             Ok(writer) => self.open = Some((writer, in_flight)),
@@ -613,7 +613,8 @@ impl Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        // The background removes what was written. Until then nothing is purged that it may hide.
+        // The background removes the written files. Until then no tombstone that hides their data
+        // is purged.
         let open = self.open.take().map(|(writer, in_flight)| {
             drop(writer);
             in_flight

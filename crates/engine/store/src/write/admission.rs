@@ -9,7 +9,7 @@ use crate::write::Writer;
 /// Bytes of memtables beyond the budget that only tables of the node's metadata may use, per shard.
 const METADATA_RESERVE_BYTES: usize = 4 << 20;
 
-/// Whether the node shows its metadata in this table. Clients cannot write it.
+/// Returns true if the node shows its metadata in this table. Clients cannot write it.
 fn shows_metadata(table: &Table) -> bool {
     &*table.keyspace == "system_schema"
         || (&*table.keyspace == "system" && matches!(&*table.name, "local" | "peers" | "peers_v2"))
@@ -43,9 +43,9 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its metadata have a
-    /// reserve beyond the memtables' budget, and are written in memory while the disk is full: what the metadata
-    /// log has decided is shown whatever clients write.
+    /// As [`Writer::admit_write`], of a write of one table. The tables in which the node shows its
+    /// metadata have a reserve beyond the memtables' budget, and are written in memory while the
+    /// disk is full: decisions of the metadata log are shown whatever clients write.
     ///
     /// # Errors
     /// As [`Writer::admit_write`].
@@ -88,7 +88,7 @@ impl Writer {
         }
     }
 
-    /// Whether memtables are so large that a flush should begin; asked after each write.
+    /// Returns true if memtables are so large that a flush should begin; called after each write.
     #[inline]
     pub(crate) fn wants_flush(&self) -> bool {
         let (used, limit) = self.flushable_bytes();

@@ -64,7 +64,7 @@ impl Writer {
 
     /// Limits of this node's SSTable formats, beyond those of the column types.
     pub fn write_limits(&self) -> WriteLimits {
-        // The sign bit marks what is not deleted.
+        // The sign bit marks "not deleted".
         WriteLimits { negative_deletions: !self.env.options.sstable_version.has_uint_times() }
     }
 
@@ -115,12 +115,12 @@ impl Writer {
         }
     }
 
-    /// Everything applied so far is handed to the kernel by one write, in batch and group mode also
+    /// Hands everything applied so far to the kernel with one write, in batch and group mode also
     /// synced. Does not suspend in periodic mode.
     ///
     /// # Errors
     /// `DiskFull`: the writes are in memory and in the log's buffer, which is written when space
-    /// returns; the client is told that its write failed. `LogFailed`.
+    /// returns; the client is notified that its write failed. `LogFailed`.
     pub async fn commit(&self) -> Result<(), StoreError> {
         let _waiting = self.env.stages.mutation.hold();
         match self.env.log.commit().await {
@@ -134,8 +134,8 @@ impl Writer {
         }
     }
 
-    /// Everything applied so far is on the disk afterwards, whatever `commitlog_sync` says. For what
-    /// other nodes rely on, such as Paxos promises.
+    /// Makes everything applied so far durable, whatever `commitlog_sync` is. For data that other
+    /// nodes rely on, such as Paxos promises.
     ///
     /// # Errors
     /// As [`Store::commit`].

@@ -1,4 +1,4 @@
-//! Dropped columns of which a memtable has cells.
+//! Dropped columns whose cells a memtable has.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::tables::table::TableVersion;
 use crate::write::Writer;
 
 impl Writer {
-    /// The table with the hidden columns of which a memtable has cells.
+    /// The table with the hidden columns whose cells a memtable has.
     pub(crate) async fn table_to_flush(
         &self,
         version: &TableVersion,

@@ -35,7 +35,7 @@ pub(crate) struct Sieve {
     pending: Option<DeletionTime>,
     key: Vec<u8>,
     token: Token,
-    /// Of `key`, where it is known.
+    /// Hash of `key`, where it is known.
     hash: Option<KeyHash>,
 }
 
@@ -142,8 +142,8 @@ fn put_rows(
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
-/// Writes partitions of one row of the usual form that follow in a memtable, as far as the scan has them at hand: how
-/// many. They need no merge.
+/// Writes the next partitions of one row of the usual form of a memtable, as far as the scan has
+/// them loaded. Returns how many. They need no merge.
 fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Result<usize> {
     let Some(bytes_max) = writer.whole_max() else { return Ok(0) };
     let schema = writer.schema();
@@ -160,12 +160,12 @@ fn put_plain(scan: &mut MemtableScan, writer: &mut SstableWriter) -> sstable::Re
     Ok(count)
 }
 
-/// Where a memtable is written to, and how.
+/// Target of a flush, and its options.
 #[derive(Clone, Copy)]
 pub(crate) struct FlushTo<'a> {
     pub(crate) directory: &'a str,
     pub(crate) generation: Generation,
-    /// What is written goes into the chunk cache too, under this number, as long as there is room.
+    /// Number under which written data is also added to the chunk cache, as long as there is room.
     pub(crate) cached_as: Option<u64>,
     /// See [`WriterOptions::held`].
     pub(crate) held: bool,
@@ -175,8 +175,9 @@ impl Writer {
     /// Writes memtables to SSTables: of the named tables, or of all.
     ///
     /// # Errors
-    /// `DiskFull`, `Io`: what was not written stays in memory and in the commit log, and is tried
-    /// again in the background. `Unwritable`: everything was written but partitions that no SSTable can hold.
+    /// `DiskFull`, `Io`: unwritten data stays in memory and in the commit log, and is retried in
+    /// the background. `Unwritable`: everything was written but partitions that no SSTable can
+    /// hold.
     pub async fn flush(&self, tables: Option<&[TableId]>) -> Result<(), StoreError> {
         let states: Vec<Rc<TableState>> = match tables {
             Some(ids) => ids.iter().filter_map(|id| self.tables.table(*id)).collect(),
@@ -222,13 +223,13 @@ impl Writer {
             let Some(memtable) = table.view().flushing.first().cloned() else { return unwritable };
             let result = self.flush_memtable(table, &memtable).await;
             self.files.note_write_result(&result);
-            // It is in the view no more, and what of it was not written is in the active memtable.
+            // It left the view, and its unwritten partitions are in the active memtable.
             unwritable = unwritable.and(self.report_refused(table, result?));
             self.drop_in_steps(memtable).await;
         }
     }
 
-    /// Drops a memtable, unless somebody reads it still.
+    /// Drops a memtable, unless a reader still holds it.
     pub(crate) async fn drop_in_steps(&self, memtable: Rc<Memtable>) {
         let Ok(memtable) = Rc::try_unwrap(memtable) else { return };
         let _running = self.env.stages.reclaim.run();
@@ -429,7 +430,7 @@ impl Writer {
         let slices = Arc::new(Slices::all());
         let scan =
             MemtableScan::new(memtable.clone(), shape.clone(), &KeyRange::all(), slices, false);
-        // A merge of one source: it removes what ALTER TABLE dropped.
+        // A merge of one source: it removes columns that ALTER TABLE dropped.
         let mut merge = MergeCursor::new(shape.stored(), MergeMode::All, false, [scan]);
         let mut sieve = Sieve::new();
         let (mut items, mut is_refused) = (0, false);

@@ -1,14 +1,14 @@
 //! Partitions that no SSTable can hold.
 //!
 //! Mutations are checked before they are applied, so there should be none. A commit log of an earlier release may
-//! have some, though, and a peer may send what this release does not foresee. Such a partition must not keep
-//! anything else from the disk: a flush writes all others and puts the partition back into the active memtable.
-//! There it is read, merged with later writes and tried again by the next flush, so a deletion that shadows the
+//! have some, though, and a peer may send data that this release does not foresee. Such a partition must not
+//! block the flush of other data: a flush writes all others and puts the partition back into the active memtable.
+//! There it is read, merged with later writes and retried by the next flush, so a deletion that shadows the
 //! offending row frees it.
 //!
-//! Order of a flush with such partitions: 1. the file set of all others is written, see [`crate::write::flush`]; 2. what
-//! the partitions hold is appended to the commit log again and merged into the active memtable, in one step with
-//! the change of the view; 3. the log is synced; 4. segments with the earlier records may be released. Until 3 the
+//! Order of a flush with such partitions: 1. the file set of all others is written, see [`crate::write::flush`]; 2. the
+//! partitions' content is appended to the commit log again and merged into the active memtable, in one step with the
+//! change of the view; 3. the log is synced; 4. segments with the earlier records may be released. Until 3 the
 //! earlier records are pinned.
 //!
 //! INV-unflushable-1: the log is not kept for such a partition beyond the segment with its latest copy.
@@ -43,7 +43,7 @@ pub(crate) struct Refused {
     token: Token,
     /// All that it holds.
     mutations: Vec<Vec<u8>>,
-    /// Why, and where.
+    /// The error, and its position.
     error: StoreError,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Logging {
     Running,
 }
 
-/// What was read of one partition.
+/// Parts read of one partition.
 #[derive(Default)]
 struct Parts {
     token: Option<Token>,
@@ -244,8 +244,9 @@ impl Writer {
         Ok(refused)
     }
 
-    /// Step 2: merges what a flush of `memtable` could not write into the active memtable of the table's view. The
-    /// log of `memtable` must stay pinned until the log is synced.
+    /// Step 2: merges the partitions that a flush of `memtable` could not write into the active
+    /// memtable of the table's view. The log of `memtable` must stay pinned until the log is
+    /// synced.
     pub(crate) fn put_back(
         &self,
         table: &TableState,
@@ -280,8 +281,8 @@ impl Writer {
         }
     }
 
-    /// Counts what the partitions of a table take in memory that its flushes could not write; after a change of its
-    /// memtables.
+    /// Counts the memory of a table's partitions that its flushes could not write; called after a
+    /// change of its memtables.
     pub(crate) fn count_refused(&self, table: &TableState) {
         let bytes = table.view().memtables().map(|memtable| memtable.refused_bytes()).sum();
         let before = table.refused_bytes.replace(bytes);
@@ -293,7 +294,7 @@ impl Writer {
         self.refused_gauge.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
-    /// Bytes of memtables that flushes can free, and what they may come to.
+    /// Bytes of memtables that flushes can free, and their limit.
     #[inline]
     pub(crate) fn flushable_bytes(&self) -> (usize, usize) {
         let (used, limit) = (self.memtable_bytes.get(), self.env.options.memtable_bytes_max);
@@ -362,5 +363,5 @@ impl Writer {
     }
 }
 
-/// How often the same partitions are reported.
+/// Interval between two reports of the same partitions.
 const REPORTED_EVERY: std::time::Duration = std::time::Duration::from_secs(600);

@@ -1,8 +1,8 @@
-//! Whether rows are copied from file to file verbatim: always, but in tests that compare.
+//! Switch for copying rows from file to file verbatim: always on, except in tests that compare.
 
 #[cfg(test)]
 thread_local! {
-    /// Whether rows are copied at all: tests compare what comes out without.
+    /// True if rows are copied at all: tests compare the output with and without.
     pub(crate) static IS_ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
     /// Rows that were copied of partitions which several inputs have.
     pub(crate) static RUN_ROWS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };

@@ -1,4 +1,4 @@
-//! What a look at every row tells: `sstablemetadata -s`.
+//! Counts from a scan of every row: `sstablemetadata -s`.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::{Result, SstableReader};
 
 /// Partitions that are named for each of the three reasons.
 const LEADERS: usize = 5;
-/// Items after which it is told how far the scan is.
+/// Items between two progress reports.
 const ITEMS_PER_TOLD: u32 = 1024;
-/// Bytes of what a row, a cell and a collection have beside their values, as Cassandra counts them in memory
+/// Overhead of a row, a cell and a collection beside their values, as Cassandra counts it in memory
 /// (`Row.dataSize`).
 const DELETION_BYTES: u64 = 12;
 const ROW_DELETION_BYTES: u64 = DELETION_BYTES + 1;
@@ -37,16 +37,16 @@ impl Leaders {
     }
 }
 
-/// What a scan of a file counted.
+/// Counts of a file's scan.
 #[derive(Debug, Default)]
 pub struct ScannedOverview {
     bytes: u64,
     partitions: u64,
     /// Static rows too.
     rows: u64,
-    /// Of partitions, of ranges, of cells of rows that are not static.
+    /// Tombstones of partitions, of ranges, and of cells of rows that are not static.
     tombstones: u64,
-    /// Of rows that are not static.
+    /// Cells of rows that are not static.
     cells: u64,
     widest: Leaders,
     largest: Leaders,
@@ -62,7 +62,7 @@ struct Partition {
     tombstones: u64,
 }
 
-/// Reads all rows of a file. `at` is told how many (uncompressed) bytes are done, and of how many.
+/// Reads all rows of a file. `at` receives the (uncompressed) bytes done and their total.
 ///
 /// # Errors
 /// `Corrupt`, `Io`.

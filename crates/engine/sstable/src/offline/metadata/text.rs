@@ -23,7 +23,7 @@ const BLUE: &str = "\u{1b}[34m";
 const CYAN: &str = "\u{1b}[36m";
 const WHITE: &str = "\u{1b}[37m";
 
-/// What is printed.
+/// The text printed so far.
 pub(super) struct Text {
     pub(super) out: String,
     style: MetadataStyle,
@@ -52,19 +52,19 @@ impl Text {
         self.commented(name, value, None);
     }
 
-    /// A field with more words behind its value.
+    /// A field with more words after its value.
     pub(super) fn commented(&mut self, name: &str, value: &str, comment: Option<&str>) {
         let (blue, cyan, reset) = (self.color(BLUE), self.color(CYAN), self.color(RESET));
         let comment = comment.map_or(String::new(), |comment| self.white(&format!(" ({comment})")));
         self.line(&format!("{blue}{name}{cyan}: {reset}{value}{comment}"));
     }
 
-    /// A date, or what stands for one, with the number that it was made of.
+    /// A date, or its substitute, with the original number.
     pub(super) fn date(&mut self, name: &str, date: Option<String>, raw: i64) {
         self.commented(name, date.as_deref().unwrap_or("--"), Some(&raw.to_string()));
     }
 
-    /// A number behind its name in brackets, indented.
+    /// A number after its name in brackets, indented.
     pub(super) fn leader(&mut self, name: &str, value: u64, comment: Option<&str>) {
         let (cyan, reset) = (self.color(CYAN), self.color(RESET));
         let comment = comment.map_or(String::new(), |comment| self.white(&format!(" ({comment})")));
@@ -80,8 +80,8 @@ impl Text {
         text.map_or(String::new(), |text| self.white(&format!("({text})")))
     }
 
-    /// `name` gives what stands for a number, and what is said of it in brackets: `None` where nothing ever
-    /// is, which leaves no space.
+    /// `name` returns the text for a number, and a comment in brackets: `None` where no number ever
+    /// has one, which leaves no space.
     pub(super) fn histogram(
         &mut self,
         title: &str,

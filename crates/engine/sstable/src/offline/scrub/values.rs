@@ -1,4 +1,4 @@
-//! What a scrub looks for in the values and times of rows.
+//! Checks of a scrub on the values and times of rows.
 
 use data::clustering::components;
 use data::{CellRef, ColumnRef, Liveness, RowBuilder, RowRef};
@@ -9,12 +9,12 @@ use types::CqlType;
 
 use super::ScrubOptions;
 
-/// The largest time of a version before `oa`: a reader gives it for one that had overflowed.
+/// The largest time of a version before `oa`: a reader returns it for one that had overflowed.
 const OVERFLOWED: DeletionSeconds = DeletionSeconds(DELETION_SECONDS_MAX);
 
-/// The types of a table's columns, and what is done with rows.
+/// The types of a table's columns, and the treatment of rows.
 pub(super) struct Values {
-    /// Name and type of each column; empty: values are not looked at.
+    /// Name and type of each column; empty: values are not checked.
     columns: FixedMap<ColumnId, (String, CqlType)>,
     clustering: Vec<(String, CqlType)>,
     reinserts: bool,
@@ -35,7 +35,7 @@ impl Values {
         Values { columns, clustering, reinserts }
     }
 
-    /// What is wrong with a clustering.
+    /// Returns the error of a clustering.
     pub(super) fn wrong_clustering(&self, clustering: &[u8]) -> Option<String> {
         let values = components(clustering).zip(&self.clustering);
         values
@@ -44,7 +44,7 @@ impl Values {
             .next()
     }
 
-    /// What is wrong with a row's values.
+    /// Returns the error of a row's values.
     pub(super) fn wrong(&self, row: RowRef<'_>) -> Option<String> {
         if self.columns.is_empty() {
             return None;
@@ -66,9 +66,9 @@ impl Values {
         })
     }
 
-    /// The row with times that had overflowed set to the largest and newer by a microsecond, so that it
-    /// wins over what its wrong time made of it; `None`: it has no such time. Source: Cassandra
-    /// `FixNegativeLocalDeletionTimeIterator`.
+    /// The row with overflowed times set to the largest and newer by a microsecond, so that it wins
+    /// over the deletion that its wrong time made of it; `None`: it has no such time. Source:
+    /// Cassandra `FixNegativeLocalDeletionTimeIterator`.
     pub(super) fn fixed(&self, row: RowRef<'_>) -> Option<Vec<u8>> {
         if !self.reinserts || !has_overflowed(row) {
             return None;

@@ -1,4 +1,4 @@
-//! The work of a scrub: stretches of Data, and what becomes of each item.
+//! The work of a scrub: stretches of Data, and the outcome of each item.
 
 use data::clustering::check as check_clustering;
 use data::{Advance, BoundRef, ClusteringComparator, Cursor, DeletionTime, Item, Marker, RowRef};
@@ -16,7 +16,7 @@ use crate::sequential::SequentialReader;
 use crate::writer::{SstableWriter, WriterOptions};
 use crate::{Result, SstableCursor, SstableError, SstableReader};
 
-/// Items after which the host is asked whether it goes on.
+/// Items after which the host is asked if the scrub may continue.
 const ITEMS_PER_QUESTION: u32 = 64;
 
 /// One scrub.
@@ -37,13 +37,13 @@ pub(super) struct Scrub<'s, H> {
     /// Rows that are not in order in their partition. As many as the damage makes: in memory.
     strays: Vec<Stray>,
     pub(super) report: ScrubReport,
-    /// The partition of which something was lost last.
+    /// The partition that lost something last.
     last_bad: Option<Vec<u8>>,
     /// Items since the host was asked last.
     items: u32,
 }
 
-/// A row that goes to a file set of its own.
+/// A row that is written to a file set of its own.
 struct Stray {
     token: Token,
     key: Vec<u8>,
@@ -57,10 +57,10 @@ enum Stop {
     End,
     /// It cannot be read on: where the partition began, its key if that was read, and why.
     Damage { start: u64, key: Option<Vec<u8>>, what: String },
-    /// The same, of a partition that was passed over: not in order, so that it is read again in its
-    /// turn, or not wanted.
+    /// The same, in a partition that was skipped: it is out of order and will be read again later,
+    /// or it is not wanted.
     Passing { start: u64 },
-    /// The host gives up.
+    /// The host stops the scrub.
     GivenUp,
 }
 
@@ -68,9 +68,9 @@ enum Stop {
 struct Open {
     key: Vec<u8>,
     place: Option<Place>,
-    /// The range deletion that is open in what was read.
+    /// The range deletion that is open at the current position.
     open: Option<DeletionTime>,
-    /// The last marker, when nothing was read behind it: it is written with what follows.
+    /// The last marker, until another item is read: it is written with the next item.
     held: Option<Held>,
 }
 
@@ -87,11 +87,11 @@ impl Open {
         writer.put(Item::Marker(Marker { position: place.bound(), close, open }))
     }
 
-    /// Nothing more is known: what is open ends where the reading did.
+    /// Cuts the input: an open deletion ends where the reading did.
     fn cut(&mut self) {
         let open = self.open.take();
         match (&mut self.held, open, &self.place) {
-            // A marker that opened something of which nothing was read.
+            // A marker that opened a range of which nothing was read.
             (Some(held), _, _) => {
                 held.open = None;
                 if held.close.is_none() {
@@ -145,14 +145,14 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         }
     }
 
-    /// `None`: given up.
+    /// `None`: aborted.
     async fn next_writer(&mut self) -> Result<Option<SstableWriter>> {
         let Some(generation) = self.host.next_generation() else {
             self.report.given_up = true;
             return Ok(None);
         };
         let options = WriterOptions { generation, ..self.options.clone() };
-        // Only the first may keep its place among files that do not overlap.
+        // Only the first may keep its level and run, whose files do not overlap.
         self.options.level = 0;
         self.options.run = None;
         self.last = None;
@@ -184,7 +184,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         self.forget_repair().await
     }
 
-    /// With something lost the rest was not repaired: the next repair brings back what is missing.
+    /// After a loss the rest counts as not repaired: the next repair restores the missing data.
     async fn forget_repair(&self) -> Result<()> {
         if self.report.losses == 0 || self.options.repaired_at == 0 || self.report.given_up {
             return Ok(());
@@ -260,7 +260,8 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
                 Stop::Passing { start } => (start, None, None),
                 Stop::GivenUp => return Ok(()),
             };
-            // What stands against going on may not stand against beginning there.
+            // An error that stops the reading of one partition may be none for a fresh start at
+            // `start`.
             let is_new = what.is_some() && key.is_none() && start != at && tried != Some(start);
             if is_new {
                 tried = Some(start);
@@ -342,7 +343,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
         Ok(())
     }
 
-    /// False: the host gives up.
+    /// Asks the host. False: the host stops the scrub.
     async fn goes_on(&mut self, position: u64, writer: &SstableWriter) -> bool {
         self.items = 0;
         let goes_on = self.host.goes_on(position, writer.data_length()).await;
@@ -382,7 +383,7 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
             if is_full {
                 writer.write_full().await?;
             }
-            // What cannot be read because the node stops is not lost.
+            // Data that cannot be read because the node stops is not lost.
             let is_asked = is_full || what.is_some() || self.items >= ITEMS_PER_QUESTION;
             if is_asked && !self.goes_on(cursor.position(), writer).await {
                 return Ok(Stop::GivenUp);
@@ -517,11 +518,11 @@ impl<'s, H: ScrubHost> Scrub<'s, H> {
 enum Misplaced {
     /// Its clustering is not one of the table.
     Values,
-    /// It does not come behind.
+    /// It is out of order.
     Order,
 }
 
-/// What became of an item.
+/// Outcome of an item.
 enum Taken {
     Yes,
     /// With it the partition is complete.
@@ -534,7 +535,7 @@ enum Taken {
     No(String),
 }
 
-/// Moves on; what cannot be read is told as text, whatever the reason.
+/// Advances the cursor; any read error is returned as text.
 async fn step(
     reader: &SstableReader,
     blocks: &mut SequentialReader,
@@ -546,7 +547,7 @@ async fn step(
             Advance::End => return Ok(false),
             Advance::NeedBlock(request) => {
                 let chunk = match blocks.load_block(request.block).await {
-                    // Nothing but this block may be unreadable of what was to be read ahead.
+                    // The unreadable block may be another one of the read-ahead.
                     Err(SstableError::Io(_)) => reader.load_block(request.block).await,
                     read => read,
                 };

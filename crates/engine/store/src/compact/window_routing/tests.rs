@@ -111,7 +111,7 @@ fn check(order: &ClusteringComparator, reversed: bool, steps: &[Step]) {
     let mut router = Router::new(windows(), reversed);
     router.partition();
     let mut pieces: Vec<Piece> = Vec::new();
-    // What every place gets: pieces and rows as positions, to see that they ascend.
+    // Positions of the pieces and rows of every place, to check that they ascend.
     for step in steps {
         let from = pieces.len();
         match step {

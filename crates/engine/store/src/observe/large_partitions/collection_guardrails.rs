@@ -1,4 +1,4 @@
-//! Guardrails of collections that are not frozen, where a file brings together what single statements wrote.
+//! Guardrails of collections that are not frozen, where a file merges the writes of several statements.
 //!
 //! Source: Cassandra's `SortedTableWriter.guardCollectionSize`. Only live elements count; nothing is refused.
 
@@ -14,12 +14,12 @@ fn is_guarded(column: &Column) -> bool {
     column.ty.is_collection() && column.ty.is_multi_cell()
 }
 
-/// Whether a table may have what is looked for.
+/// Returns true if the guardrails apply to a table.
 pub(super) fn are_guarded(table: &Table) -> bool {
     table.columns.iter().any(is_guarded) && !is_of_system(table)
 }
 
-/// What is said of the collections of a file, in Cassandra's words.
+/// Messages for the collections of a file, in Cassandra's words.
 pub(super) fn words(
     table: &Table,
     guardrails: &PartitionGuardrails,

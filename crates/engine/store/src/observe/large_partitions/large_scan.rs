@@ -1,16 +1,15 @@
-//! Files that were not written here are looked through for what is large in them: those that came whole from
-//! other nodes, that were imported, or taken over with a directory.
+//! Scans files that were not written here for large data: files that arrived whole from other nodes, were
+//! imported, or were taken over with a directory.
 //!
-//! Owns: which files wait for it, reading them in the background one after the other, slowly, until the store
-//! stops or somebody stops it. Most files need not be read: their statistics say that no partition has as many
-//! bytes as anything large.
+//! Owns: the queue of these files, and reading them in the background one after the other, slowly, until the
+//! store stops or an operator stops it. Most files need not be read: their statistics say that no partition
+//! has as many bytes as anything large.
 //!
-//! A file was not written here when it names another node, or has none of our checksums. Those that were looked
-//! through, and those that wait though they name this node, are kept per table and shard in
-//! `helenus-looked.<shard>`; what is lost of it only has files looked through again. Of files that shards share
-//! the one whose number it is looks through all.
+//! A file was not written here when it names another node, or has none of our checksums. The scanned ones, and
+//! those that wait though they name this node, are kept per table and shard in `helenus-looked.<shard>`; losing
+//! it only repeats scans. A file that shards share is scanned by the shard that its number belongs to.
 //!
-//! INV-large-1: what is told of a file is what its writer would have told of it.
+//! INV-large-1: the reports for a file are those that its writer would have made.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,9 +29,9 @@ use crate::tables::large_files::{LargeEvent, LargeFile, name_of, push};
 use crate::tables::table::TableState;
 use crate::tables::table_file::{TableFile, map_error};
 
-/// Bytes of Data, uncompressed, that a shard looks through in a second.
+/// Bytes of Data, uncompressed, that a shard scans per second.
 const BYTES_PER_SECOND: u64 = 16 << 20;
-/// How often it is looked whether something waits, beside being told.
+/// Interval of the checks for waiting files, besides notifications.
 const ROUND: Duration = Duration::from_secs(60);
 /// A row takes at least its flags, its size, and that of the row before it.
 const ROW_BYTES_MIN: u64 = 3;
@@ -40,7 +39,7 @@ const ROW_BYTES_MIN: u64 = 3;
 const ELEMENT_BYTES_MIN: u64 = 2;
 
 impl Limits {
-    /// Whether nothing in partitions of at most so many bytes is large.
+    /// Returns true if nothing in partitions of at most so many bytes is large.
     fn are_beyond(&self, bytes: u64) -> bool {
         let most = &self.thresholds;
         let least = self.partition_bytes().min(most.row_bytes).min(most.cell_bytes);
@@ -66,8 +65,8 @@ impl Observer {
         self.large.waits.notify_one();
     }
 
-    /// Keeps durably that files wait of which a start would not see it. Best effort: without it they are
-    /// missing in the tables when a restart comes first.
+    /// Records durably that files wait, where a start could not detect it. Best effort: without it
+    /// they are missing in the tables when a restart comes first.
     pub(crate) async fn keep_waiting(&self, table: &TableState, files: &[Rc<TableFile>]) {
         let of_it =
             |file: &&Rc<TableFile>| self.env.is_mine(file.generation) && self.files.is_own(file);
@@ -80,7 +79,8 @@ impl Observer {
         self.files.write_looked(table, &looked).await;
     }
 
-    /// Looks through what waits, as long as the store runs. When somebody is told of it.
+    /// Starts the scan of waiting files, which lasts as long as the store runs. For stores with a
+    /// receiver of the events.
     pub(super) fn start_looking_through(self: &Rc<Self>) {
         let store = self.clone();
         let task = async move {
@@ -96,7 +96,7 @@ impl Observer {
                     return;
                 }
                 let deadline = store.env.rt.now() + ROUND;
-                // Elapsed: it is looked again.
+                // Elapsed: check again.
                 let waits = store.large.waits.notified();
                 let _ = store.env.rt.timeout(deadline, waits).await;
             }
@@ -155,7 +155,7 @@ impl Observer {
         self.files.write_looked(table, &looked).await;
     }
 
-    /// What is large in a file; `None`: nothing is, by its statistics.
+    /// Finds large data in a file; `None`: nothing is, by its statistics.
     async fn find_large(
         &self,
         table: &Rc<TableState>,
@@ -166,7 +166,7 @@ impl Observer {
         if limits.are_beyond(meta.statistics().stats.partition_sizes.max()) {
             return Ok(None);
         }
-        // No inputs: it keeps nobody from them.
+        // No inputs: the files stay free for other compactions.
         let claim = self.files.slots.claim(table, Vec::new(), self.look_shown(table, file));
         let mut look = Look::new(limits, self.env.rt.wall().seconds());
         let (range, all) = (KeyRange::all(), Arc::new(Slices::all()));
@@ -240,11 +240,11 @@ struct At {
     partition: u64,
     /// Where it begins, when it is a row or marker.
     item: u64,
-    /// Where the reading is, behind it.
+    /// Position of the reading, after the item.
     end: u64,
 }
 
-/// What is found while the items of a file go by.
+/// Findings while the items of a file are read.
 struct Look {
     limits: LargeLimits,
     found: LargeData,

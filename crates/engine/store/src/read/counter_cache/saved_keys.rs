@@ -1,4 +1,4 @@
-//! Which counters are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
+//! Keys of cached counters, saved in a file and read again after the next start: [`crate::read::saved_keys`].
 
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ impl RowSink for OneRow {
 }
 
 impl Counters {
-    /// Begins to read what was saved, and saves from time to time.
+    /// Starts reading the saved keys, and saving them periodically.
     pub(crate) fn start_counter_cache(self: &Rc<Self>) {
         let period = self.env.options.counter_cache_save_period;
         if period.is_zero() {
@@ -77,7 +77,7 @@ impl Counters {
             return;
         }
         let bytes = {
-            // Most nodes count nothing, and need no file that says so.
+            // Most nodes count nothing, and need no such file.
             if cache.counts.borrow().is_empty() {
                 return;
             }
@@ -100,7 +100,7 @@ impl Counters {
         for path in self.reader.saved_keys.saved_files(COUNTERS).await {
             for saved in self.reader.saved_keys.saved_keys(COUNTERS, &path).await {
                 let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
-                // What cannot be read here says so to whoever reads it.
+                // A failed read is reported to the client that reads the counter.
                 if ended || !self.warm_counter(&saved).await.unwrap_or(true) {
                     return;
                 }
@@ -151,7 +151,7 @@ impl Counters {
         Ok(true)
     }
 
-    /// Keeps what was read of a row.
+    /// Caches the counts of a row that was read.
     fn keep_row(&self, of: &super::CountsOf, at: CounterRow<'_>, row: RowRef<'_>) {
         for (column, cell) in row.columns() {
             if let ColumnRef::Simple(cell) = cell

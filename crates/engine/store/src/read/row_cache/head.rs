@@ -17,7 +17,7 @@ pub(super) enum Until {
     End,
     /// Behind its last row; no range deletion is open there.
     LastRow,
-    /// The beginning of the partition cannot be kept within the bounds: reads go to the files.
+    /// The beginning of the partition does not fit within the bounds: reads use the files.
     Nothing,
 }
 
@@ -124,7 +124,7 @@ impl Building {
     }
 }
 
-/// Parts of slices down to a row and behind it.
+/// Splits slices into the parts up to a row and after it.
 pub(super) fn split(shape: &TableShape, slices: &Slices, last: &[u8]) -> (Slices, Slices) {
     let cmp = shape.clustering();
     let at = BoundRef { prefix: last, after: true };

@@ -1,4 +1,4 @@
-//! Which partitions are cached, kept in a file and read again behind the next start: [`crate::read::saved_keys`].
+//! Keys of cached partitions, saved in a file and read again after the next start: [`crate::read::saved_keys`].
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ pub(crate) const ROWS: SavedCache =
     SavedCache { name: "rows", kind: "saved-rows", what: "which partitions are in the row cache" };
 
 impl Reader {
-    /// Begins to read what was saved, and saves from time to time.
+    /// Starts reading the saved keys, and saving them periodically.
     pub(crate) fn start_row_cache(self: &Rc<Self>) {
         let period = self.env.options.row_cache_save_period;
         if period.is_zero() {
@@ -62,7 +62,7 @@ impl Reader {
         for path in self.saved_keys.saved_files(ROWS).await {
             for saved in self.saved_keys.saved_keys(ROWS, &path).await {
                 let ended = self.env.stopping.get() || self.env.rt.now() >= deadline;
-                // What cannot be read here says so to whoever reads it.
+                // A failed read is reported to the client that reads the partition.
                 if ended || !self.warm_partition(&saved).await.unwrap_or(true) {
                     return;
                 }

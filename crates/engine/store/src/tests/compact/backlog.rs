@@ -1,4 +1,4 @@
-//! How far compaction is behind, and the share that follows.
+//! The compaction backlog, and the share that follows.
 
 use rt::Group;
 
@@ -49,7 +49,7 @@ fn the_share_follows_what_is_due_and_goes_back_when_it_is_done() {
         let rate = running.bytes_per_second;
         assert!((50_000.0..600_000.0).contains(&rate), "{rate} of 200000 a second");
 
-        // What a user sets stays.
+        // A share set by the operator stays.
         store.compactor().set_compaction_share(Some(700));
         seconds(&rt, 2).await;
         assert_eq!((store.compactor().backlog().share, rt.share(Group::Compaction)), (700, 700));

@@ -11,7 +11,7 @@ use crate::tests::*;
 /// Values of `ck` are from 0 to below this.
 const DOMAIN: i32 = 120;
 
-/// Windows of five values of `ck`; no static column; tombstones go at once.
+/// Windows of five values of `ck`; no static column; tombstones are purged at once.
 fn windowed(reversed: bool, threshold: &str) -> Arc<Schema> {
     let map = [
         ("class", "ClusterKeyCompactionStrategy"),
@@ -98,7 +98,7 @@ fn what_is_flushed_goes_into_windows_and_a_read_of_one_looks_into_its_file() {
             let store = open_with(&rt, windowed(reversed, "4")).await;
             let mut expected = BTreeMap::new();
             for flush in 0..5 {
-                // The fifth comes too late for windows that were sorted already.
+                // The fifth is too late for windows that were sorted already.
                 for (pk, ck) in (0..8).flat_map(|pk| (0..25).map(move |ck| (pk, ck))) {
                     if (ck + flush) % 3 == 0 {
                         let value = format!("{flush}");
@@ -181,7 +181,7 @@ fn what_is_left_of_a_window_without_its_rows_is_shared() {
             store.flush(None).await.unwrap();
             at_rest(&rt, &store).await;
         };
-        // Of the second partition there is something older elsewhere, so that its deletion stays.
+        // The second partition has older data elsewhere, so that its deletion stays.
         flush(&[insert(2, 0, "older", 50)]).await;
         flush(&[insert(1, 20, "gone", 100), delete_partition(2, 100)]).await;
         assert_eq!(states(&store).0, [0, 4]);

@@ -1,4 +1,4 @@
-//! Garbage collection, and compactions that look at tombstones of other files.
+//! Garbage collection, and compactions that use tombstones of other files.
 
 use compact_plan::TombstoneOption::{self, Cell, Row};
 
@@ -105,7 +105,8 @@ fn what_a_file_hides_goes_from_others_and_its_deletions_when_they_may() {
         ];
         for deletions in &deleted {
             for by in [Row, Cell] {
-                // The deletion stays as long as gc_grace says; behind it, it goes after what it hid.
+                // The deletion stays as long as gc_grace says; later it is purged, after the data
+                // that it hid.
                 check(&rt, i32::MAX, &[&rows, deletions], by, 1).await;
                 check(&rt, i32::MAX, &[deletions, &rows], by, 1).await;
                 check(&rt, 0, &[&rows, deletions], by, 0).await;
@@ -127,7 +128,7 @@ fn overwritten_cells_go_only_by_cell() {
         let new = [insert(1, 1, "new", 11), insert(2, 1, "new", 11)];
         check(&rt, i32::MAX, &[&old, &new], Row, 2).await;
         check(&rt, i32::MAX, &[&old, &new], Cell, 1).await;
-        // The newer file is not the one that goes.
+        // The newer file is not removed.
         check(&rt, i32::MAX, &[&new, &old], Cell, 1).await;
     });
 }
@@ -142,12 +143,13 @@ fn what_is_in_a_memtable_hides_nothing_and_keeps_tombstones() {
         write(&store, &delete_partition(1, 11)).await.unwrap();
         write(&store, &insert(2, 1, "late", 5)).await.unwrap();
         store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
-        // Of the first file the row that the memtable deletes is left, of the second its tombstone.
+        // The first file keeps the row that the memtable deletes, the second keeps its tombstone.
         assert_eq!(store.table_stats(TABLE).sstables, 2);
         assert_eq!(read_all(&store).await, []);
         store.flush(None).await.unwrap();
         assert_eq!(read_all(&store).await, []);
-        // The tombstone stays beside the late row, which goes after it; then it goes too.
+        // The tombstone stays beside the late row, which is removed first; then the tombstone is
+        // purged too.
         for left in [1, 0] {
             store.compactor().garbage_collect(TABLE, Cell).await.unwrap();
             assert_eq!((store.table_stats(TABLE).sstables, read_all(&store).await), (left, vec![]));
@@ -227,7 +229,7 @@ fn compactions_look_at_tombstones_of_others_when_the_table_says_so() {
     });
 }
 
-/// Rows of so many partitions in one file, and a file with the deletion of each.
+/// Rows of this many partitions in one file, and a file with the deletion of each.
 async fn many_deletions(store: &Store, partitions: i32) {
     let rows: Vec<Vec<u8>> = (0..partitions).map(|pk| insert(pk, 1, "v", 10)).collect();
     file_of(store, &rows).await;

@@ -12,7 +12,7 @@ use crate::tests::*;
 
 const KEYS: i32 = 48;
 
-/// Tombstones go at once; nothing is compacted unasked.
+/// Tombstones are purged at once; no automatic compaction.
 pub(crate) fn incremental_schema() -> Arc<Schema> {
     let map = [
         ("class", "org.apache.cassandra.db.compaction.IncrementalCompactionStrategy"),
@@ -102,7 +102,7 @@ fn a_run_is_merged_in_parts_purges_and_survives_a_restart() {
         let (after, files) = runs(&store);
         assert!(after == 1 && files > 3, "{after} runs, {files} files");
         assert_eq!(rows_of(&read_all(&store).await), stays(100));
-        // What was purged is gone from the files: no tombstone is met.
+        // Purged data is gone from the files: reads meet no tombstone.
         let files = store.rooms.tables.table(TABLE).unwrap().view().files.clone();
         let rows: i64 = files.iter().map(|f| f.reader.meta().statistics().stats.total_rows).sum();
         assert_eq!(rows, i64::from(KEYS));

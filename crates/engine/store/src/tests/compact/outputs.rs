@@ -7,7 +7,8 @@ use crate::tests::crash::{open_purging_with, rows_left};
 use crate::tests::everywhere::*;
 use crate::tests::*;
 
-/// Unified compaction cuts the ring in four however little there is; tombstones go at once.
+/// Unified compaction cuts the ring in four however little data exists; tombstones are purged at
+/// once.
 fn cut_schema() -> Arc<Schema> {
     let map = [
         ("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy"),

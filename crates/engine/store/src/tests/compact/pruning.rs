@@ -1,4 +1,4 @@
-//! Reads leave out files by what Statistics.db says of them, and show the same.
+//! Reads skip files by their Statistics.db, and show the same.
 
 use data::{BoundRef, ClusteringComparator};
 
@@ -8,7 +8,7 @@ use crate::{ReadStats, Version};
 /// Values of each clustering column are below this.
 const DOMAIN: i32 = 6;
 
-/// Clustered by `a` ascending and `b` descending; no static column; not compacted by itself.
+/// Clustered by `a` ascending and `b` descending; no static column; no automatic compaction.
 fn table_ab() -> Table {
     let column =
         |id, name: &str, ty, kind| Column { id: ColumnId(id), name: name.into(), ty, kind };
@@ -41,12 +41,12 @@ fn prefix(values: &[i32]) -> Vec<u8> {
     ClusteringBuf::from_components(values.iter().map(<[u8; 4]>::as_slice)).0
 }
 
-/// A bound: leading values, and whether it lies behind all that begins with them.
+/// A bound: leading values, and true if it lies after all that begins with them.
 #[derive(Clone, Debug)]
 struct At(Vec<i32>, bool);
 
 impl At {
-    /// Whether a row lies before it. Independent of the comparator: `b` is descending.
+    /// Returns true if a row lies before it. Independent of the comparator: `b` is descending.
     fn is_behind(&self, row: (i32, i32)) -> bool {
         let mine: Vec<i32> =
             self.0.iter().enumerate().map(|(i, v)| if i == 1 { -v } else { *v }).collect();
@@ -102,7 +102,7 @@ fn below(rt: &Rt, bound: i32) -> i32 {
     (rt.random_u64() % u64::from(bound.unsigned_abs())) as i32
 }
 
-/// What was written: partition, what of it, the value (`None`: a deletion), when.
+/// A write: partition, rows, the value (`None`: a deletion), timestamp.
 struct Op {
     pk: i32,
     of: Stretch,
@@ -202,7 +202,7 @@ async fn write_some(rt: &Rt, store: &Store, order: &ClusteringComparator, ops: &
     }
 }
 
-/// Reads under random bounds; files looked into and files there.
+/// Reads under random bounds; counts the files read and the existing files.
 async fn check(rt: &Rt, store: &Store, order: &ClusteringComparator, ops: &[Op]) -> (u64, u64) {
     let (mut looked, mut there) = (0, 0);
     let files = store.table_stats(TABLE).sstables;
@@ -297,7 +297,7 @@ fn a_read_looks_into_files_that_meet_its_bounds_or_delete_partitions() {
             // A range deletion is met where it reaches to.
             let of = Stretch(At(vec![7], false), At(vec![8], true));
             write(&store, &delete(1, &of, 200)).await.unwrap();
-            // Before `oa` no file tells whether the tombstones that it has are of partitions.
+            // Before `oa` no file tells its tombstones of partitions from others.
             let of_any = u32::from(!matches!(version, Version::Oa | Version::Da));
             store.flush(None).await.unwrap();
             assert_eq!(looked(8, 9).await, (1, 1));
@@ -306,7 +306,7 @@ fn a_read_looks_into_files_that_meet_its_bounds_or_delete_partitions() {
             write(&store, &delete_partition(1, 50)).await.unwrap();
             store.flush(None).await.unwrap();
             assert_eq!(looked(2, 2).await, (2 + of_any, 2 + of_any));
-            // What is deleted in memory is not looked for in files that are older.
+            // Older files are not searched for data that is deleted in memory.
             write(&store, &delete_partition(1, 150)).await.unwrap();
             assert_eq!(looked(0, 9).await.0, 1, "the range deletion is newer");
             write(&store, &delete_partition(1, 201)).await.unwrap();

@@ -1,8 +1,8 @@
-//! Tombstones that go at a compaction while memtables are not flushed.
+//! Tombstones that a compaction purges while memtables are not flushed.
 
 use crate::tests::*;
 
-/// Tombstones may go at once.
+/// Tombstones may be purged at once.
 fn purgeable() -> Arc<Schema> {
     let compaction = BTreeMap::from([
         ("class".into(), "SizeTieredCompactionStrategy".into()),
@@ -54,7 +54,7 @@ fn a_tombstone_goes_when_all_that_memtables_have_of_its_partition_is_newer() {
                     write(&store, &delete_row(1, 1, 6)).await.unwrap();
                     store.flush(None).await.unwrap();
                     if held {
-                        // Then what is written next goes to another version.
+                        // Then the next write is stored in another version.
                         write(&store, &insert(1, 40, "x", 200)).await.unwrap();
                     }
                     let view = store.rooms.tables.table(TABLE).unwrap().view();
@@ -111,7 +111,7 @@ fn a_file_of_nothing_but_old_tombstones_goes_as_a_whole_when_memtables_have_newe
         write(&store, &delete_partition(6, 7)).await.unwrap();
         write(&store, &insert(6, 1, "x", 8)).await.unwrap();
         assert_eq!(expired(&store), Some(TimestampMicros(7)));
-        // What was overwritten counts too.
+        // Overwritten cells count too.
         write(&store, &insert(5, 1, "x", 3)).await.unwrap();
         assert_eq!(expired(&store), Some(TimestampMicros(3)));
         store.flush(None).await.unwrap();

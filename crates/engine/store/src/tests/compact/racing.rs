@@ -1,5 +1,5 @@
-//! Snapshots, TRUNCATE and DROP at any moment of a compaction: what is linked is what the table had at one
-//! moment, and what was emptied goes.
+//! Snapshots, TRUNCATE and DROP at any moment of a compaction: the linked files are the table at one
+//! moment, and emptied data is removed.
 
 use rt::Group;
 
@@ -12,8 +12,8 @@ const MICROS_MAX: u64 = 30_000;
 /// Most disk calls take longer.
 const STEP_MICROS: u64 = 100;
 
-/// Generations of the complete SSTables of a directory; a component that its TOC.txt names is there, or the
-/// place is told.
+/// Generations of the complete SSTables of a directory. A component that its TOC.txt names must
+/// exist, else the panic names `place`.
 async fn complete(rt: &Rt, directory: &str, place: &str) -> Vec<u64> {
     let names: Vec<String> = match rt.fs().read_dir(directory).await {
         Ok(entries) => entries.into_iter().map(|e| e.name).collect(),
@@ -33,8 +33,8 @@ async fn complete(rt: &Rt, directory: &str, place: &str) -> Vec<u64> {
     found
 }
 
-/// Runs `disturb` so long behind the begin of a compaction of three files, then `check`; tells both the
-/// generations of the inputs.
+/// Runs `disturb` at that time after the begin of a compaction of three files, then `check`; passes
+/// both the generations of the inputs.
 fn at_every_moment<D, C>(disturb: D, check: C)
 where
     D: AsyncFn(&Rt, &Store) + Clone + Send + Sync + 'static,
@@ -80,7 +80,7 @@ where
     }
 }
 
-/// The snapshots of the table, and the generations in that of which the name begins so.
+/// The snapshots of the table, and the generations in the one whose name begins with `begin`.
 async fn linked(rt: &Rt, store: &Store, begin: &str, place: &str) -> Vec<u64> {
     let all: Vec<SnapshotInfo> = store.lifecycle().snapshots().await.unwrap();
     let tag = all.iter().map(|s| &s.tag).find(|tag| tag.starts_with(begin));
@@ -149,7 +149,7 @@ fn what_is_dropped_at_any_moment_of_a_scrub_is_in_the_snapshot_and_nowhere_else(
         },
         async |_, store| store.set_schema(schema_of(Vec::new())),
         async |rt, store, inputs, place| {
-            // Each file is scrubbed by itself.
+            // Each file is scrubbed separately.
             let found = linked(rt, store, "dropped-", place).await;
             assert_eq!(found.len(), inputs.len(), "{place}: {found:?} of {inputs:?}");
             let directory =

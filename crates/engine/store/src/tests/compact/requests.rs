@@ -1,4 +1,4 @@
-//! Compactions that are asked for and given up, thresholds, and whether any begins by itself.
+//! Requested and aborted compactions, thresholds, and the switch for automatic ones.
 
 use crate::files::slots::CompactionProgress;
 use crate::tests::*;
@@ -189,7 +189,7 @@ fn no_compaction_begins_by_itself_while_that_is_switched_off() {
         assert!(!store.compactor().compaction_control(TABLE).unwrap().automatic);
         store.compactor().set_automatic_compaction(TABLE, true).unwrap();
         wait_until(&rt, || store.table_stats(TABLE).sstables == 1).await;
-        // Also where the table's option says that none begins.
+        // Also where the table's option disables automatic ones.
         store.set_schema(schema_with(&[("min_threshold", "2"), ("enabled", "false")]));
         file_of(&store, 0..3, 9).await;
         wait_until(&rt, || store.table_stats(TABLE).sstables == 1).await;

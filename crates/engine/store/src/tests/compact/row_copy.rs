@@ -1,4 +1,4 @@
-//! Flushes and compactions write the same files whether they copy rows as they lie or merge each of them.
+//! Flushes and compactions write the same files whether they copy rows verbatim or merge each of them.
 
 use data::command::KeyRange;
 use sst_format::Component;
@@ -91,8 +91,9 @@ async fn files_of(rt: &Rt, store: &Store) -> Files {
     files
 }
 
-/// What flushes and a compaction write, what is read then, the rows that were copied of partitions with
-/// several inputs, the partitions that were copied whole, and those for which the next block was asked.
+/// Files of flushes and of a compaction, the rows read then, and three counts: the rows copied of
+/// partitions with several inputs, the partitions copied whole, and those for which the next block
+/// was requested.
 fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
     let found = Arc::new(Mutex::new(None));
     let result = found.clone();
@@ -114,7 +115,7 @@ fn outcome(seed: u64, is_on: bool) -> (Files, Files, Vec<String>, [u64; 3]) {
             store.compactor().set_automatic_compaction(TABLE, false).unwrap();
             let few = if has_clustering { 4 } else { 30 };
             let keys = [few, 30, 2_000][draw.below(3)];
-            // Rows of all files lie in each other, or behind each other, or in part.
+            // Rows of the files interleave, or follow each other, or overlap in part.
             let (count, shift) = [(9, 0), (300, 300), (300, 200)][draw.below(3)];
             let files = [3, 12][draw.below(2)];
             for file in 0..files {

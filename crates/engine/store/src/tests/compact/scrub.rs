@@ -1,4 +1,4 @@
-//! Scrubs of a running store: what can be read stays, in order and once; what is lost is told.
+//! Scrubs of a running store: readable data stays, in order and once; losses are reported.
 
 use rt::sim::CrashKind;
 use rt::{Buf, OpenOptions};
@@ -75,7 +75,7 @@ fn what_can_be_read_of_a_damaged_file_stays_and_what_is_lost_is_told() {
         let lost = MANY as u64 - lossy.report.rows;
         assert_eq!(after.len() as u64, before.len() as u64 - lost);
         assert!(paths(&store).iter().all(|path| !old.contains(path)));
-        // What lacks something was not repaired.
+        // A file with a loss counts as not repaired.
         assert_eq!(store.repair().repair_states(TABLE), (1, 0, 1));
         let snapshots = store.lifecycle().snapshots().await.unwrap();
         assert_eq!(snapshots.iter().map(|s| s.tag.as_str()).collect::<Vec<_>>(), ["pre-scrub-1"]);

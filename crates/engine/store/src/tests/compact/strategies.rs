@@ -12,7 +12,7 @@ pub(crate) fn map_of(strategy: Strategy, more: &[(&str, &str)]) -> BTreeMap<Stri
     class.iter().chain(more).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
-/// What makes each strategy do something with small files.
+/// Options that make each strategy act on small files.
 fn schema_by(strategy: Strategy) -> Arc<Schema> {
     let more: &[(&str, &str)] = match strategy {
         Strategy::Leveled => &[("sstable_size_in_mb", "1")],
@@ -41,7 +41,7 @@ fn schema_by(strategy: Strategy) -> Arc<Schema> {
     })])
 }
 
-/// Rows by (pk, ck). Timestamps ascend, so tombstones may go at once.
+/// Rows by (pk, ck). Timestamps ascend, so tombstones may be purged at once.
 #[derive(Clone, Default)]
 struct Model {
     rows: BTreeMap<(i32, i32), String>,
@@ -151,7 +151,7 @@ fn random_operations_under_changing_strategies_agree_with_a_model() {
     assert!(compactions > 200 && overlapping > 5, "{compactions}, {overlapping} at once");
 }
 
-/// What is known when a node ends at any moment.
+/// Expected data when a node ends at any moment.
 #[derive(Clone, Default)]
 struct Known {
     /// With all that was acknowledged.
@@ -280,7 +280,7 @@ fn compactions_of_one_table_run_beside_each_other_as_many_as_may() {
         once.sort_unstable();
         once.dedup();
         assert_eq!((claimed.len(), once.len()), (8, 8));
-        // What is claimed is in no plan.
+        // Claimed files are in no plan.
         assert_eq!(store.compactor().planned_compactions(TABLE).unwrap(), []);
         wait_for(&rt, &store, <[_]>::is_empty).await;
         assert!(store.table_stats(TABLE).compactions >= 2);
@@ -351,7 +351,7 @@ fn space_is_reserved_beside_that_of_others() {
         let refused = store.rooms.files.slots.reserve(&two.progress, 1_000, 600_000, "two").await;
         let Err(StoreError::DiskFull { detail }) = refused else { panic!("{refused:?}") };
         assert!(detail.contains("others may need 600000"), "{detail}");
-        // What the first has read it needs no more.
+        // The first needs no space for data that it has read already.
         one.progress.done.set(500);
         store.rooms.files.slots.reserve(&two.progress, 1_000, 600_000, "two").await.unwrap();
         let refused = store.rooms.files.slots.reserve(&one.progress, 1_000, 600_000, "one").await;

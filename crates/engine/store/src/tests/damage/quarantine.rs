@@ -1,5 +1,5 @@
-//! Damaged files: found, kept for their good parts, never answered without, let go when other files have
-//! their place.
+//! Damaged files: found, kept for their good parts, never answered without, released when other files
+//! replace them.
 
 use rt::sim::CrashKind;
 use rt::{Buf, OpenOptions};
@@ -195,8 +195,8 @@ async fn open_anyway(rt: &Rt, version: crate::Version) -> Result<Store, StoreErr
     Store::open(rt.clone(), options, schema()).await.map(|(store, _)| store)
 }
 
-/// Files that a start cannot open, of every version, by each component: with the policy for it the start
-/// goes on, what is not lost is made anew, and what is lost is never answered without.
+/// Files that a start cannot open, of every version, by each component. With the policy for it the
+/// start continues, rebuilds the components without loss, and never answers without the lost data.
 #[test]
 fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
     let all = [Token::MIN, Token(-(1 << 62)), Token(0), Token(1 << 62), Token::MAX];
@@ -236,7 +236,7 @@ fn files_that_cannot_be_opened_are_quarantined_at_the_start() {
                         let seen = events(&store);
                         let what = format!("{version} {component} {is_lost}");
                         let opened = match opened {
-                            // What is read in blocks is found when it is read.
+                            // Damage of components that are read in blocks is found by reads.
                             Ok((usual, _)) => {
                                 usual.stop().await;
                                 store.stop().await;
@@ -373,7 +373,7 @@ fn start_failing(world: &World, version: crate::Version) -> (Result<bool, StoreE
     (opened.lock().unwrap().take().unwrap(), is_left)
 }
 
-/// Whether a call at a component of a file was the reason.
+/// Returns true if an IO call on a component of a file was the cause.
 fn is_of_a_component(error: &StoreError) -> bool {
     match error {
         StoreError::Io(error) => error.path.contains("-big-") || error.path.contains("-bti-"),
@@ -381,8 +381,8 @@ fn is_of_a_component(error: &StoreError) -> bool {
     }
 }
 
-/// The device fails once at a start, in each of its calls: with the policy for it the start goes on without
-/// the component, and its file is one that is damaged.
+/// The device fails once at a start, in each of its calls. With the policy for it the start
+/// continues without the component, and its file is treated as damaged.
 #[test]
 fn a_start_goes_on_when_a_component_cannot_be_read() {
     for version in [crate::Version::Nb, crate::Version::Da] {
@@ -403,7 +403,7 @@ fn a_start_goes_on_when_a_component_cannot_be_read() {
     }
 }
 
-/// It fails again and again, also while the file is looked at and copied.
+/// Calls fail repeatedly, also while the file is verified and copied.
 #[test]
 fn a_start_goes_on_when_many_components_cannot_be_read() {
     let mut damaged = 0;
@@ -455,7 +455,7 @@ async fn watched(rt: Rt) {
         shown = shown.or(store.files().slots().compactions().first().cloned());
         rt.sleep(Duration::from_secs(1)).await;
     }
-    // More than 60 kB at 10 kB per second are seen by who looks every second.
+    // More than 60 kB at 10 kB per second are visible to a check every second.
     let shown = shown.unwrap();
     assert_eq!((shown.kind, shown.reason.as_str()), ("Verify", "background verification"));
     let first = store.verifier().verified_files(TABLE);
@@ -565,7 +565,7 @@ async fn marks_damaged(rt: Rt) {
     assert!(is_whole(&rt, "damaged", &mark).await);
 }
 
-/// Whenever the stop comes, the tasks hear of it: none waits out its round.
+/// Whenever the stop happens, the tasks notice it: none waits out its round.
 #[test]
 fn a_store_stops_at_once_whatever_its_watch_does() {
     // Times of files are read at once; copies take some milliseconds.
@@ -586,7 +586,7 @@ fn a_store_stops_at_once_whatever_its_watch_does() {
     }
 }
 
-/// Writes what was lost, as a repair does, and lets the damaged file go.
+/// Writes the lost data, as a repair does, and releases the damaged file.
 async fn heal(rt: &Rt, store: &Store, bad: &[i32]) -> Result<(), StoreError> {
     for pk in bad {
         write(store, &insert(*pk, 1, &value(*pk), 1)).await?;
@@ -695,7 +695,7 @@ fn a_copy_that_fails_is_tried_less_and_less_often_and_told_of_once() {
     });
 }
 
-/// The same of what the device does not give back to compactions.
+/// The same for read errors of the device during compactions.
 #[test]
 fn a_compaction_that_fails_is_tried_less_and_less_often() {
     let world = world(119);

@@ -100,7 +100,7 @@ fn versions_tokens_and_stops_are_seen() {
 
         write(&store, &insert(-1, 1, "in another file", 1)).await.unwrap();
         store.flush(None).await.unwrap();
-        // It is shown as long as it runs, and ends when it is told to.
+        // It is listed as long as it runs, and ends when it is stopped.
         let running = store.clone();
         let ended = std::rc::Rc::new(std::cell::RefCell::new(None));
         let (seen, gate) = (ended.clone(), rt.gate("test"));
@@ -123,7 +123,7 @@ fn versions_tokens_and_stops_are_seen() {
         gate.close().await;
         store.stop().await;
 
-        // What another version wrote is found by who asks for it.
+        // Files of another version are found on request.
         let mut options = options(&rt);
         options.sstable_version = crate::Version::Oa;
         let schema = schema_of(vec![table(TableOptions::default())]);

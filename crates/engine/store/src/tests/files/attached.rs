@@ -145,7 +145,7 @@ fn attached_components_are_imported_linked_streamed_and_removed_with_their_file_
             let snapshot = format!("{}/snapshots/tag", directory(&to));
             assert_eq!(attached_in(&rt, &snapshot).await, streamed);
 
-            // A rewrite has none of them; with the old file they go.
+            // A rewrite has none of them; they are removed with the old file.
             drop(held);
             for store in [&store, &to] {
                 store.compactor().compact_major(TABLE).await.unwrap();

@@ -23,7 +23,7 @@ async fn open_with(rt: &Rt, table: TableOptions, options: StoreOptions) -> Store
 /// Class, bytes of chunks and options.
 type Compressed = (&'static str, u32, Vec<(String, String)>);
 
-/// Of the table's only file; `None`: not compressed.
+/// Compression of the table's only file; `None`: not compressed.
 fn compressed(store: &Store) -> Option<Compressed> {
     let view = store.rooms.tables.table(TABLE).unwrap().view();
     let [file] = &view.files[..] else { panic!("{} files", view.files.len()) };

@@ -79,13 +79,13 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
     };
     start_on(&world, (3, DISKS), write_all("one", 1));
     assert_eq!(data_files(&world), [1, 1, 1]);
-    // Another order, and fewer shards than directories: what is written goes elsewhere.
+    // Another order, and fewer shards than directories: files are written elsewhere.
     start_on(&world, (3, ["disk3", "disk1", "disk2"]), expect("one"));
     start_on(&world, (2, ["disk2", "disk3", "disk1"]), write_all("two", 2));
     // A replay of the log may have been flushed too.
     assert!(data_files(&world).iter().sum::<usize>() >= 5);
     start_on(&world, (3, ["disk3", "disk1", "disk2"]), expect("two"));
-    // What lies elsewhere is moved when somebody asks for it.
+    // Files in other directories are moved on request.
     start_on(&world, (2, DISKS), |store| async move {
         assert!(store.table_stats(TABLE).misplaced_sstables > 0);
         let moved = store.compactor().upgrade(TABLE, crate::UpgradeScope::Misplaced).await.unwrap();
@@ -104,7 +104,7 @@ fn shards_write_to_directories_of_their_own_and_read_from_all() {
         );
     });
     start_on(&world, (2, ["disk3", "disk2", "disk1"]), expect("two"));
-    // Inputs of all directories go, and the outputs lie where the shards write.
+    // Inputs of all directories are removed, and the outputs lie where the shards write.
     start_on(&world, (1, DISKS), |store| async move {
         store.compactor().compact_major(TABLE).await.unwrap()
     });

@@ -15,7 +15,7 @@ async fn open_on(rt: &Rt, disks: &[&str]) -> (Store, Rc<RefCell<Vec<StoreFailure
     let mut options = options(rt);
     options.data_directories = disks.iter().map(|disk| (*disk).to_owned()).collect();
     options.best_effort = true;
-    // What is deleted is purged as soon as may be.
+    // Deleted data is purged as soon as possible.
     let of_table = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
     let store = Store::open(rt.clone(), options, schema_of(vec![table(of_table)])).await.unwrap().0;
     let told: Rc<RefCell<Vec<StoreFailure>>> = Rc::default();
@@ -24,7 +24,7 @@ async fn open_on(rt: &Rt, disks: &[&str]) -> (Store, Rc<RefCell<Vec<StoreFailure
     (store, told)
 }
 
-/// Runs `main` on one node; where it asks for that, something is done to the disk before it goes on.
+/// Runs `main` on one node; where it requests that, the disk is changed before it continues.
 pub(crate) fn run_failing<F: Future<Output = ()> + 'static>(
     world: &World,
     faults: &[fn(&DiskControl)],
@@ -81,8 +81,8 @@ fn row(pk: i32, value: &str) -> Found {
     (pk, Some(1), None, Some(value.to_owned()))
 }
 
-/// A read fails: what lies in that directory is missing from then on, writes go elsewhere, and a start that finds
-/// the directory again has everything, also what was deleted meanwhile.
+/// A read fails: data in that directory is missing from then on, and writes use other directories.
+/// A start that finds the directory again has everything, also deletions made meanwhile.
 /// INV-out-of-service-1.
 #[test]
 fn a_directory_that_fails_is_missing_until_the_next_start_and_nothing_comes_back() {

@@ -97,7 +97,7 @@ fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
                 }
                 let left = names(&rt, &directory).await;
                 let opened = Store::open(rt.clone(), options.clone(), schema()).await;
-                // Without the list nobody knows what else there was.
+                // Without the list the other components are unknown.
                 let may_open = component == Component::Checksums;
                 match opened {
                     Ok((store, report)) if may_open => {
@@ -122,7 +122,7 @@ fn a_file_set_that_lost_more_is_refused_by_name_or_quarantined_and_kept() {
     }
 }
 
-/// The rest of an unfinished write or removal is removed, whatever of it is there.
+/// The rest of an unfinished write or removal is removed, whichever components exist.
 #[test]
 fn a_marked_file_set_is_removed() {
     for mark in [".tmp", ".removed"] {
@@ -144,7 +144,7 @@ fn a_marked_file_set_is_removed() {
     }
 }
 
-/// A set that lost its TOC.txt goes into the snapshot of DROP TABLE like the others.
+/// A set that lost its TOC.txt is linked into the snapshot of DROP TABLE like the others.
 #[test]
 fn dropping_a_table_keeps_a_set_without_table_of_contents_in_its_snapshot() {
     let world = World::new(204, WorldOptions::default());
@@ -164,7 +164,7 @@ fn dropping_a_table_keeps_a_set_without_table_of_contents_in_its_snapshot() {
     });
 }
 
-/// Statistics.db of another file set would give rows other times: an older value would win.
+/// Statistics.db of another file set would change the times of rows: an older value would win.
 #[test]
 fn a_component_of_another_file_set_is_refused_by_name() {
     for version in sstable::WriterOptions::VERSIONS {
@@ -217,7 +217,7 @@ fn a_component_of_another_file_set_is_refused_by_name() {
     }
 }
 
-/// A whole file set under another name, as restores by hand make them: served, and told of.
+/// A whole file set under another name, as manual restores create them: served, and reported.
 #[test]
 fn a_file_set_under_another_name_is_served_and_named() {
     let world = World::new(206, WorldOptions::default());

@@ -16,7 +16,7 @@ async fn open_with(rt: &Rt, schema: Arc<Schema>) -> Store {
 /// INV-found-1.
 #[test]
 fn files_of_a_table_whose_definition_comes_late_are_read_at_once_and_never_overwritten() {
-    // The first thing that happens behind the schema: a read, a flush, a TRUNCATE.
+    // The first operation after the schema change: a read, a flush, a TRUNCATE.
     for first in 0..3 {
         let world = World::new(301 + first, WorldOptions::default());
         run_in(&world, move |rt| async move {
@@ -118,7 +118,8 @@ fn writes_of_a_table_that_the_metadata_log_never_had_refuse_the_start_and_stay()
         assert_eq!(read_all(&store).await.len(), 5);
         store.stop().await;
     });
-    // Of a table that the log dropped they go; so do those that a list of tables leaves out.
+    // Mutations of a table that the log dropped are discarded, and those that a list of tables
+    // excludes.
     for (ever, listed) in [(vec![TABLE], &[][..]), (vec![], &["ks.other"])] {
         let world = World::new(321, WorldOptions::default());
         run_in(&world, move |rt| {

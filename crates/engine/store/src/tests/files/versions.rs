@@ -5,7 +5,7 @@ use sstable::WriterOptions;
 use crate::tests::*;
 use crate::{OwnedRanges, UpgradeScope, Version};
 
-/// The table is not compacted by itself.
+/// The table has no automatic compaction.
 async fn open_writing(rt: &Rt, version: Version) -> Store {
     let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
     let compaction = BTreeMap::from([class, ("min_threshold".to_owned(), "30".to_owned())]);
@@ -77,7 +77,7 @@ fn a_table_has_files_of_all_versions_and_an_upgrade_writes_them_anew_with_all_th
             assert_eq!(read_all(&store).await, rows, "{version}, restarted");
             store.stop().await;
         }
-        // What is merged is of the version that is written, and nothing came back.
+        // Merged files are of the written version, and no data was resurrected.
         let store = open_writing(&rt, Version::Da).await;
         store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(versions(&rt, &store).await, [Version::Da]);

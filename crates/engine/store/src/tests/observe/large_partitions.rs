@@ -74,7 +74,7 @@ fn flushes_and_compactions_tell_of_partitions_above_the_limits() {
     });
 }
 
-/// What was told of a file, in few words; `-` before a file that is gone.
+/// Summary of a report; `-` before a file that is gone.
 pub(crate) fn told_of(event: &LargeEvent) -> Vec<String> {
     match event {
         LargeEvent::Gone(name) => vec![format!("-{}", name.table)],
@@ -112,7 +112,7 @@ pub(crate) fn schema_with_map() -> Arc<Schema> {
     schema_of(vec![table])
 }
 
-/// A row of a map with so many entries.
+/// A row of a map with this many entries.
 pub(crate) fn insert_map(pk: i32, ck: i32, entries: u32) -> Vec<u8> {
     let mut row = Vec::new();
     let at = TimestampMicros(5);
@@ -185,7 +185,7 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
                 write(&store, &delete_row(2, ck, 6)).await.unwrap();
             }
             write(&store, &delete_range(2, 30, 40, 6)).await.unwrap();
-            // One of its columns is deleted; the row is there all the same.
+            // One of its columns is deleted; the row still exists.
             let at = TimestampMicros(6);
             let dead = (VALUE, CellRef::tombstone(at, DeletionSeconds(1_000_000)));
             let row = packed(Liveness::new(at), DeletionTime::LIVE, &[dead]);
@@ -230,7 +230,8 @@ fn files_with_large_rows_and_cells_are_told_of_as_long_as_they_are_used() {
             let events: Rc<RefCell<Vec<LargeEvent>>> = Rc::default();
             let told = events.clone();
             store.observer().on_large_data(move |event| told.borrow_mut().push(event));
-            // Of what an earlier run told of, the one that is there goes when its file goes.
+            // When the existing one of the files that an earlier run reported is removed, a report
+            // follows.
             let known = std::mem::take(&mut *known.lock().unwrap());
             let [used] = known.as_slice() else { panic!("{known:?}") };
             assert_eq!(store.observer().large_fate(used), LargeFate::Used);
@@ -301,7 +302,7 @@ fn collections_above_their_guardrails_are_told_of_when_a_file_is_written() {
         );
         assert_eq!(take(), [(false, size), (false, items)]);
 
-        // What no file has alone.
+        // A collection that no single file has.
         write(&store, &map_cells(1, 1, (3..6).map(live))).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(take(), []);

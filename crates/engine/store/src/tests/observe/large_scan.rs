@@ -1,4 +1,4 @@
-//! Files that were not written here are looked through for what is large in them.
+//! Files that were not written here are scanned for large data.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::tests::*;
 
 type Events = Rc<RefCell<Vec<LargeEvent>>>;
 
-/// A store of the node with this number, and what it tells from now on.
+/// A store of the node with this number, and its reports from now on.
 async fn open_as(rt: &Rt, host: u128, data: Option<&str>) -> (Store, Events) {
     let mut options = options(rt);
     options.host = HostId(Uuid::from_u128(host));
@@ -39,7 +39,7 @@ async fn take(rt: &Rt, events: &Events) -> Vec<String> {
     told
 }
 
-/// A file with everything that is told of, and things below that.
+/// A file with everything that is reported, and smaller things.
 async fn fill(store: &Store) {
     write(store, &insert(1, 1, &"x".repeat(2_001), 6)).await.unwrap();
     write(store, &insert_map(1, 2, 51)).await.unwrap();
@@ -77,7 +77,7 @@ fn expect() -> Vec<&'static str> {
     EXPECT.to_vec()
 }
 
-/// What was told of one file, but for when.
+/// The report of one file, without its time.
 fn found(events: &Events) -> LargeFile {
     let all = events.take();
     let [LargeEvent::Found(file)] = all.as_slice() else { panic!("{all:?}") };
@@ -92,7 +92,7 @@ fn found(events: &Events) -> LargeFile {
 fn what_is_found_in_a_file_is_what_its_writer_tells_of_it() {
     for seed in 0..12 {
         run(1_500 + seed, |rt| async move {
-            // Of any version, compressed or not.
+            // Files of any version, compressed or not.
             let opened = Store::open(rt.clone(), options(&rt), schema_with_map()).await;
             let (store, events) = (opened.unwrap().0, Events::default());
             listen(&store, &events, THRESHOLDS);
@@ -104,7 +104,7 @@ fn what_is_found_in_a_file_is_what_its_writer_tells_of_it() {
             store.rooms.observer.look_through(&table, table.view().files.iter());
             rt.sleep(Duration::from_secs(2)).await;
             assert_eq!(found(&events), written);
-            // Each is told of alone when only its limit is below it.
+            // Each is reported alone when only its limit is below it.
             for (n, row_bytes) in [(0, u64::MAX), (1, 4_000), (2, 3_000)] {
                 let thresholds = LargeThresholds { row_bytes, ..LargeThresholds::default() };
                 store.observer().set_large_thresholds(thresholds);
@@ -138,7 +138,7 @@ fn files_of_another_node_in_the_directory_are_looked_through_once() {
 
         let (store, events) = open_as(&rt, 2, None).await;
         rt.sleep(Duration::from_secs(5)).await;
-        // Nobody is told yet, and thresholds are not known.
+        // No receiver is registered yet, and thresholds are unknown.
         listen(&store, &events, THRESHOLDS);
         assert_eq!(take(&rt, &events).await, expect());
         store.stop().await;
@@ -146,7 +146,7 @@ fn files_of_another_node_in_the_directory_are_looked_through_once() {
         let (store, events) = open_as(&rt, 2, None).await;
         listen(&store, &events, THRESHOLDS);
         assert_eq!(take(&rt, &events).await, Vec::<String>::new());
-        // It is told of its end all the same, once somebody knows of it.
+        // Its end is reported all the same, once a receiver is registered.
         let view = store.rooms.tables.table(TABLE).unwrap().view();
         let file = view.files[0].reader.meta().file(sstable::Component::Data);
         let file = file.rsplit('/').next().unwrap().to_owned();
@@ -179,7 +179,7 @@ fn a_look_that_a_restart_cut_off_begins_again() {
         }
         store.flush(None).await.unwrap();
         store.compactor().compact_major(TABLE).await.unwrap();
-        // Nothing of it is in the log, from which it would be written anew.
+        // Nothing of it is in the log, from which it would be rewritten.
         store.drain().await.unwrap();
         store.stop().await;
         let (store, events) = open_as(&rt, 2, None).await;
@@ -223,7 +223,7 @@ fn imported_files_are_looked_through_also_those_that_this_node_has_written() {
                 .await
                 .unwrap();
             assert_eq!(store.transfer().adopt(TABLE, &done.files).await, Ok(1));
-            // Before anybody is told the node starts again.
+            // The node restarts before a receiver is registered.
             store.stop().await;
             let (store, events_later) = open_as(&rt, host, Some("one")).await;
             listen(&store, &events_later, THRESHOLDS);

@@ -1,4 +1,4 @@
-//! What samples of a table tell.
+//! Samples of a table.
 
 use crate::tables::sampling::{Sampled, Sampler};
 use crate::tests::*;
@@ -65,7 +65,7 @@ fn samplers_tell_what_was_read_and_written_most_while_they_were_on() {
         // Nothing is on, so nothing is found.
         read_partition(&store, 1).await;
         assert!(told(&store, &Sampler::ALL, 9).iter().all(|(_, samples)| samples.is_empty()));
-        // What comes behind the time does not count, and another may begin.
+        // Events after the duration do not count, and another sampling may begin.
         let short = (16, Duration::from_secs(1));
         store.observer().begin_sampling(TABLE, &[Sampler::Writes], short.0, short.1).unwrap();
         write(&store, &insert(8, 1, "in time", 3)).await.unwrap();

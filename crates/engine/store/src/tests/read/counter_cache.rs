@@ -48,7 +48,7 @@ pub(crate) fn count_of(
     cell_of(place, CellRef::live(TimestampMicros(timestamp), &context))
 }
 
-/// Timestamp and context of the one counter that is asked for.
+/// Timestamp and context of the one requested counter.
 #[derive(Default)]
 struct Context {
     place: Option<Place>,
@@ -86,7 +86,7 @@ impl RowSink for Context {
     }
 }
 
-/// What a read finds of a counter.
+/// Returns a counter's context as a read finds it.
 pub(crate) async fn context(store: &Store, place: Place) -> Option<(TimestampMicros, Vec<u8>)> {
     let (pk, ck, _) = place;
     let slices = slice(ck.unwrap_or(0), ck.unwrap_or(0) + 1);
@@ -106,7 +106,7 @@ fn look(store: &Store, place: Place) -> Option<OwnCount> {
     cached(store, &of, place)
 }
 
-/// What a leader does; true when it needed no read.
+/// Plays the leader of an increment; true when it needed no read.
 async fn lead(store: &Store, place: Place, by: i64, timestamp: i64, id: CounterId) -> bool {
     let of = store.counters().counts_of(TABLE, &key(place.0));
     let known = of.as_ref().and_then(|of| cached(store, of, place));
@@ -176,7 +176,7 @@ fn whatever_changes_a_counter_otherwise_makes_the_cache_forget_it() {
             lead(&store, place, 1, 100, OWN).await;
             lead(&store, place, 1, 100, OWN).await;
             assert!(look(&store, place).is_some(), "{what}");
-            // What a leader has begun to read before is not kept either.
+            // Counts that a leader has begun to read before are discarded too.
             let of = store.counters().counts_of(TABLE, &key(1)).unwrap();
             write(&store, &mutation).await.unwrap();
             assert_eq!(look(&store, place), None, "{what}");
@@ -249,7 +249,7 @@ fn counts_never_take_more_than_the_budget() {
     });
 }
 
-/// What was cached is read again behind a restart, also with other shards.
+/// Cached counters are loaded again after a restart, also with other shards.
 #[test]
 fn counters_that_were_cached_are_cached_again_after_a_restart() {
     let world = world(804);
@@ -315,7 +315,7 @@ fn random_write(rt: &Rt, place: Place, step: i64) -> Vec<u8> {
     let (pk, ck, _) = place;
     match random % 16 {
         0..8 => count_of(place, (OTHER, step, step), at),
-        // A hint or a read repair brings what this node has written before, or somebody as this node.
+        // A hint or a read repair brings an earlier write of this node, or one under its id.
         8..12 => count_of(place, (OWN, at - 5, step), at),
         12 => delete_row(pk, ck.unwrap_or(0), at),
         13 => delete_range(pk, 0, 1 + (random >> 16 & 1) as i32, at),
@@ -328,8 +328,8 @@ fn insert_older(place: Place, at: i64) -> Vec<u8> {
     count_of(place, (OWN, 1, 1), at - 900)
 }
 
-/// What is cached is what a read finds, while other writes, deletions, flushes, compactions and TRUNCATE go on
-/// beside leaders.
+/// Cached counts equal the counts that a read finds, while other writes, deletions, flushes,
+/// compactions and TRUNCATE run beside leaders.
 /// INV-counter-cache-1.
 #[test]
 fn cached_counts_are_what_reads_find() {

@@ -1,15 +1,15 @@
-//! Rows that a memtable shows as they lie are the ones that a merge over files shows.
+//! Rows that a memtable shows verbatim are the ones that a merge over files shows.
 
 use crate::tests::*;
 
-/// Keys and clusterings that are shown; stops after so many rows, and leaves a partition after so many.
+/// Shown keys and clusterings; stops, and leaves a partition, after fixed numbers of rows.
 struct Limited {
     rows: Vec<(i32, Option<i32>)>,
     pk: i32,
     of_partition: usize,
     stop_after: usize,
     skip_after: usize,
-    /// Of partitions below this nothing is wanted.
+    /// Partitions below this one are skipped.
     first: i32,
     ends: usize,
 }
@@ -57,7 +57,8 @@ fn a_memtable_shows_what_its_file_shows() {
     run(77, |rt| async move {
         let store = open(&rt).await;
         for pk in 0..40 {
-            // Of one row, of few, and of more than a block and a look at the clock.
+            // Partitions of one row, of few, and of more than a block and the items between two
+            // checks of the clock.
             let rows = [1, 1, 3, 64, 65, 300][pk as usize % 6];
             for ck in 0..rows {
                 write(&store, &insert(pk, ck, "value", 10)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Replica reads: pages show what reads show, are the same however the data came to lie, and go on
-//! where they ended.
+//! Replica reads: pages show the same as reads, do not depend on how the data is spread over files,
+//! and continue where they ended.
 
 use data::command::{Partitions, ResumePosition, RingBound};
 use data::page_cursor::{PageChain, PageCursor, PageStops};
@@ -145,7 +145,7 @@ fn items(pages: &[Vec<u8>], reversed: bool) -> Vec<String> {
     out
 }
 
-/// What a reader sees of a page.
+/// Returns the rows of a page as a reader sees them.
 pub(crate) fn shown(page: &[u8], reversed: bool, wants_static: bool) -> Vec<Found> {
     let shape = shape();
     let (chain, stops) = (PageChain::new(ReplicaPage::open(page).unwrap()), PageStops::NONE);
@@ -197,7 +197,7 @@ pub(crate) fn commands() -> Vec<ReadCommand> {
     all
 }
 
-/// The command that goes on behind a page; `None` at the end.
+/// The command that continues after a page; `None` at the end.
 fn going_on(command: &ReadCommand, page: &[u8]) -> Option<ReadCommand> {
     let mut next = command.clone();
     match ReplicaPage::open(page).unwrap().end() {
@@ -298,7 +298,7 @@ fn equal_content_gives_equal_bytes_whatever_the_files() {
             for command in commands() {
                 let rows =
                     [2, 5, u32::MAX].map(|rows| PageLimits { rows, ..PageLimits::default() });
-                // As many as must be left out in vain for a page to end there are not there.
+                // The data has fewer skipped tombstones than would end a page.
                 let tombstones =
                     [16, 20].map(|n| PageLimits { tombstones: n, ..PageLimits::default() });
                 for limits in rows.into_iter().chain(tombstones) {
@@ -537,7 +537,7 @@ fn too_many_tombstones_end_a_page_and_fail_a_read_whose_sink_refuses_them() {
             let read =
                 store.reader().read_replica(&command, limits, true, purge_before).await.unwrap();
             assert_eq!(read.stats.tombstones, shown);
-            // Of those that are old enough to be left out four times as many.
+            // Tombstones old enough to be left out count a quarter.
             let last = clustering(if shown == 0 { 11 } else { 9 });
             let end = ReplicaPage::open(&read.page).unwrap().end();
             assert!(matches!(end, PageEnd::Inside { clustering, .. } if *clustering == *last));

@@ -24,7 +24,7 @@ async fn read_counted(store: &Store, command: &ReadCommand) -> (Vec<Found>, Read
     (sink.rows, stats)
 }
 
-/// Values of a partition, and how many files were looked into for them.
+/// Values of a partition, and how many files were read for them.
 async fn read_files(store: &Store, pk: i32) -> (Vec<(i32, String)>, u32) {
     let (rows, stats) = read_counted(store, &read_of(Partitions::Key(key(pk)))).await;
     (values(&rows), stats.sstables)
@@ -99,8 +99,8 @@ fn what_else_changes_files_is_seen_at_once() {
     });
 }
 
-/// A number of rows: reads that end within them look into no file, others go on in the files where the head
-/// ends.
+/// A number of rows: reads that end within them read no file, others continue in the files where
+/// the head ends.
 #[test]
 fn the_first_rows_of_a_partition_are_read_without_its_files() {
     run(702, |rt| async move {
@@ -124,7 +124,7 @@ fn the_first_rows_of_a_partition_are_read_without_its_files() {
         let (rows, stats) =
             read_counted(&store, &ReadCommand { slices: slice(0, 8).into(), ..all.clone() }).await;
         assert_eq!((cks(&rows), stats.sstables), (vec![0, 1, 7], 0));
-        // What ends within the head stops before the files.
+        // A read that ends within the head stops before the files.
         let before = store.rooms.files.cache.bytes();
         store.rooms.files.cache.forget(store.rooms.tables.table(TABLE).unwrap().view().files[0].id);
         assert!(store.rooms.files.cache.bytes() < before);
@@ -169,7 +169,7 @@ fn a_cache_is_never_larger_than_its_budget_and_no_partition_takes_much_of_it() {
     });
 }
 
-/// What was cached is read again behind a restart, also with other shards.
+/// Cached partitions are loaded again after a restart, also with other shards.
 #[test]
 fn partitions_that_were_cached_are_cached_again_after_a_restart() {
     let world = world(704);
@@ -238,9 +238,8 @@ fn random_slices(rt: &Rt) -> Slices {
     Slices(slices.collect())
 }
 
-/// Reads through the cache give what scans and repairs find, which pass by it, while memtables are written,
-/// files compacted and tables emptied beside them.
-/// INV-row-cache-1.
+/// Reads through the cache find the same as scans and repairs, which bypass it, while memtables are
+/// written, files compacted and tables emptied beside them. INV-row-cache-1.
 #[test]
 fn cached_reads_find_what_others_do() {
     let mut hits = 0;
@@ -280,7 +279,7 @@ fn cached_reads_find_what_others_do() {
                     if what == 25 {
                         store.reader().invalidate_row_cache();
                     }
-                    // Pauses of every length lie between the steps of what goes on beside.
+                    // Pauses of every length between the steps of concurrent work.
                     let longest = [200, 3_000, 30_000][(rt.random_u64() % 3) as usize];
                     rt.sleep(Duration::from_micros(rt.random_u64() % longest)).await;
                     compare(&rt, &store, &format!("seed {seed}, step {step}")).await;

@@ -1,5 +1,4 @@
-//! Reads that go through files in the order of their timestamps find what merges of all files find, in fewer
-//! files.
+//! Reads of files in the order of their timestamps find the same as merges of all files, in fewer files.
 
 use data::replica_page::PageLimits;
 use stdx::TtlSeconds;
@@ -46,7 +45,7 @@ fn put(pk: i32, of: &[u8], liveness: Liveness, cells: &[(ColumnId, CellRef<'_>)]
     encode(pk, |m| m.rows([(of, RowRef::trusted(&row))].into_iter()))
 }
 
-/// What a seed writes.
+/// Kind of data that a seed writes.
 #[derive(Clone, Copy)]
 struct Kind {
     is_skinny: bool,
@@ -120,7 +119,7 @@ fn random_slices(rt: &Rt, is_skinny: bool) -> Slices {
     Slices(cks.into_iter().map(|ck| Slice::prefix(clustering(ck))).collect())
 }
 
-/// Rows with the columns looked at.
+/// Rows with the requested columns.
 #[derive(Default)]
 struct Seen {
     columns: Vec<ColumnId>,
@@ -171,8 +170,8 @@ async fn seen(store: &Store, command: &ReadCommand) -> (Vec<String>, ReadStats) 
     (sink.rows, stats)
 }
 
-/// Scans and reads for repairs merge all files: they say what the others must find. Files that both kinds of
-/// reads have looked into.
+/// Scans and reads for repairs merge all files: the others must find the same. Returns the numbers of
+/// files that the two kinds of reads have read.
 async fn compare(rt: &Rt, store: &Store, is_skinny: bool, place: &str) -> (u64, u64) {
     let mask = below(rt, 8);
     let chosen = [STATIC, VALUE, OTHER].into_iter().enumerate();
@@ -244,7 +243,7 @@ fn any_read_of_a_partition_finds_what_a_merge_of_all_files_finds() {
     assert!(looked * 10 < there * 8, "{looked} files of {there}");
 }
 
-/// Files that a read of one row looks into.
+/// Files that a read of one row reads.
 async fn files_of(store: &Store, columns: Option<&[ColumnId]>, ck: i32) -> u32 {
     let command = ReadCommand {
         slices: Slices(vec![Slice::prefix(clustering(ck))]).into(),
@@ -270,10 +269,10 @@ fn a_row_that_is_complete_in_the_newest_file_is_looked_for_in_no_other() {
         assert_eq!(files_of(&store, Some(&both), 2).await, 1);
         // The static row may be in any file.
         assert_eq!(files_of(&store, None, 2).await, 3);
-        // No file has such a row, and each is asked, as they may have its static row.
+        // No file has such a row, and each is read, as it may have its static row.
         assert_eq!(files_of(&store, Some(&value), 3).await, 3);
 
-        // One column alone is newer: who looks at the other goes one file further.
+        // One column alone is newer: a read of the other one needs one more file.
         write(&store, &put(1, &of, Liveness::NONE, &[cell(VALUE, 400)])).await.unwrap();
         store.flush(None).await.unwrap();
         assert_eq!(files_of(&store, Some(&value), 2).await, 1);
@@ -299,7 +298,8 @@ fn a_row_that_is_complete_in_the_newest_file_is_looked_for_in_no_other() {
     });
 }
 
-/// Of two cells of one timestamp the deletion wins, so an older liveness is what makes the row one.
+/// A deletion wins over a cell of the same timestamp, so only an older liveness makes the row
+/// exist.
 #[test]
 fn a_cell_that_may_have_lost_proves_no_row() {
     run(1_183, |rt| async move {
@@ -347,7 +347,7 @@ fn large_rows_are_found_too() {
     });
 }
 
-/// What a read brings into no cache.
+/// Reads that must not fill the caches.
 #[test]
 fn reads_that_pass_by_the_caches_leave_nothing_there() {
     run(1_182, |rt| async move {

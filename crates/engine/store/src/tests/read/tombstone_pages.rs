@@ -1,4 +1,5 @@
-//! Pages that end behind so many tombstones: together they have each row once, whatever the tombstones are.
+//! Pages that end after a number of tombstones: together they have each row once, whatever the tombstones
+//! are.
 
 use data::command::{ResumePosition, RingBound};
 
@@ -7,7 +8,7 @@ use crate::tests::*;
 
 type Place = (Token, Vec<u8>, Option<Vec<u8>>, u32);
 
-/// A page that ends behind so many tombstones, or behind so many rows.
+/// A page that ends after a number of tombstones, or of rows.
 pub(crate) struct Page {
     pub(crate) found: Vec<Found>,
     tombstones: u32,
@@ -94,7 +95,8 @@ impl RowSink for Page {
 
     fn partition_end(&mut self) -> Flow {
         match self.in_partition {
-            // A page before has shown rows of it, or it is there for its static row alone.
+            // A previous page has shown rows of it, or the partition exists for its static row
+            // alone.
             0 => self.add(None, None),
             _ => Flow::Continue,
         }
@@ -221,7 +223,7 @@ fn a_partition_with_a_million_range_tombstones_stays_readable() {
     });
 }
 
-/// A repair goes on by slices, not by a resume position.
+/// A repair continues by slices, not by a resume position.
 #[test]
 fn a_page_of_slices_that_begin_inside_a_range_deletion_comes_further() {
     run(1_303, |rt| async move {

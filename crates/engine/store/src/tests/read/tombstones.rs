@@ -1,4 +1,4 @@
-//! A partition with a million tombstones stays readable: what is read of it does not grow with what is there.
+//! A partition with a million tombstones stays readable: the cost of a read does not grow with their number.
 
 use data::replica_page::{PageEnd, PageLimits, ReplicaPage};
 
@@ -6,12 +6,12 @@ use crate::ReadStats;
 use crate::tests::*;
 
 const TOMBSTONES: i32 = 1_000_000;
-/// Every so many rows one is live.
+/// One row in this many is live.
 const STEP: i32 = 100_000;
 /// Rows of one mutation.
 const TOGETHER: i32 = 1_000;
 
-/// Deletions of the rows from one on, of which those at whole steps are live instead.
+/// Deletions of the rows from one on, except those at whole steps, which are live.
 fn rows_from(from: i32) -> Vec<u8> {
     let at = TimestampMicros(100);
     let dead = packed(Liveness::NONE, deletion(100), &[]);
@@ -76,7 +76,7 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
             let failed = store.read(&all, &mut sink).await;
             assert_eq!(failed, Err(StoreError::TombstoneFailure { scanned: 100_001 }));
             assert_eq!(sink.rows.len(), 2);
-            // In pages that end behind 10,000 of them each row comes once, either way.
+            // In pages that end after 10,000 of them each row occurs once, either way.
             for reversed in [false, true] {
                 let mut live: Vec<i32> = (0..TOMBSTONES).step_by(STEP as usize).collect();
                 if reversed {
@@ -94,7 +94,7 @@ fn a_partition_with_a_million_tombstones_stays_readable() {
     });
 }
 
-/// The rows of all pages that end behind so many tombstones, and how many pages these are.
+/// The rows of all pages that end after this many tombstones, and the number of pages.
 async fn paged(store: &Store, command: &ReadCommand, tombstones: u32) -> (Vec<i32>, usize) {
     let (mut command, mut rows, mut pages) = (command.clone(), Vec::new(), 0);
     loop {

@@ -83,14 +83,14 @@ fn files_in_the_range_get_the_mark_and_others_are_split() {
         assert_eq!((again.marked, again.split), (0, 0));
         let busy = store.repair().begin_repair(TABLE, OTHER, &range(ring[0].0, ring[10].0)).await;
         assert!(matches!(busy, Err(StoreError::Invalid(_))), "{busy:?}");
-        // What is written meanwhile does not take part, and a compaction takes none of it.
+        // Later writes do not take part, and a compaction takes no file of the session.
         write(&store, &insert(ring[11].1, 7, "later", 200)).await.unwrap();
         store.flush(None).await.unwrap();
         store.compactor().compact_major(TABLE).await.unwrap();
         assert_eq!(store.repair().repair_states(TABLE), (0, 2, 1));
         assert_eq!(seen(&store, ReadScope::Pending(SESSION)).await.unwrap(), inside);
 
-        // What this replica lacked.
+        // A write that this replica lacked.
         let sent = insert(ring[16].1, 9, "sent", 150);
         let mutation = MutationRef::open(&sent).unwrap();
         assert!(store.repair().apply_to_repair(OTHER, &mutation).await.is_err());
@@ -199,7 +199,7 @@ fn a_crash_at_every_io_of_a_session_loses_nothing_acknowledged_and_leaves_it_to_
         let crash = Crash { name: "incremental repair", kind, shards: 1, step: 1 };
         let check = |world: &World, facts: &Facts, (_, place): (u64, &str)| {
             check_restarts(world, facts, 1, place);
-            // Every file is there with a state, and a session can always be ended.
+            // Every file exists with a state, and a session can always be ended.
             run_in(world, |rt| async move {
                 let store = open(&rt).await;
                 let before = read_all(&store).await;

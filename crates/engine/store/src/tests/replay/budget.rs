@@ -9,7 +9,7 @@ use crate::tests::read::counter_cache::{OWN, Place, context, count_of, counter_s
 use crate::tests::*;
 
 const BUDGET: usize = 16 << 10;
-/// More than the memtable takes for any mutation here.
+/// More memory than any mutation here needs in the memtable.
 const MUTATION: usize = 4 << 10;
 
 const ALL_KINDS: [CrashKind; 3] =
@@ -72,7 +72,7 @@ fn a_log_of_many_times_the_budget_is_replayed_within_it() {
     let peak = report.memtable_bytes_peak;
     assert!(peak > BUDGET && peak <= BUDGET + MUTATION, "{peak}");
     facts.check_rows(&rows, "at once");
-    // The log goes when the rest is flushed.
+    // The log is removed when the rest is flushed.
     run_in(&world, |rt| async move {
         let (store, _) = Store::open(rt.clone(), small(&rt), schema()).await.unwrap();
         store.drain().await.unwrap();
@@ -115,7 +115,7 @@ fn a_crash_at_every_io_of_a_replay_beyond_the_budget_loses_nothing_acknowledged(
         let crash = Crash { name: "replay beyond the budget", kind, shards: 1, step };
         let prepare = |world: &World, facts: &Facts| fill_log(world, facts, 0..36);
         crash_everywhere(crash, prepare, reopen, |world, facts, (n, place)| {
-            // Some are crashed again, and go on with a small budget.
+            // Some are crashed again, and continue with a small budget.
             if n % 3 == 0 {
                 world.disk("n1").crash_at_nth_io(n / 2, kind);
                 let node = start(world, 1, |rt| async move {
@@ -187,7 +187,7 @@ fn never_compacted() -> Arc<Schema> {
     schema_of(vec![table(options)])
 }
 
-/// Rows, a TRUNCATE by its first shard, rows behind it: all in the log of so many shards.
+/// Rows, a TRUNCATE by its first shard, rows after it: all in the logs of `shards` shards.
 fn truncate_within(world: &World, shards: u16, keys: i32) {
     run_shards(world, shards, move |rt, barrier| async move {
         let options = StoreOptions { sync: SyncMode::Batch, ..options(&rt) };
@@ -221,7 +221,7 @@ fn what_was_truncated_is_not_brought_back_by_files_of_the_replay() {
         for after in 1..=3 {
             let place = format!("{before} shards, then {after}");
             let world = world(3_110);
-            // Of a slice there are more rows than memtables hold twice.
+            // A slice has more rows than memtables hold twice.
             let keys = 90;
             truncate_within(&world, before, keys);
             for round in 0..3 {

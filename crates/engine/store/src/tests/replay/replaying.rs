@@ -1,4 +1,4 @@
-//! What a replay leaves out, and what the archive of the commit log is good for.
+//! Mutations that a replay skips, and the use of the commit log's archive.
 
 use commitlog::{SyncMode, archive};
 use rt::sim::CrashKind;
@@ -119,7 +119,7 @@ fn a_point_in_time_keeps_what_was_written_up_to_it_and_drops_the_rest() {
                 let (store, _) = Store::open(rt.clone(), options(&rt), two_tables()).await.unwrap();
                 write(&store, &insert(1, 1, "kept", 200)).await.unwrap();
                 write(&store, &mutation).await.unwrap();
-                // As in Cassandra, what comes behind is looked at too.
+                // As in Cassandra, later mutations are checked too.
                 write(&store, &insert(1, 2, "kept", 100)).await.unwrap();
             }
         });
@@ -153,7 +153,7 @@ fn a_table_is_restored_to_a_point_before_it_was_truncated() {
     assert_eq!(replay_with(&world, ReplayOptions::default()).1.len(), 0);
 }
 
-/// A bug once kept the log for ever: nothing was flushed, so nobody let go of it.
+/// A bug once kept the log for ever: nothing was flushed, so no flush released it.
 #[test]
 fn a_table_that_was_written_and_truncated_does_not_keep_the_old_log() {
     let world = world(75);
@@ -205,7 +205,7 @@ fn archive_survives(kind: CrashKind) {
             fs.create_dir_durably("commitlog").await.unwrap();
             let from = ["archive".to_owned()];
             archive::restore(&fs, &from, "commitlog").await.unwrap();
-            // Everything is there now: nothing is done twice.
+            // All segments exist now: no copy is repeated.
             let again = archive::restore(&fs, &from, "commitlog").await.unwrap();
             assert_eq!(again.segments, 0);
         });
@@ -250,7 +250,7 @@ fn segments_stay_while_they_cannot_be_archived() {
     assert_eq!((count(&world, "/commitlog/"), count(&world, "/archive/")), (1, 0));
     let told = kept.lock().unwrap().clone();
     assert!(told.iter().any(|f| f.starts_with("Archive(")), "{told:?}");
-    // The next start archives it, then it goes.
+    // The next start archives it, then it is removed.
     run_in(&world, |rt| async move {
         let options = StoreOptions {
             commitlog_archive_directory: Some("archive".to_owned()),

@@ -318,7 +318,7 @@ fn check(seed: u64, list: impl Fn(&Rt) -> Vec<Between> + Send + Sync + Clone + '
                 again.dedup();
             }
             assert_eq!(seen(&place.store).await, again, "seed {seed}: {list:?}");
-            // What no drop hides stays so, however the files are written.
+            // Data that no drop hides stays visible, however the files are written.
             place.store.compactor().compact_major(TABLE).await.unwrap();
             assert_eq!(seen(&place.store).await, again, "seed {seed}: {list:?}");
         }

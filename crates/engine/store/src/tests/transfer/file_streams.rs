@@ -1,5 +1,5 @@
-//! Files that go as they are: held at the source as of one moment, verified where they come, seen all
-//! together or not at all.
+//! Files that are sent unmodified: held at the source as of one moment, verified at the receiver,
+//! visible all together or not at all.
 
 use rt::sim::CrashKind;
 use sstable::WriterOptions;
@@ -146,7 +146,7 @@ fn only_files_that_lie_in_the_ranges_go_whole() {
     });
 }
 
-/// The node that takes a file gives it a name of its own, of the version that it is of.
+/// The receiver assigns a file a name of its own, of the file's version.
 #[test]
 fn files_of_every_version_come_to_nodes_that_can_write_their_times_anew() {
     for seed in 233..237 {
@@ -155,7 +155,7 @@ fn files_of_every_version_come_to_nodes_that_can_write_their_times_anew() {
 }
 
 async fn files_of_every_version(rt: Rt) {
-    // Nothing is compacted by itself: expired cells would become tombstones.
+    // No automatic compaction: expired cells would become tombstones.
     let class = ("class".to_owned(), "SizeTieredCompactionStrategy".to_owned());
     let compaction = BTreeMap::from([class, ("min_threshold".to_owned(), "30".to_owned())]);
     let of_table =
@@ -247,7 +247,7 @@ fn refuses_what_was_not_written(version: Version) {
                 assert!(ingest.finish().await.is_err(), "{version} {component} {at}");
             }
         }
-        // Of another version than it is, or not all of it.
+        // A stream of another version than announced, or an incomplete one.
         for other in VERSIONS.into_iter().filter(|other| *other != version) {
             let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
             let given = match ingest.begin_whole(other, file.components().collect()).await {
@@ -329,7 +329,7 @@ fn several_files_survive_a_crash_together_or_not_at_all() {
     }
 }
 
-/// A write or sync that fails while more comes: nothing of the file is ever seen.
+/// A write or sync that fails while more is received: nothing of the file is ever visible.
 #[test]
 fn a_file_that_comes_on_a_failing_disk_is_there_or_gone() {
     let (mut n, mut failed) = (1, 0);

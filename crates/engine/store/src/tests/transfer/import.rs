@@ -12,7 +12,7 @@ use crate::{Descriptor, ImportOptions, Imported, OwnedRanges, Version};
 const SOURCE: &str = "import/ks/t";
 const KEYS: i32 = 8;
 
-/// No compaction comes by itself.
+/// No automatic compaction.
 fn manual_schema() -> Arc<Schema> {
     let mut options = TableOptions { gc_grace_seconds: 0, ..TableOptions::default() };
     options.compaction.insert("min_threshold".to_owned(), "32".to_owned());
@@ -353,7 +353,7 @@ async fn import_on_shards(rt: Rt, shared: Shared, barrier: Barrier) {
     let _ = store.compactor().compact_major(TABLE).await;
 }
 
-/// What one file deletes another one has: with half of them rows come back.
+/// One file has the deletions for another one's data: with half of them rows would be resurrected.
 /// INV-import-2.
 #[test]
 fn a_crash_at_every_io_of_an_import_leaves_all_of_it_or_nothing() {

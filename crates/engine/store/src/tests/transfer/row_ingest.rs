@@ -15,7 +15,7 @@ pub(crate) fn whole(bytes: usize) -> StreamRead {
     StreamRead { table: TABLE, ranges: vec![KeyRange::all()], behind: None, slice: None, bytes }
 }
 
-/// Where the stream goes on behind a page; `None` at its end.
+/// Where the stream continues after a page; `None` at its end.
 fn behind(stream: &StreamRead, page: &[u8]) -> Option<StreamRead> {
     let (token, key, after, behind) = match ReplicaPage::open(page).unwrap().end() {
         PageEnd::Exhausted => return None,
@@ -71,7 +71,7 @@ fn what_was_streamed_is_there_exactly() {
     }
 }
 
-/// As a pending replica: writes that come during the stream go to both.
+/// As a pending replica: writes that arrive during the stream are applied to both.
 #[test]
 fn a_partition_that_changes_between_two_pages_is_whole_in_the_end() {
     let mut rolled = 0;
@@ -111,7 +111,7 @@ fn an_ingest_that_is_given_up_leaves_nothing() {
         let mut ingest = to.transfer().ingest(TABLE).await.unwrap();
         copy(&from, &mut ingest, 1 << 20, async |_| ()).await;
         drop(ingest);
-        // What may lie there must not be brought back by a purge.
+        // A purge must not resurrect data of files that may lie there.
         assert_eq!(to.rooms.tables.table(TABLE).unwrap().orphans.borrow().len(), 1);
         rt.sleep(Duration::from_secs(3)).await;
         assert!(to.rooms.tables.table(TABLE).unwrap().orphans.borrow().is_empty());
@@ -196,7 +196,7 @@ fn many_partitions_make_several_files() {
     });
 }
 
-/// Ranges and slices: each partition comes from where it was asked for, and only from there.
+/// Ranges and slices: each partition is read from its requested source, and only from there.
 #[test]
 fn a_stream_has_the_partitions_of_its_ranges_and_its_slice() {
     run(104, |rt| async move {
@@ -234,7 +234,7 @@ fn a_stream_has_the_partitions_of_its_ranges_and_its_slice() {
     });
 }
 
-/// The n-th file call fails, for every n: the ingest says so and leaves nothing, or all is there.
+/// The n-th file call fails, for every n: the ingest fails and leaves nothing, or all files exist.
 #[test]
 fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
     let (mut n, mut failed) = (1, 0);
@@ -298,7 +298,7 @@ fn an_ingest_on_a_failing_disk_is_whole_or_gone() {
     assert!(failed > 20, "{failed} of {n}");
 }
 
-/// What was confirmed stays, wherever the crash comes; what was not is whole or not there.
+/// Confirmed data stays, wherever the crash happens; unconfirmed data is whole or missing.
 /// INV-ingest-3.
 #[test]
 fn an_ingest_survives_a_crash_whole_or_not_at_all() {
@@ -333,7 +333,7 @@ fn an_ingest_survives_a_crash_whole_or_not_at_all() {
     }
 }
 
-/// What a page has read of a file behind its own end is there for the next page.
+/// Blocks that a page has read after its own end are available to the next page.
 #[test]
 fn pages_of_a_stream_do_not_read_a_run_of_a_file_again() {
     let world = world(260);

@@ -126,7 +126,7 @@ fn the_log_of_other_rows_is_released_and_a_start_replays_the_row_and_goes_on() {
         }
         // A kill follows.
     });
-    // Of 600 kB written, at ten segments and more.
+    // 600 kB were written, at ten segments and more.
     let left = log_segments(&world);
     assert!(left <= 3, "{left} segments are left");
     run_in(&world, |rt| async move {
