@@ -76,7 +76,7 @@ pub(crate) struct Rooms {
     peer_writes: PeerWrites,
     lwt: Lwt<Local>,
     verbs: VerbRegistry<Rooms>,
-    /// What may be under way to a replica, in the place of the settings'.
+    /// Overrides the settings' limit of messages in flight to a replica.
     replica_window: Cell<Option<request::WindowSettings>>,
 }
 
@@ -158,7 +158,7 @@ impl Coordinator {
         self.local.env().shard_map()
     }
 
-    /// Whether this shard owns the partition of a mutation.
+    /// Returns true if this shard owns the partition of a mutation.
     #[inline]
     pub fn owns<B: AsRef<[u8]>>(&self, mutation: &ReplicaMutation<B>) -> bool {
         self.local.env().owns(mutation)
@@ -218,8 +218,8 @@ impl Coordinator {
         &self.rooms.replica_reads
     }
 
-    /// Whether a table's data lies on several nodes: then its statements take [`Coordinator::writer`] and
-    /// [`Coordinator::reads`]. Cheap for a node that is alone.
+    /// Returns true if a table's data is replicated on several nodes. Its statements then use
+    /// [`Coordinator::writer`] and [`Coordinator::reads`]. Cheap on a single-node cluster.
     #[inline]
     pub fn is_replicated(&self, snapshot: &ClusterSnapshot, table: TableId) -> bool {
         self.rooms.shared.is_replicated(snapshot, table)
@@ -235,7 +235,7 @@ impl Coordinator {
         self.rooms.shared.write_replicas(snapshot, table, token)
     }
 
-    /// Whether a node is held for alive; this one always is.
+    /// Returns true if a node is considered alive; this node always is.
     pub fn is_alive(&self, host: HostId) -> bool {
         self.rooms.shared.is_alive(host)
     }
@@ -313,8 +313,8 @@ impl Coordinator {
 fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
     let is_read = matches!(request, ShardRequest::Read(_) | ShardRequest::Replica(_));
     if is_read && !reply.is_wanted() {
-        // Its deadline passed in the ring. Writes are done all the same: nobody need wait for
-        // them.
+        // The caller's deadline passed while the request was in the ring. Writes run regardless:
+        // they have an effect even if no caller waits for them.
         rooms.shared.local.note_abandoned();
         return;
     }

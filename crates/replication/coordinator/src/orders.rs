@@ -18,9 +18,9 @@ use store::StoreError;
 pub struct ReplicatedWrite {
     /// The metadata it is planned and carried through with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
-    /// What errors call it.
+    /// Write type that errors report.
     pub write_type: WriteType,
     /// The mutations to write.
     pub mutations: Vec<ReplicaMutation>,
@@ -37,7 +37,7 @@ pub struct ReplicatedWrite {
 pub struct CounterWrite {
     /// The metadata it begins with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
     /// Its live cells are increments ([`data::counter::update`]).
     pub mutation: ReplicaMutation,
@@ -60,16 +60,16 @@ pub struct Lead {
 pub struct ReplicatedRead {
     /// The metadata it is planned and carried through with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
     /// When the client is answered at the latest.
     pub deadline: Instant,
-    /// Of a scan that takes as long as it takes: each page of each range has so much time, in the place of the
-    /// deadline.
+    /// For scans without an overall deadline: the timeout of each page of each range, used instead
+    /// of the deadline.
     pub page_timeout: Option<Duration>,
     /// As of [`crate::Local::read`].
     pub rows_wanted: usize,
-    /// What replicas need to know of the statement's limits.
+    /// The limits of the statement that replicas need.
     pub limits: SelectLimits,
 }
 

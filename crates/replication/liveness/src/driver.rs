@@ -29,7 +29,7 @@ pub(crate) struct Driver {
     /// Not taking part for now.
     is_paused: Cell<bool>,
     is_stopped: Cell<bool>,
-    /// A shard could not be told of the last picture.
+    /// A shard has not received the latest picture.
     is_stale: Cell<bool>,
     counters: Counters,
 }
@@ -255,7 +255,7 @@ impl Driver {
 
     pub(crate) fn set_members(&self, members: Vec<Member>) {
         self.step(Input::Members(members));
-        // Who is out is not alive any more.
+        // A removed node is not alive any more.
         self.publish();
     }
 

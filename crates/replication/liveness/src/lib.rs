@@ -1,13 +1,13 @@
-//! Drives gossip and tells every shard of the node which nodes are alive.
+//! Drives gossip and notifies every shard of the node which nodes are alive.
 //!
-//! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable
-//! generation), the [`Picture`] of who is alive, and how full their disks are, that shard 0 hands to
-//! all shards, the hooks that are told of changes. Never: who is a member (the caller says so by [`Liveness::set_members`]),
-//! whether a node that is down stays in the ring.
+//! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable generation); the
+//! [`Picture`] of live nodes and their disk usage, which shard 0 hands to all shards; the hooks that are notified of
+//! changes. Never: membership (the caller sets it by [`Liveness::set_members`]), whether a node that is down stays in the
+//! ring.
 //!
-//! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true`
-//! first. INV-liveness-2: pictures that a shard sees only get newer. INV-liveness-3: the generation with
-//! which a node starts is durable before its first message.
+//! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true` first. INV-liveness-2:
+//! pictures that a shard sees only get newer. INV-liveness-3: the generation with which a node starts is durable before its
+//! first message.
 //!
 //! Reading order: [`Liveness`], [`Picture`], `driver`.
 
@@ -29,8 +29,7 @@ use stdx::{Epoch, FixedMap, HostId, ShardId};
 use crate::driver::Driver;
 pub use crate::generation::next_generation;
 
-/// Who is alive and how full the disks are, as shard 0 saw it at one moment. This node itself is not
-/// in it.
+/// Live nodes and disk usages, as shard 0 saw them at one moment. This node itself is not included.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// Counts the pictures of this run.
@@ -40,16 +39,16 @@ pub struct Picture {
     /// How full they last said their disks are, also of those that are down; those that say nothing
     /// are not in it.
     disks: FixedMap<HostId, DiskUsage>,
-    /// Who says that its clock is wrong, this node too.
+    /// Nodes that report their own clock as wrong, this node included.
     wrong_clocks: Vec<HostId>,
 }
 
 /// The way from shard 0 to the others.
 pub type LivenessMesh = Mesh<Arc<Picture>, ()>;
 
-/// What only shard 0 is given.
+/// Parameters of shard 0.
 pub struct Start {
-    /// Of shard 0.
+    /// Messaging of shard 0.
     pub messaging: Messaging,
     /// From [`next_generation`], which made it durable.
     pub generation: u64,
@@ -59,7 +58,7 @@ pub struct Start {
     pub phi_convict_threshold: f64,
     /// Time between rounds; a second.
     pub round: Duration,
-    /// What this node says of itself first: shards, release, epoch, load.
+    /// Initial state that this node gossips: shards, release, epoch, load.
     pub state: AppState,
     /// Told of every epoch that a peer says it has applied.
     pub on_epoch: Box<dyn Fn(HostId, Epoch)>,
@@ -76,7 +75,7 @@ pub struct PeerRow {
     pub version: u64,
     /// Its state.
     pub app: AppState,
-    /// Whether it is up.
+    /// True if the node is up.
     pub is_alive: bool,
     /// How suspicious its silence is.
     pub phi: f64,
@@ -137,18 +136,18 @@ impl Liveness {
         this
     }
 
-    /// Whether requests may be sent to a node. This node is always alive.
+    /// Returns true if requests may be sent to a node. This node is always alive.
     #[inline]
     pub fn is_alive(&self, host: HostId) -> bool {
         host == self.inner.host || self.inner.picture.borrow().alive.contains_key(&host)
     }
 
-    /// Whether a node, not this one, is alive and serves clients.
+    /// Returns true if a node, not this one, is alive and serves clients.
     pub fn is_ready(&self, host: HostId) -> bool {
         self.inner.picture.borrow().alive.get(&host).copied().unwrap_or(false)
     }
 
-    /// Whether a node, or this one, has said that its clock is not that of the others.
+    /// Returns true if a node, or this one, has reported that its clock differs from the others'.
     pub fn has_wrong_clock(&self, host: HostId) -> bool {
         self.inner.picture.borrow().wrong_clocks.contains(&host)
     }
@@ -173,8 +172,8 @@ impl Liveness {
         self.inner.on_change.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(host, is_ready)` on this shard when a node begins or ceases to be alive and
-    /// serving clients: what drivers are told as STATUS_CHANGE.
+    /// Calls `hook(host, is_ready)` on this shard when a node starts or stops being alive and
+    /// serving clients: the source of STATUS_CHANGE events for drivers.
     pub fn on_ready(&self, hook: impl Fn(HostId, bool) + 'static) {
         self.inner.on_ready.borrow_mut().push(Rc::new(hook));
     }
@@ -253,7 +252,7 @@ impl Liveness {
         }
     }
 
-    /// Whether this node takes part in gossip; false on shards other than 0.
+    /// Returns true if this node takes part in gossip; false on shards other than 0.
     pub fn is_gossiping(&self) -> bool {
         self.driver().is_some_and(|driver| driver.is_gossiping())
     }

@@ -37,7 +37,7 @@ use telemetry::Counter;
 pub struct Ask {
     pub(crate) partition: Partition,
     pub(crate) request: Request<Payload>,
-    /// What a prepare reads.
+    /// The query of a prepare.
     pub(crate) query: Option<ReplicaQuery>,
     /// False: the keyspace has `durable_writes = false`.
     pub(crate) durable: bool,
@@ -46,8 +46,8 @@ pub struct Ask {
     pub(crate) table: PaxosTable,
     /// Registers of another replica to merge in, instead of the request.
     pub(crate) adopted: Option<Box<AcceptorState<Payload>>>,
-    /// For which electorate it was found to be: looked at again in the acceptor's turn
-    /// (INV-serial-5). `None`: whoever asks, it is done.
+    /// The electorate that the check found to be the present one; checked again in the acceptor's
+    /// turn (INV-serial-5). `None`: the request is carried out whatever its electorate.
     pub(crate) checked: Option<Box<Checked>>,
 }
 
@@ -95,12 +95,12 @@ impl Ask {
     }
 }
 
-/// What an acceptor answered, durable.
+/// Answer of an acceptor; it is durable.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// `None` for a prune.
     pub(crate) reply: Option<Reply<Payload>>,
-    /// What a prepare read.
+    /// The page that a prepare read.
     pub(crate) page: Option<Vec<u8>>,
     /// Nothing was done: the electorate is another one since this epoch.
     pub(crate) moved: Option<Epoch>,
@@ -110,9 +110,9 @@ struct Slot {
     /// Tells one acceptor of a partition from the next one.
     generation: u64,
     acceptor: Acceptor<Payload>,
-    /// Who waits for which answer.
+    /// Waiting requests, by the answer that they wait for.
     waiting: FixedMap<u64, oneshot::Sender<Reply<Payload>>>,
-    /// A prune behind records that are not durable yet; nobody waits for it.
+    /// A prune that waits for records to become durable; no request waits for it.
     prune: Option<Token>,
     /// Asked since it was last looked at for dropping.
     used: bool,
@@ -166,7 +166,7 @@ pub(crate) struct Registers {
     last_id: Cell<u64>,
     /// A record failed to reach the disk: what rows show may not be there.
     is_unsure: Cell<bool>,
-    /// Of whoever asked last.
+    /// The table of the latest request.
     table: Cell<Option<PaxosTable>>,
     /// How many are kept in memory; twice as many when they are all at work.
     pub(crate) most: Most,
@@ -184,7 +184,7 @@ enum Reading {
     Going(View),
 }
 
-/// What a request's turn left to do.
+/// Work that a request's turn leaves to do.
 struct Turn {
     generation: u64,
     /// A record that its answer waits for.
@@ -222,7 +222,7 @@ impl Registers {
         self.entries.borrow_mut().remove(partition)
     }
 
-    /// Whose promises have no records.
+    /// Returns the partitions whose promises have no records.
     pub(crate) fn with_unwritten(&self) -> Vec<Partition> {
         let entries = self.entries.borrow();
         let unwritten = entries.iter().filter(|(_, entry)| match entry {
@@ -635,8 +635,8 @@ impl<N: Shards> Acceptors<N> {
         }
     }
 
-    /// Whether a partition's acceptor is being made, has answers that wait for the disk, or has
-    /// promised something newer.
+    /// Returns true if a partition's acceptor is being loaded, has answers that wait for the disk,
+    /// or has promised a ballot newer than `floor`.
     pub(crate) fn has_acceptor_at_work(&self, partition: &Partition, floor: Ballot) -> bool {
         match self.inner.registers.entries.borrow().get(partition) {
             None => false,

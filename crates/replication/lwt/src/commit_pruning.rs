@@ -1,7 +1,8 @@
-//! Prunes on their way: what every replica has is told to each of them for many partitions at once.
+//! Batched prunes: commits that every replica has are announced to each replica for many partitions
+//! at once.
 //!
-//! Nobody waits for a prune, and losing one costs a few bytes until the next round or sweep of its
-//! partition; a message and a task for each would cost a tenth of an uncontended write.
+//! No request waits for a prune. Losing one costs a few bytes until the next round or sweep of its
+//! partition. One message and one task per prune would cost a tenth of an uncontended write.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ type To = (Option<HostId>, ShardId);
 #[derive(Default)]
 pub(crate) struct Waiting {
     lists: RefCell<Vec<(To, Prunes)>>,
-    /// A task is there that will send them.
+    /// A scheduled task will send them.
     is_due: Cell<bool>,
 }
 

@@ -1,13 +1,13 @@
-//! Registers on the move: a node that will own ranges takes over what their acceptors know, and
-//! rounds that nobody finished are finished.
+//! Handover of registers: a node that will own ranges takes over what their acceptors know, and
+//! completes rounds that their proposers left unfinished.
 //!
 //! Owns: the verb `PaxosRepair` of both sides (`docs/formats/internode.md`). Never: which movement is
 //! under way (`node`), the merge of registers (`paxos::AcceptorState::merge`).
 //!
-//! INV-serial-5: the registers that a source gives are read at the epoch in which the newcomer is
-//! pending, or later; from that epoch on the source votes in no round of the electorate before it,
-//! because an acceptor's turn looks at the epoch again. So what any old quorum promised or accepted is
-//! in them, and in every later round the newcomer takes part itself.
+//! INV-serial-5: a source reads the registers that it hands over at the epoch in which the newcomer is
+//! pending, or later. From that epoch on it votes in no round of the previous electorate, because an
+//! acceptor's turn checks the epoch again. So the registers contain everything that an old quorum
+//! promised or accepted, and the newcomer itself takes part in every later round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub enum HandoverError {
     Store(#[from] StoreError),
 }
 
-/// What a search for unfinished rounds came to.
+/// Outcome of a search for unfinished rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Partitions with rounds that were not known to be finished.
@@ -82,7 +82,7 @@ pub struct Finished {
 /// Registers of one partition.
 pub(crate) type Row = (Partition, AcceptorState<Payload>);
 
-/// Whose rows are read.
+/// Selects the rows to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// All of this node.
@@ -149,7 +149,7 @@ fn encode_page(promised: Ballot, rows: &[Row], is_last: bool, out: &mut Vec<u8>)
     }
 }
 
-/// What the source has promised to every partition; rows; whether it is the last page.
+/// Decodes the source's promise to every partition, the rows, and whether this is the last page.
 fn decode_page(bytes: &[u8]) -> Result<(Ballot, Vec<Row>, bool), DecodeError> {
     let mut r = Reader::new(bytes, "paxos registers");
     let version = r.u8()?;
@@ -311,7 +311,7 @@ impl<N: Shards> Lwt<N> {
         let me = snapshot.local.host_id;
         let is_alive = |host: HostId| Some(host) != dead && (cluster.parts.is_alive)(host);
         let (before, after) = (unmoved(&snapshot), finished(&snapshot, moving));
-        // Whether tables of users are replicated so: those of the system hold nobody up.
+        // True if user tables are replicated so: system tables do not hold a movement up.
         let mut keys: BTreeMap<PlacementKey, bool> = BTreeMap::new();
         for keyspace in snapshot.schema.keyspaces.values() {
             let key = PlacementKey::of_keyspace(&snapshot, keyspace);
@@ -434,7 +434,7 @@ impl<N: Shards> Lwt<N> {
         let Some(table) = PaxosTable::of(&snapshot.schema) else { return Ok(()) };
         let mut answers = Vec::new();
         for (partition, state) in rows {
-            // Of a table that was dropped.
+            // The table was dropped.
             let Some(facts) = self.env().facts(&snapshot, partition.table) else {
                 continue;
             };
@@ -599,7 +599,7 @@ impl<N: Shards> Lwt<N> {
     }
 }
 
-/// Whether a round may have accepted a value that is not known to be committed.
+/// Returns true if a round may have accepted a value that is not known to be committed.
 fn is_unfinished(state: &AcceptorState<Payload>) -> bool {
     let committed = state.committed.as_ref().map(|c: &Commit<Payload>| c.ballot);
     let is_newer = |a: &Accepted<Payload>| committed.is_none_or(|c| a.ballot.is_newer_than(c));

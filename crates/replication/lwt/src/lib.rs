@@ -95,7 +95,7 @@ impl<N> Clone for Lwt<N> {
     }
 }
 
-/// What one shard keeps for lightweight transactions.
+/// State of one shard for lightweight transactions.
 struct Inner<N> {
     node: N,
     acceptors: Acceptors<N>,
@@ -105,7 +105,7 @@ struct Inner<N> {
     clock: RefCell<Option<BallotClock>>,
     forwarded: leader_routing::Forwarded,
     silent: RefCell<unresponsive_replicas::Silent>,
-    /// Whose clock is wrong.
+    /// Reports the nodes with a wrong clock.
     wrong_clock: RefCell<Option<WrongClock>>,
     sweeps: paxos_cleanup::Sweeps,
     prunes: commit_pruning::Waiting,
@@ -173,27 +173,27 @@ impl<N: Shards> Inner<N> {
     }
 }
 
-/// What a conditional write does with the rows that it finds. As a sink it is shown the rows of its
-/// read, merged and live, each time that its condition is to be decided.
+/// A conditional write. As a sink it is shown the rows of its read, merged and live, each time that
+/// its condition is to be decided.
 pub trait CasOperation: RowSink {
     /// Forgets what was shown: it is shown again, newer.
     fn restart(&mut self);
 
-    /// Decides by what was shown since the last restart. `Some`: the condition holds, and this is the
-    /// encoded mutation, all of it of the operation's partition and with that timestamp. `None`: it
-    /// does not; what was shown is what the client is told.
+    /// Decides from the rows shown since the last restart. `Some`: the condition holds, and this is
+    /// the encoded mutation, which writes the operation's partition only, with that timestamp.
+    /// `None`: the condition does not hold; the client gets the rows that were shown.
     ///
     /// # Errors
     /// The condition or the values cannot be evaluated; nothing is written then.
     fn decide(&mut self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, CasRefused>;
 
-    /// What the read cost of which everything was shown since the last restart; told before
+    /// Reports the cost of the read that showed all rows since the last restart. Called before
     /// [`CasOperation::decide`].
     fn has_read(&mut self, stats: &ReadStats) {
         let _ = stats;
     }
 
-    /// So many of its rounds were lost to other proposers; told once, at the end.
+    /// Reports how many of its rounds were lost to other proposers. Called once, at the end.
     fn contended(&mut self, rounds: u32) {
         let _ = rounds;
     }
@@ -216,7 +216,8 @@ pub struct CasOrder {
     pub rows_wanted: usize,
     /// `Global` for SERIAL, `Local` for LOCAL_SERIAL.
     pub scope: paxos::Scope,
-    /// Who must have the write before it is acknowledged.
+    /// Consistency level of the commit: which replicas must have the write before it is
+    /// acknowledged.
     pub commit: Consistency,
     /// False: the keyspace has `durable_writes = false`.
     pub durable: bool,
@@ -261,7 +262,7 @@ pub enum CasError {
     Store(#[from] StoreError),
 }
 
-/// What a failed operation is to its client.
+/// Maps a failed operation to its client's error.
 struct Failing {
     scope: Scope,
     commit: Consistency,
@@ -437,7 +438,7 @@ impl<N: Shards> Lwt<N> {
                 operation.restart();
                 let Some(stats) = show_all(&read, &facts.shape, &page, operation) else {
                     if rows.replace(u32::MAX) < u32::MAX {
-                        // Of the rows that were sent some are deleted.
+                        // Some of the rows that were sent are deleted.
                         return Decision::ReadAgain;
                     }
                     let text = format!("the condition needs more than {PAGE_BYTES_MAX} bytes");
@@ -451,10 +452,9 @@ impl<N: Shards> Lwt<N> {
                         refused = Some(CasRefused(text.to_owned()));
                         Decision::Abort
                     }
-                    // What acceptors agreed on would have to be applied.
                     Ok(Some(mutation)) => match self.env().refusal_of(&mutation) {
                         None => Decision::Value(Payload::from(mutation)),
-                        // What acceptors agree on must be applied.
+                        // A value that acceptors agree on must be applicable.
                         Some(why) => {
                             refused = Some(CasRefused(why));
                             Decision::Abort
@@ -613,7 +613,7 @@ impl<N: Shards> Lwt<N> {
         let now = self.env().rt.now();
         let commit_time = self.cluster().map(|c| c.parts.settings.write_request_timeout);
         let commit_deadline = match kind {
-            // Of a write that is decided its client is told, if that takes no longer than a write may.
+            // A decided write is reported to its client, unless that takes longer than a write may.
             Kind::Write => deadline.max(now + commit_time.unwrap_or(COMMIT_TIME)),
             Kind::Read => deadline,
         };
@@ -653,7 +653,7 @@ struct Page {
     page: Vec<u8>,
 }
 
-/// What an operation is made of.
+/// Parameters of an operation.
 struct Parts {
     snapshot: Arc<ClusterSnapshot>,
     command: ReadCommand,

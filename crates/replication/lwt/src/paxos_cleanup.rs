@@ -43,7 +43,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 /// Writes of nothing in one sweep: what is left comes next time.
 const SETTLES_MAX: u64 = 10_000;
 
-/// What a sweep of a shard came to.
+/// Statistics of a sweep of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Rows deleted.
@@ -86,7 +86,7 @@ impl CasOperation for Nothing {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// By how many microseconds the wall clock is ahead of the one that nobody sets.
+    /// Offset of the wall clock from the monotonic clock, in microseconds.
     fn clock_offset(&self) -> i128 {
         let now = i128::from(self.env().rt.now().0) / 1_000;
         i128::from(self.env().rt.wall().0) - now
@@ -128,8 +128,8 @@ impl<N: Shards> Lwt<N> {
         self.inner.sweeps.wake.notify_waiters();
     }
 
-    /// Deletes this shard's rows of `system.paxos` that say nothing any more and are so old, and
-    /// settles those that nobody else will.
+    /// Deletes this shard's rows of `system.paxos` that carry no information any more and have this
+    /// age. Settles those that no other node will settle.
     ///
     /// # Errors
     /// The store's.
@@ -162,7 +162,8 @@ impl<N: Shards> Lwt<N> {
                     && (self.proposes(&snapshot, &partition)
                         || !state.promised.is_newer_than(long_ago))
                 {
-                    // Who proposes for it may know nothing of it: in the end anybody does it.
+                    // The node that proposes for it may not know of it: eventually any node settles
+                    // it.
                     old.push(partition);
                 }
             }
@@ -191,7 +192,7 @@ impl<N: Shards> Lwt<N> {
         self.env().replica.admit_and_apply(&mutation, Origin::PaxosCleanup)
     }
 
-    /// Whether this node is the replica that proposes for a partition.
+    /// Returns true if this node is the replica that proposes for a partition.
     fn proposes(&self, snapshot: &ClusterSnapshot, partition: &Partition) -> bool {
         let token = partition.token();
         let is_replica = replicas_of(self.env(), snapshot, partition).is_some_and(|(list, _)| {

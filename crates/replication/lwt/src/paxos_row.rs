@@ -48,7 +48,7 @@ pub struct PaxosTable {
 }
 
 impl PaxosTable {
-    /// Of a schema that has it.
+    /// Returns the Paxos table; `None`: the schema has none.
     pub(crate) fn of(schema: &Schema) -> Option<PaxosTable> {
         let table = schema.table("system", "paxos")?;
         let mut columns = [(Column::Proposal, ColumnId(0)); Column::ALL.len()];

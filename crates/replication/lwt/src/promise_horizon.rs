@@ -46,13 +46,13 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// Promises with records before the horizon is moved on: a node with few conditional statements
 /// writes no file for each.
 const PROMISES: u32 = 8;
-/// Acceptors whose promises are appended in one go.
+/// Acceptors whose promises are appended in one batch.
 const IN_ONE_GO: usize = 256;
 
 /// The horizon of a shard.
 pub(crate) struct Horizon {
     until: Cell<Ballot>,
-    /// What the file says; `until` is never beyond.
+    /// The horizon in the file; `until` is never beyond.
     in_file: Cell<Ballot>,
     forgotten: Cell<Ballot>,
     /// Where it is kept; without a place there is no horizon.
@@ -91,7 +91,7 @@ impl Horizon {
         self.until.get()
     }
 
-    /// What every partition has been promised.
+    /// Returns the ballot that every partition has been promised.
     pub(crate) fn forgotten(&self) -> Ballot {
         self.forgotten.get()
     }
@@ -143,7 +143,7 @@ impl Horizon {
         self.promises.get() >= PROMISES
     }
 
-    /// Writes the file; with a goal, the horizon is there afterwards.
+    /// Persists the file. With a goal, the horizon is at the goal afterwards.
     async fn keep(&self, rt: &Rt, goal: Option<Ballot>) -> Result<(), IoError> {
         let directory = self.directory.borrow().clone();
         let Some(directory) = directory else { return Ok(()) };
@@ -191,8 +191,9 @@ impl<N: Shards> Acceptors<N> {
         let horizon = &self.inner.horizon;
         let goal = ahead_of(self.env().rt.wall(), AHEAD);
         if horizon.until.get().is_newer_than(goal) {
-            // The clock was set back: a crash would have every partition refused until it is there
-            // again. What was promised is in records when the horizon goes back.
+            // The clock was set back. After a crash every partition would be refused until the
+            // clock reaches the old horizon. When the horizon moves back, all promises are in
+            // records.
             horizon.until.set(Ballot::ZERO);
             self.write_promises().await?;
             self.env().store.sync().await?;

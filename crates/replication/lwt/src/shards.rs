@@ -14,7 +14,7 @@ use crate::acceptors::{Answered, Ask};
 use crate::paxos_row::Partition;
 use crate::proposal_queue::{NoTurn, TurnWish};
 
-/// What one shard asks the shard that owns a partition.
+/// Request to the shard that owns a partition.
 #[derive(Debug)]
 pub enum ShardRequest {
     /// Ask the acceptor of a partition.
@@ -40,7 +40,7 @@ pub enum ShardReply {
     Promises(Result<Ballot, StoreError>),
 }
 
-/// What lightweight transactions need of this node beside its shard: its other shards.
+/// Access to the other shards of this node, which lightweight transactions need.
 pub trait Shards: Node {
     /// Asks another shard; what is asked is sent when this returns.
     fn lwt(

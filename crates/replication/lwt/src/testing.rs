@@ -1,4 +1,4 @@
-//! What tests of the crates above may look at and break.
+//! Hooks for tests of the crates above: inspection and fault injection.
 
 use std::sync::Arc;
 

@@ -21,7 +21,7 @@ use crate::{PORT, Random, host, name};
 /// The node that has everything and belongs to no cluster; of one shard.
 pub const ORACLE: u8 = 0;
 
-/// What a test waits for at the most, in virtual time.
+/// Longest wait of a test, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 thread_local! {
@@ -61,7 +61,7 @@ pub fn run_on<T: 'static>(world: &World, rt: &Rt, future: impl Future<Output = T
 pub struct Ground {
     /// The world.
     pub world: World,
-    /// What the test chooses by.
+    /// Source of the test's choices.
     pub random: RefCell<Random>,
     shards: Vec<u16>,
 }

@@ -14,7 +14,7 @@ pub enum TruncateError {
     /// A node is down. The text of Cassandra's `UnavailableException` inside.
     #[error("Error during truncate: Cannot achieve consistency level ALL")]
     NotAllAlive,
-    /// What is on its way between these nodes would arrive after the truncation.
+    /// Data in flight between these nodes would arrive after the truncation.
     #[error("Error during truncate: nodes join, leave or move; try again when they have finished: [{}]", slashed(.0))]
     Moving(Vec<SocketAddr>),
     /// This node, the only one, could not carry it out.
@@ -65,7 +65,7 @@ fn time_of(snapshot: &ClusterSnapshot, table: TableId, now: WallMicros) -> WallM
     WallMicros(before.map_or(now.0, |least| now.0.max(least)))
 }
 
-/// What is on its way between nodes would arrive behind the truncation.
+/// Refuses while nodes move: data in flight between them would arrive after the truncation.
 fn refuse_moving(snapshot: &ClusterSnapshot) -> Result<(), TruncateError> {
     let moving = snapshot.members.values().filter(|m| m.state != MemberState::Normal);
     let moving: Vec<SocketAddr> = moving.map(|m| m.storage).collect();
@@ -141,7 +141,8 @@ impl Truncations {
             missing: missing.len(),
             why: None,
         };
-        // What a node has applied it has carried out; whether that went well only it knows.
+        // A node carries a truncation out when it applies the entry; only the node itself knows the
+        // result.
         let ask = self.inner.of_others.borrow().clone();
         let others: Vec<HostId> = applied.into_iter().filter(|host| *host != own).collect();
         let states = match ask.filter(|_| missing.is_empty()) {

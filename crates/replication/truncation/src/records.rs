@@ -18,7 +18,7 @@ const FORM: SmallForm = SmallForm { kind: "truncated", version: 3 };
 const FORM_WITHOUT_RUN: SmallForm = SmallForm { kind: "truncated", version: 2 };
 /// Longest file that is read.
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// Written when nobody has said which run this is; no run has this number.
+/// Run number in the file before the number of this run is known; no run has it.
 const RUN_UNKNOWN: u64 = 0;
 /// Most tables that a line of the log names.
 const NAMED_TABLES_MAX: usize = 100;
@@ -74,8 +74,8 @@ impl Records {
         all.known.into_iter().for_each(|(table, at)| self.note(table, at));
     }
 
-    /// Whether a later run has written the file since. `last`: number of the last run; a file that cannot be
-    /// compared is not believed.
+    /// Returns true if a later run has written the file since. `last`: number of the last run; if
+    /// it is unknown, a file with a run number counts as outdated.
     fn is_older_than(&self, last: Option<u64>) -> bool {
         self.run.is_some_and(|run| last.is_none_or(|last| run < last))
     }
@@ -230,7 +230,7 @@ pub(crate) async fn load(
     Ok(records)
 }
 
-/// What the file holds, and the form that this is of.
+/// Reads the file; returns its contents and their form.
 async fn read(fs: &Fs, path: &str) -> Result<(SmallForm, SmallContent), IoError> {
     match fs.read_small(FORM, path, FILE_BYTES_MAX).await {
         Err(error) if error.kind == IoErrorKind::Damaged => {

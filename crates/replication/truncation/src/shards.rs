@@ -1,4 +1,4 @@
-//! What the shards of one node ask each other about truncations.
+//! Truncation requests between the shards of one node.
 
 use crate::everywhere::Progress;
 use crate::state::{POLL, Truncations};
@@ -28,7 +28,7 @@ pub enum ShardRequest {
         table: TableId,
         /// As of `Empty`.
         at: WallMicros,
-        /// Of the entry of the metadata log.
+        /// Epoch of the entry of the metadata log.
         epoch: Epoch,
     },
 }

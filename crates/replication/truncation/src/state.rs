@@ -1,4 +1,4 @@
-//! What a shard knows of truncations, and how each of them went on this node.
+//! Truncation state of a shard: the known truncations, and the outcome of each on this node.
 
 use crate::records::{Known, Records};
 use crate::shards::AskShard;
@@ -20,7 +20,7 @@ use store::StoreError;
 /// Interval between polls of how far a truncation has come.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// What [`Truncations`] are built of.
+/// Parts that [`Truncations`] are built of.
 pub struct TruncationParts {
     /// The shard.
     pub rt: Rt,
@@ -95,7 +95,7 @@ impl TruncationState {
         }
     }
 
-    /// What a code stands for.
+    /// Returns the state with this code.
     pub const fn from_code(code: u8) -> Option<TruncationState> {
         match code {
             0 => Some(TruncationState::Pending),
@@ -219,15 +219,15 @@ impl Inner {
         failed.get(&table).filter(|(of, _)| *of >= at).map(|(_, why)| why.clone())
     }
 
-    /// Whether a truncation of that time comes too late. A quarter of the time that TRUNCATE has is left for
-    /// clocks that differ.
+    /// Returns true if a truncation of that time is too late. A quarter of the time that TRUNCATE
+    /// has is reserved for clock differences.
     pub(crate) fn is_late(&self, at: WallMicros, now: WallMicros) -> bool {
         let from = at.max(self.began.get());
         let within = i64::try_from(self.timeout.get().as_micros()).unwrap_or(i64::MAX);
         now.0.saturating_sub(from.0) > within.saturating_sub(within / 4)
     }
 
-    /// Whether the schema has the table.
+    /// Returns true if the schema has the table.
     pub(crate) fn has_table(snapshot: &ClusterSnapshot, table: TableId) -> bool {
         snapshot.schema.table_by_id(table).is_some()
     }

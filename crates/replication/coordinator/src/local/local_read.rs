@@ -14,10 +14,10 @@ use super::shard_pages::{Asked, PageError, PageRequest, Pages, ShardsWanted, Ste
 use super::{Local, mesh_error};
 use crate::shard_requests::{ShardReply, ShardRequest};
 
-/// What is done with rows where they lie, so that only those that somebody has a use for cross shards.
+/// Filter that each shard applies to its own rows, so that only matching rows cross shards.
 #[derive(Clone, Debug)]
 pub struct ShardFilter {
-    /// What is wanted. The sink may be shown other rows all the same.
+    /// The filter. The sink may still be shown rows that do not match.
     pub filter: Arc<dyn RowFilter>,
     /// How many of the rows that it keeps are worth fetching ahead.
     pub rows_wanted: usize,
@@ -25,7 +25,7 @@ pub struct ShardFilter {
     pub shipped: Option<Vec<u8>>,
 }
 
-/// What of a read is wanted.
+/// Limits of a read: how many rows the caller wants, and which ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'f> {
     /// Bounds what is fetched ahead from other shards.
@@ -181,7 +181,7 @@ impl Local {
         Box::pin(async move { page_of(answer.await).map_err(PageError::Store) })
     }
 
-    /// Takes a source's next page in the place of the one before, and has the one behind it made.
+    /// Replaces a source's page with its next one, and requests the page after that ahead of time.
     async fn fetch(
         &self,
         pages: &mut Pages,

@@ -36,7 +36,7 @@ pub struct Local {
 struct Inner {
     env: Env,
     mesh: Arc<ShardMesh>,
-    /// Of pages that this shard asks others for.
+    /// Limit of the pages that this shard requests from other shards.
     page_limit: Cell<PageLimit>,
     /// Reads for other shards, whose caller was gone.
     abandoned: Counter,

@@ -26,15 +26,15 @@ use replica::{PackedPage, PackedRead, PageItem, PageLimit, ShardWork, resumed, t
 /// and a sixteenth of all.
 const ROWS_BESIDE: usize = 32;
 
-/// What a shard was asked and has not been waited for.
+/// A page request that is in flight and has not been awaited yet.
 pub(crate) type Asked = Pin<Box<dyn Future<Output = Result<PackedPage, PageError>>>>;
 
 /// Why there is no page.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// Of a shard of this node.
+    /// Error of a shard of this node.
     Store(StoreError),
-    /// Of another node.
+    /// Error of another node.
     Peer(MessagingError),
 }
 
@@ -45,7 +45,7 @@ impl From<StoreError> for PageError {
 }
 
 impl PageError {
-    /// What another node sent is no page.
+    /// Error for a reply of another node that cannot be decoded as a page.
     pub(crate) fn malformed() -> PageError {
         PageError::Peer(MessagingError::Remote(ErrorReply::Internal("no page".to_owned())))
     }
@@ -54,29 +54,29 @@ impl PageError {
 /// Which shard has a part of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Of another node; `None`: of this one.
+    /// The node; `None`: this one.
     pub(crate) peer: Option<HostId>,
     pub(crate) shard: ShardId,
     /// How many its node has.
     pub(crate) shards: u16,
-    /// Of the metadata by which it has its part.
+    /// Epoch of the metadata that assigned the part to this shard.
     pub(crate) epoch: Epoch,
 }
 
-/// What a shard is asked for.
+/// Request for the next page of one shard.
 pub(crate) struct PageRequest {
     pub(crate) place: Place,
     pub(crate) read: PackedRead,
 }
 
-/// What all shards of a read together are wanted to give.
+/// Limits of a read over all its shards together.
 pub(crate) struct ShardsWanted {
     /// Rows that are worth fetching; `usize::MAX`: all.
     pub(crate) rows: usize,
     pub(crate) work: Option<ShardWork>,
 }
 
-/// What is left of a part of a read that has to go elsewhere.
+/// Remainder of a part of a read that must be routed to another replica.
 pub(crate) struct Rest {
     pub(crate) place: Place,
     /// Ascending.
@@ -85,7 +85,7 @@ pub(crate) struct Rest {
     pub(crate) tried: SmallVec<[HostId; 2]>,
 }
 
-/// What [`Pages::step`] came to.
+/// Outcome of [`Pages::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The sink wants nothing more, or there is nothing.
@@ -120,16 +120,16 @@ pub(crate) struct Pages {
 #[derive(Clone, Copy)]
 struct Open {
     source: usize,
-    /// What the sink said last.
+    /// The sink's latest answer.
     flow: Flow,
 }
 
-/// What is left of one shard's part of a read.
+/// Remainder of one shard's part of a read.
 struct Source {
     place: Place,
     /// Its range is the first of those that are left.
     command: ReadCommand,
-    /// The ranges behind it, ascending.
+    /// The ranges after the command's, ascending.
     further: VecDeque<KeyRange>,
     /// Nothing of it lies before; `None`: it is not known where that is.
     begins: Option<Token>,
@@ -141,7 +141,7 @@ struct Source {
     asked: Option<Asked>,
     /// The rest of this partition is not wanted.
     passes: Option<Vec<u8>>,
-    /// What a fold has left of the pages so far.
+    /// Fold state after the pages so far.
     state: Option<FoldState>,
     /// The same, encoded, of a part that other nodes may go on with.
     encoded: Option<Vec<u8>>,
@@ -153,7 +153,7 @@ fn nothing_yet() -> PackedPage {
 }
 
 impl Pages {
-    /// Of shards of this node; nothing was asked yet.
+    /// Creates the sources of this node's shards; no page is requested yet.
     pub(crate) fn new(
         shards: Range<u16>,
         command: &ReadCommand,
@@ -170,7 +170,8 @@ impl Pages {
         Pages::of_sources(sources.collect(), wanted, limit)
     }
 
-    /// Of shards of several nodes, each with its ranges, which are of the command's; nothing was asked yet.
+    /// Creates the sources of shards of several nodes. Each part has its own sub-ranges of the
+    /// command's ranges. No page is requested yet.
     pub(crate) fn of_parts(
         parts: impl Iterator<Item = (Place, VecDeque<KeyRange>)>,
         command: &ReadCommand,
@@ -210,7 +211,7 @@ impl Pages {
         self.sources.get(source).map(|s| s.place)
     }
 
-    /// Whether a reader goes on to the end, so that all may begin at once.
+    /// Returns true if the reader reads to the end, so that all sources may start at once.
     pub(crate) fn wants_all(&self) -> bool {
         self.rows_wanted == usize::MAX
     }
@@ -225,7 +226,8 @@ impl Pages {
         all.filter(|(at, s)| *at != source && is_beside(s)).map(|(at, _)| at).collect()
     }
 
-    /// What to ask a source next; `None`: nothing more, or it is asked already.
+    /// Returns the next request of a source; `None`: the source is exhausted, or a request is in
+    /// flight.
     pub(crate) fn next_request(&mut self, source: usize) -> Option<PageRequest> {
         let limit = PageLimit { rows: self.rows_of_a_page(), ..self.limit };
         let source = self.sources.get_mut(source)?;
@@ -242,7 +244,7 @@ impl Pages {
         Some(PageRequest { place: source.place, read })
     }
 
-    /// What the fold of a source has left, encoded.
+    /// Returns the encoded fold state of a source.
     pub(crate) fn encoded(&self, source: usize) -> Option<Vec<u8>> {
         self.sources.get(source)?.encoded.clone()
     }
@@ -306,14 +308,14 @@ impl Pages {
         }
     }
 
-    /// What to wait for; `None`: the source has nothing more.
+    /// Returns the page in flight to await; `None`: the source is exhausted.
     pub(crate) fn take_asked(&mut self, source: usize) -> Option<Asked> {
         let source = self.sources.get_mut(source)?;
         (source.at, source.page) = (0, PackedPage::default());
         source.asked.take()
     }
 
-    /// The page that was waited for; true when it is worth asking for the one behind it at once.
+    /// Stores a page that arrived. Returns true if the page after it is worth requesting at once.
     pub(crate) fn put_page(&mut self, source: usize, mut page: PackedPage) -> bool {
         self.stats.tombstones = self.stats.tombstones.saturating_add(page.stats.tombstones);
         self.scanned = self.scanned.saturating_add(page.scanned.max(page.stats.tombstones));
@@ -334,7 +336,7 @@ impl Pages {
         self.rows_wanted == usize::MAX || is_thin
     }
 
-    /// Whether the pages have results, not rows.
+    /// Returns true if the pages hold fold results instead of rows.
     fn folds(&self) -> bool {
         matches!(self.work, Some(ShardWork::Fold(_)))
     }
@@ -344,7 +346,7 @@ impl Pages {
         self.sources.iter().filter_map(|source| source.encoded.as_deref())
     }
 
-    /// What the folds of all shards have left in the end.
+    /// Returns the final fold states of all shards.
     pub(crate) fn into_states(self) -> impl Iterator<Item = FoldState> {
         self.sources.into_iter().filter_map(|source| source.state)
     }
@@ -359,7 +361,8 @@ impl Pages {
                 }
             }
             let mut first: Option<(Token, usize)> = None;
-            // Of the pages that are used up the one that ends first; none at all comes before.
+            // Among the consumed pages, choose the one that ends first; a source that has no page
+            // yet precedes all.
             let mut used_up: Option<(Option<Token>, usize)> = None;
             for index in 0..self.sources.len() {
                 let Some(source) = self.sources.get_mut(index) else { continue };
@@ -394,7 +397,7 @@ impl Pages {
         }
     }
 
-    /// Whether everything was looked at up to the end of this source's page.
+    /// Returns true if all other sources have been scanned up to the end of this source's page.
     fn is_first(&self, index: usize) -> bool {
         let end = |index: usize| self.sources.get(index).and_then(|s| s.page.end.as_ref());
         let Some(here) = end(index) else { return false };
@@ -411,7 +414,8 @@ impl Pages {
         })
     }
 
-    /// Tells the sink that everything was looked at up to the end of this source's page, and goes on behind it.
+    /// Notifies the sink that everything up to the end of this source's page was scanned, and
+    /// continues after it.
     fn tell_looked_at<S: RowSink>(&self, index: usize, sink: &mut S) -> Step {
         let end = self.sources.get(index).and_then(|source| source.page.end.as_ref());
         let Some(end) = end else { return Step::Fetch(index) };
@@ -477,7 +481,7 @@ impl Pages {
                     self.open = Some(Open { source: index, flow });
                     let is_told = source.page.end.is_some();
                     return Some(match is_told {
-                        // What lies before the partition was shown before it.
+                        // Everything before the partition was shown earlier.
                         true => self.tell_looked_at(index, sink),
                         false => Step::Fetch(index),
                     });
@@ -542,13 +546,13 @@ impl Source {
         }
     }
 
-    /// Whether the next page may have more of a partition that this one ends with.
+    /// Returns true if the next page may continue the partition that this page ends with.
     fn may_go_on(&self, key: &[u8]) -> bool {
         let end = self.page.end.as_ref();
         self.page.more && end.is_none_or(|end| end.key == key && end.clustering.is_some())
     }
 
-    /// Passes over the rest of a partition that is not wanted and goes on in this page.
+    /// Skips the rest of a partition that is not wanted and continues in this page.
     #[inline]
     fn pass(&mut self) {
         if self.passes.is_none() || self.at > 0 {
@@ -605,7 +609,7 @@ mod tests {
     use super::*;
     use replica::PageEnd;
 
-    /// Notes what it is told.
+    /// Records what the sink is shown.
     #[derive(Default)]
     struct Noted {
         looked_at: Vec<i64>,
@@ -662,7 +666,7 @@ mod tests {
         pages.put_page(0, page(&[], 100));
         assert_eq!(pages.step(&mut sink), Step::Fetch(1));
         pages.put_page(1, page(&[5, 20], 30));
-        // What lies before the end of a page that is used up is shown first.
+        // Items before the end of a consumed page are shown first.
         assert_eq!(pages.step(&mut sink), Step::Fetch(1));
         assert_eq!((sink.shown.as_slice(), sink.looked_at.as_slice()), (&[5, 20][..], &[30][..]));
         pages.put_page(1, page(&[120], 200));

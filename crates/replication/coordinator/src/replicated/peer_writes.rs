@@ -27,7 +27,7 @@ use crate::orders::CounterWrite;
 use crate::shared::{Cluster, ReplicatedError, ReplicatedWrite, Shared};
 use replica::{Env, PeerTrace, ReplicaMutation, RequestTrace, error_reply};
 
-/// What is served of a request.
+/// A request that is being served.
 #[derive(Clone, Copy)]
 struct Message<'a> {
     verb: Verb,
@@ -36,7 +36,7 @@ struct Message<'a> {
     epoch: Epoch,
     /// This node has waited for that epoch already.
     has_waited: bool,
-    /// Of the request, for those it is passed on to.
+    /// Trace id of the request, for the nodes that it is forwarded to.
     trace: Option<Uuid>,
     payload: &'a [u8],
 }
@@ -44,7 +44,7 @@ struct Message<'a> {
 /// A mutation that was checked.
 type Checked<'a> = ReplicaMutation<Cow<'a, [u8]>>;
 
-/// What a message makes this node do.
+/// Action that a message requires of this node.
 enum Work<'a> {
     Apply(Checked<'a>),
     /// Apply it and pass it on.
@@ -190,8 +190,8 @@ impl PeerWrites {
                 let (table, checked) = check(snapshot, mutation.bytes)?;
                 let is_new = mutation.flags == MutationFlags::NONE && !table.is_counter();
                 if !is_new && message.epoch < cluster.emptied_at(snapshot) {
-                    // What was read, or logged, before a truncation must not come back behind it;
-                    // counts were read by their leader.
+                    // Data read or logged before a truncation must not reappear after it; the
+                    // leader read the counts before it.
                     let needed = snapshot.epoch;
                     return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
                 }
@@ -257,8 +257,8 @@ impl PeerWrites {
         }
         cluster.counters.hints_applied.inc();
         let own = snapshot.local.host_id;
-        // Applied here alone it must be for this node, and nobody may be copying its range: who
-        // takes it over may have passed it already.
+        // A hint may be applied on this node alone only if it is addressed to this node and no node
+        // is copying the range: a new owner may have read past the partition already.
         let is_here = cluster.topology(snapshot, table.id).is_none_or(|topology| {
             let replicas = topology.placements.replicas(checked.token);
             let is_settled = replicas.pending_len() == 0 && replicas.position(own).is_some();
@@ -328,7 +328,7 @@ impl PeerWrites {
         self.env().spawn_or_drop("counter-mutation", task);
     }
 
-    /// Writes a mutation to all who have its range now, whoever its sender thought of.
+    /// Writes a mutation to all current replicas of its range, whatever replicas its sender knew.
     fn send_on(
         &self,
         cluster: &Cluster,
@@ -376,7 +376,7 @@ impl PeerWrites {
         self.env().spawn_or_drop(name, task);
     }
 
-    /// What is not known may be of the sender's newer metadata.
+    /// Serves a message whose table is unknown: it may belong to the sender's newer metadata.
     fn serve_when_known(
         &self,
         cluster: &Rc<Cluster>,
@@ -431,8 +431,8 @@ fn check<'s, 'a>(
     Ok((table, ReplicaMutation { token, bytes: Cow::Borrowed(bytes), durable }))
 }
 
-/// Whether the sender of a mutation knew other replicas of its partition than this node does: whom it
-/// writes to need not be who is read from now.
+/// Returns true if the sender of a mutation knew other replicas of its partition than this node
+/// does: the replicas it writes to are then not necessarily the ones that are read now.
 fn is_outdated(
     cluster: &Cluster,
     snapshot: &ClusterSnapshot,

@@ -1,4 +1,4 @@
-//! What the requests of one shard to several nodes share: the view of the cluster, latencies, metrics.
+//! Shared state of one shard's requests to several nodes: the view of the cluster, latencies, metrics.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,9 +16,9 @@ use super::metrics::Metrics;
 /// See the module.
 pub(crate) struct Cluster {
     rt: Rt,
-    /// Who holds what.
+    /// The view of placements.
     pub(crate) view: Rc<ClusterView>,
-    /// What the node gave: those of the view.
+    /// The parts that the node provided: those of the view.
     pub(crate) parts: Rc<ClusterParts>,
     pub(crate) latencies: Latencies,
     pub(crate) counters: Metrics,

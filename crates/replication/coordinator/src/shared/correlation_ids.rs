@@ -10,12 +10,12 @@ const LOG: u64 = 1 << KIND_SHIFT;
 const FORWARD: u64 = 2 << KIND_SHIFT;
 const KINDS: u64 = 3 << KIND_SHIFT;
 
-/// What was sent under a token.
+/// The request that a token identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// A mutation of a write.
     Mutation {
-        /// Of which slot.
+        /// Slot of the write.
         slot: u32,
         /// Which mutation.
         index: u16,
@@ -24,7 +24,7 @@ pub(crate) enum Sent {
     },
     /// The log of a batch.
     Log {
-        /// Of which slot.
+        /// Slot of the write.
         slot: u32,
         /// To which of the log's nodes.
         place: u8,
@@ -34,7 +34,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// What a token stands for.
+    /// Decodes a token.
     pub(crate) fn of(token: u64) -> Sent {
         let (slot, place) = token_parts(token);
         match token & KINDS {

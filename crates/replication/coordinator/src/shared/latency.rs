@@ -20,14 +20,14 @@ use replica::ReplicationSettings;
 const WEIGHT_SHIFT: u32 = 3;
 /// Samples of a table before a percentile is believed.
 const SAMPLES_MIN: u64 = 64;
-/// How long a percentile is used before it is taken anew.
+/// Maximum age of a cached percentile.
 const PERCENTILE_AGE_MAX: Duration = Duration::from_secs(1);
 /// Samples are halved when so much time has passed, so that the last minutes count.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 /// Eight buckets for each power of two, from a microsecond to over an hour.
 const BUCKETS: usize = 256;
 
-/// What one shard has measured.
+/// Latencies that one shard has measured.
 pub(crate) struct Latencies {
     state: RefCell<State>,
     settings: Settings,
@@ -45,7 +45,7 @@ struct Settings {
 struct State {
     /// Moving average of each host, nanoseconds, by what came in since the last reset.
     averages: BTreeMap<HostId, u64>,
-    /// What reads go by: the averages as of the last update.
+    /// The averages as of the last update; reads use these.
     scores: FixedMap<HostId, u64>,
     updated_at: Option<Instant>,
     reset_at: Instant,

@@ -1,4 +1,4 @@
-//! What is counted of requests to several nodes.
+//! Metrics of requests to several nodes.
 
 use telemetry::{Counter, Gauge, Shard};
 
@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
     pub(crate) writes_in_flight: Gauge,
     /// Bytes of their mutations.
     pub(crate) write_bytes_in_flight: Gauge,
-    /// Of the writes in flight, those answered already.
+    /// Writes in flight that are answered already.
     pub(crate) writes_lingering: Gauge,
     /// Ended before all replicas had answered, because room was needed or the node stops.
     pub(crate) writes_cut_short: Counter,

@@ -1,6 +1,6 @@
-//! What a traced read cost, shard by shard of this node, and what it asked of other nodes.
+//! Trace of a read: its cost on each shard of this node, and its requests to other nodes.
 //!
-//! Owns: the trace of a read at its coordinator. Never: reads anything, writes traces down. A read that is
+//! Owns: the trace of a read at its coordinator. Never: reads anything, persists traces. A read that is
 //! not traced has none of this.
 
 use std::cell::Cell;
@@ -18,7 +18,7 @@ pub struct ReadTrace {
 }
 
 impl ReadTrace {
-    /// Of the trace with this id; `note` adds an event to it.
+    /// Creates the trace with this id; `note` adds an event to it.
     pub fn new(id: Uuid, note: impl Fn(String) + 'static) -> ReadTrace {
         ReadTrace {
             request: Rc::new(RequestTrace::new(id, note)),
@@ -37,7 +37,7 @@ impl ReadTrace {
         &self.request
     }
 
-    /// What each shard of this node has read for it.
+    /// Returns the reads of each shard of this node.
     pub fn shards(&self) -> &ShardReads {
         &self.shards
     }

@@ -16,8 +16,9 @@ use super::batch_log::{self, BatchTable, Entries, Entry, Fate};
 use super::{Batches, batch_wire};
 use crate::shared::Cluster;
 
-/// Whether this node keeps batches for others and replays what they leave behind: not when it is about
-/// to go, or is gone. What is in its log then is handed over, or waits until it is taken back.
+/// Returns true if this node stores batches for other coordinators and replays those they abandon.
+/// A node that is about to leave, or has left, does not. The entries in its log are then handed
+/// over, or wait until the leave is rolled back.
 pub(crate) fn keeps_batches(snapshot: &ClusterSnapshot) -> bool {
     // A node without members was not attached to a cluster yet.
     snapshot.members.is_empty()
@@ -28,13 +29,14 @@ pub(crate) fn keeps_batches(snapshot: &ClusterSnapshot) -> bool {
 const PAGE_ENTRIES: usize = 128;
 
 impl Batches {
-    /// Gives every entry of this node's batch log, of all shards, to one of `takers`, the first that
-    /// takes it. To be called on one shard, when no coordinator stores more here: when the cluster knows
-    /// that this node is about to go. How many were given away.
+    /// Hands every entry of this node's batch log, of all shards, to one of `takers`: the first
+    /// that accepts it. Must be called on one shard, once no coordinator stores more entries here,
+    /// that is, when the cluster knows that this node is about to leave. Returns the number of
+    /// entries handed over.
     ///
     /// # Errors
-    /// In words for the operator: the log cannot be read, or nobody takes an entry. What was given away
-    /// until then is replayed by its new keeper; what is left stays in the log.
+    /// In words for the operator: the log cannot be read, or no taker accepts an entry. Entries
+    /// handed over until then are replayed by their new keeper; the others stay in the log.
     pub async fn hand_over_batches(
         &self,
         snapshot: &ClusterSnapshot,
@@ -64,7 +66,7 @@ impl Batches {
         Ok(given)
     }
 
-    /// Whether there was anything to give.
+    /// Hands over one entry. Returns false if there was nothing to hand over.
     async fn hand_over_entry(
         &self,
         cluster: &Cluster,

@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     pub(crate) mutations: Vec<Vec<u8>>,
 }
 
-/// What a replay does with one mutation.
+/// Decision of a replay about one mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Apply it, logged or not as its keyspace wants.
@@ -65,7 +65,7 @@ pub(crate) fn table_id(schema: &Schema) -> TableId {
 }
 
 impl BatchTable {
-    /// Of a schema that has it.
+    /// Returns the batch log's table; `None`: the schema has none.
     pub(crate) fn of(schema: &Schema) -> Option<BatchTable> {
         let table = schema.table("system", "batches")?;
         Some(BatchTable {
@@ -187,7 +187,7 @@ impl RowSink for Entries {
 }
 
 impl Entry {
-    /// What a replay does with each mutation.
+    /// Decides for each mutation how a replay handles it.
     pub(crate) fn fates(&self, snapshot: &ClusterSnapshot) -> Vec<Fate> {
         self.mutations.iter().map(|bytes| self.fate(bytes, snapshot)).collect()
     }
@@ -209,9 +209,9 @@ impl Entry {
         Fate::Apply { token: codec::token_of(opened.key), durable }
     }
 
-    /// Whether the entry is so old that its replay could bring back rows whose tombstones are gone
-    /// already: older than the `gc_grace_seconds` of one of its tables. As in Cassandra such an
-    /// entry is dropped, so that 0 means no batch log.
+    /// Returns true if the entry is older than the `gc_grace_seconds` of one of its tables:
+    /// replaying it could resurrect rows whose tombstones are purged already. As in Cassandra such
+    /// an entry is dropped, so that 0 means no batch log.
     pub(crate) fn is_past_grace(&self, snapshot: &ClusterSnapshot, now: WallMicros) -> bool {
         let mut graces = self
             .mutations
@@ -222,7 +222,8 @@ impl Entry {
         graces.any(|grace| written.saturating_add(grace) <= now.seconds().0)
     }
 
-    /// Whether nobody works on it any more: its write and the deletion of the entry have timed out.
+    /// Returns true if no coordinator works on the entry any more: its write and the deletion of
+    /// the entry have timed out.
     pub(crate) fn is_abandoned(&self, now: WallMicros, write_timeout: Duration) -> bool {
         let wait = i64::try_from(patience(write_timeout).as_micros()).unwrap_or(i64::MAX);
         self.written_at.0.saturating_add(wait) <= now.0
@@ -240,7 +241,7 @@ pub(crate) fn patience(write_timeout: Duration) -> Duration {
     write_timeout.saturating_mul(2)
 }
 
-/// Whether writes to the table go to the commit log.
+/// Returns true if writes to the table go to the commit log.
 pub(crate) fn is_durable(snapshot: &ClusterSnapshot, table: &Table) -> bool {
     snapshot.schema.keyspace(&table.keyspace).is_none_or(|k| k.params.durable_writes)
 }

@@ -1,22 +1,27 @@
 //! Logged batches: all of a batch's mutations are applied in the end, or none.
 //!
-//! Order: 1. the entry is written to `system.batches` and as durable as a write that is
-//! acknowledged; 2. the mutations are applied on their shards, each as durable; 3. the client is
-//! answered; 4. the entry is deleted, which nobody waits for. A crash before 1 is done leaves
-//! nothing. Later ones leave the entry: the next start applies the mutations once more, which
-//! changes nothing where they are (their timestamps are fixed), and deletes it.
+//! Order:
 //!
-//! While the node runs, what an unsuccessful coordinator leaves behind ([`LoggedBatch`] dropped) is
-//! remembered by id and replayed by a background task, so that the log needs no scans. Source:
+//! 1. The entry is written to `system.batches`, as durable as an acknowledged write.
+//! 2. The mutations are applied on their shards, each as durable.
+//! 3. The client is answered.
+//! 4. The entry is deleted; no request waits for that.
+//!
+//! A crash before step 1 completes leaves nothing behind. A later crash leaves the entry. The next
+//! start replays its mutations and deletes it. Replaying a mutation that was applied already changes
+//! nothing, because timestamps are fixed.
+//!
+//! While the node runs, each shard remembers the ids of batches that their coordinator abandoned
+//! ([`LoggedBatch`] dropped). A background task replays them, so that the log needs no scans. Source:
 //! Cassandra's `BatchlogManager`.
 //!
-//! In a cluster the entry is on two other nodes ([`crate::Writer`]). They remember it
-//! until the coordinator takes it out, and replay what is not taken out in time on all replicas, with
-//! hints for those that are away.
+//! In a cluster the entry is stored on two other nodes ([`crate::Writer`]). They remember it until
+//! the coordinator removes it. An entry that is not removed in time is replayed on all replicas, with
+//! hints for those that are down.
 //!
 //! INV-batch-1: no mutation of a logged batch is applied before its entry could be acknowledged.
-//! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is of
-//! no use any more.
+//! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is
+//! obsolete.
 
 mod batch_handover;
 pub(crate) mod batch_log;
@@ -80,7 +85,7 @@ struct Inner {
     replayed_total: Counter,
 }
 
-/// What entries are replayed with.
+/// Context of a replay.
 #[derive(Clone, Copy)]
 struct Replaying<'a> {
     snapshot: &'a ClusterSnapshot,
@@ -122,12 +127,13 @@ impl Batches {
     }
 }
 
-/// What a replay of batches came to.
+/// Statistics of a batch replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchReplay {
     /// Batches that are done and out of the log.
     pub batches: u64,
-    /// Of them, those dropped because they are older than their tables' `gc_grace_seconds`.
+    /// The subset of `batches` that was dropped for being older than its tables'
+    /// `gc_grace_seconds`.
     pub past_grace: u64,
     /// Mutations applied.
     pub mutations: u64,
@@ -264,7 +270,7 @@ impl Batches {
         self.inner.throttle.set(bytes_per_second);
     }
 
-    /// What [`Batches::set_batch_replay_throttle`] was told last.
+    /// Returns the value last passed to [`Batches::set_batch_replay_throttle`].
     pub fn batch_replay_throttle(&self) -> u64 {
         self.inner.throttle.get()
     }
@@ -498,7 +504,8 @@ impl Batches {
     }
 }
 
-/// Whether a mutation belongs to several nodes, so that this one must not apply it by itself.
+/// Returns true if a mutation is replicated on several nodes, so that this node must not apply it
+/// alone.
 fn is_of_several_nodes(snapshot: &ClusterSnapshot, mutation: &[u8]) -> bool {
     let Some(opened) = MutationRef::open(mutation) else { return false };
     snapshot.members.len() > 1

@@ -25,7 +25,7 @@ pub struct BatchLog {
     inner: Rc<Inner>,
 }
 
-/// What this shard knows of batches that were not carried through.
+/// This shard's record of batches that did not complete.
 struct Inner {
     local: Local,
     unfinished: RefCell<Vec<Unfinished>>,
@@ -36,7 +36,7 @@ struct Inner {
     logged_total: Counter,
 }
 
-/// Whether batches that were stored for other coordinators are taken.
+/// Selects whether stored batches of other coordinators are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakeStored {
     /// Those that are due.
@@ -98,7 +98,7 @@ impl BatchLog {
         &self.inner.local
     }
 
-    /// Whether there may be entries that are not remembered.
+    /// Returns true if the log may have entries that are not remembered.
     pub(super) fn is_scan_due(&self) -> bool {
         self.inner.scan_due.get()
     }
@@ -139,7 +139,7 @@ impl BatchLog {
         self.inner.logged_total.inc();
     }
 
-    /// Whether a batch is remembered by its id already.
+    /// Returns true if the batch's id is remembered already.
     pub(super) fn is_stored(&self, id: &[u8]) -> bool {
         let id = <[u8; 16]>::try_from(id);
         id.is_ok_and(|id| self.inner.stored.borrow().contains_key(&id))

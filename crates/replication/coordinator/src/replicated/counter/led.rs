@@ -1,4 +1,5 @@
-//! What a leader reads, and what it makes of an increment.
+//! The leader's side of a counter write: reading the current counts and turning increments into
+//! counter cells.
 
 use std::cmp::Ordering;
 
@@ -51,7 +52,8 @@ pub(super) struct Leading {
     pub(super) emptied_at: Option<WallMicros>,
 }
 
-/// What the counter cache has of a row of increments: all that it adds to, or nothing.
+/// Returns the cached counts for a row of increments; `None`: a counter that it adds to is not
+/// cached.
 fn cached(
     store: &Store,
     counts: &CountsOf,
@@ -73,7 +75,7 @@ fn cached(
     Some(out)
 }
 
-/// Where a trace is told what is read. Texts are Cassandra's.
+/// Records in a trace what is read. Texts are Cassandra's.
 pub(super) struct Noting<'a> {
     pub(super) trace: &'a RequestTrace,
     /// Its name.
@@ -104,10 +106,10 @@ impl Noting<'_> {
     }
 }
 
-/// What a leader has beside the store.
+/// A leader's sources besides the store.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// What the counter cache has; `None`: there is none.
+    /// The counter cache; `None`: disabled.
     pub(super) counts: Option<&'a CountsOf>,
     pub(super) noting: Option<&'a Noting<'a>>,
 }

@@ -49,7 +49,7 @@ pub struct Counters {
     inner: Rc<Inner>,
 }
 
-/// What one shard keeps for counters.
+/// Counter state of one shard.
 struct Inner {
     shared: Rc<Shared>,
     writer: Writer,
@@ -94,7 +94,8 @@ struct Emptied {
 }
 
 impl Emptied {
-    /// What the metadata has when this run begins is carried out before anybody is served.
+    /// Records the truncations that the metadata has when this run starts: they are carried out
+    /// before any request is served.
     fn found(&self, snapshot: &ClusterSnapshot) {
         let found = snapshot.truncations.iter().map(|(table, t)| (*table, t.truncated_at));
         self.tables.borrow_mut().extend(found);
@@ -153,8 +154,9 @@ impl Counters {
         &self.inner.shared.local
     }
 
-    /// As whom this node writes its parts of counters; its host id when nobody said so. Two
-    /// processes must not write as one unless the later one has all that the earlier one wrote.
+    /// Sets the counter id under which this node writes its cells; the default is its host id. Two
+    /// processes must not share an id unless the later one has everything that the earlier one
+    /// wrote.
     pub fn set_counter_id(&self, id: CounterId) {
         self.inner.identity.borrow_mut().id = Some(id);
         self.env().store.counters().count_as(id);
@@ -183,15 +185,15 @@ impl Counters {
         emptied.note(table, at, snapshot.as_deref());
         let result = self.env().store.lifecycle().truncate(table, TimestampMicros(at.0)).await;
         if result.is_err() {
-            // What is there may be of before.
+            // The remaining data may predate the truncation.
             emptied.tables.borrow_mut().remove(&table);
         }
         result
     }
 
-    /// As whom to write. Somebody new after every change of the places in the ring and of the
-    /// table's replication: this node may have had the range, have given it away, and have it again
-    /// from a replica that lacks some of what it had written.
+    /// Returns the id to write under. It is a new one after every change of the places in the ring
+    /// and of the table's replication. This node may have had the range, given it away, and got it
+    /// back from a replica that lacks some of what this node had written.
     fn writer_of(&self, snapshot: &ClusterSnapshot, table: TableId) -> CounterId {
         let writer = &mut *self.inner.identity.borrow_mut();
         writer.has_led = true;
@@ -200,7 +202,7 @@ impl Counters {
         self.env().store.counters().count_as(id);
         let Some(cluster) = self.inner.shared.cluster() else { return id };
         let Some(topology) = cluster.topology(snapshot, table) else { return id };
-        // Of any range: one id is used for all of them.
+        // Replicas of any range: one id is used for all of them.
         let (since, replication) = (snapshot.places.last(), topology.placements.replication());
         let is_same = writer.since.is_none_or(|before| before == since)
             && writer.replications.get(&table).is_none_or(|before| before == replication);
@@ -487,8 +489,8 @@ impl Counters {
                 let room = store.writer().wait_for_room();
                 rt.timeout(deadline, room).await.map_err(|_| late())??;
             }
-            // A count of before a TRUNCATE must not be written behind it, whether this shard or the
-            // metadata knows of it first.
+            // A count that was read before a TRUNCATE must not be written after it. Either this
+            // shard or the metadata may learn of the truncation first, so both are checked.
             if self.inner.emptied.times.get() == emptied
                 && self.emptied_at(snapshot, increments.table) == emptied_at
             {
@@ -513,7 +515,7 @@ impl Counters {
         self.inner.emptied.due(snapshot, table)
     }
 
-    /// Whether this node may lead: it is one of the replicas that are read from.
+    /// Returns true if this node may lead: it is one of the replicas that are read from.
     pub(crate) fn may_lead(
         &self,
         cluster: &Cluster,
@@ -533,7 +535,7 @@ fn late() -> ReplicatedError {
     ReplicatedError::Overloaded("a counter update waited too long".to_owned())
 }
 
-/// What the counts of increments are read with.
+/// Context of reading the counts of increments.
 #[derive(Clone, Copy)]
 struct CountTerms<'a> {
     comparator: &'a ClusteringComparator,
@@ -541,17 +543,18 @@ struct CountTerms<'a> {
     deadline: Instant,
 }
 
-/// What a leader has read.
+/// Result of a leader's read.
 struct Counts {
-    /// Of the cache, if there is one.
+    /// Handle to the counter cache, if enabled.
     counts: Option<CountsOf>,
     current: Current,
     /// When the table was emptied last, if this shard has not done so yet.
     emptied_at: Option<WallMicros>,
 }
 
-/// Who leads: this node if it is a replica, else the nearest live one of this datacenter, else of
-/// another unless the level is of one datacenter. Source: `ReplicaPlans.findCounterLeaderReplica`.
+/// Chooses the leader: this node if it is a replica, else the nearest live replica of this
+/// datacenter. A replica of another datacenter is chosen last, unless the level is limited to one
+/// datacenter. Source: `ReplicaPlans.findCounterLeaderReplica`.
 fn leader_of(
     cluster: &Cluster,
     write: &CounterWrite,
@@ -596,7 +599,7 @@ fn required(topology: &Topology, consistency: Consistency) -> u32 {
     u32::try_from(need.sum()).unwrap_or(u32::MAX)
 }
 
-/// Whether it is sure that a leader has done nothing (INV-counting-3).
+/// Returns true if the leader has certainly done nothing (INV-counting-3).
 fn did_nothing(error: &MessagingError) -> bool {
     match error {
         MessagingError::UnknownHost(_)
@@ -621,7 +624,7 @@ fn did_nothing(error: &MessagingError) -> bool {
     }
 }
 
-/// What the client is told of a leader that may have added the increments.
+/// Builds the client's error for a leader that may have added the increments.
 fn unknown(
     write: &CounterWrite,
     cluster: &Cluster,

@@ -28,7 +28,7 @@ pub(crate) struct Full(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
-/// The queues of a shard. A partition is in the map as long as somebody has its turn.
+/// The queues of a shard. A partition is in the map as long as a request holds its turn.
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: RefCell<FixedMap<Partition, VecDeque<oneshot::Sender<Turn>>>>,
@@ -51,8 +51,8 @@ impl Drop for Turn {
 }
 
 impl Queues {
-    /// Gets in line. The turn comes by the future, in order of arrival; a place whose future was
-    /// dropped is passed over.
+    /// Joins the queue of a partition. The future resolves with the turn, in order of arrival. An
+    /// entry whose future was dropped is skipped.
     ///
     /// # Errors
     /// Too many wait already.

@@ -19,7 +19,7 @@ pub(super) struct ToPeer {
     pub(super) cluster: Rc<Cluster>,
     pub(super) host: HostId,
     pub(super) shard: ShardId,
-    /// Of a range or of a partition.
+    /// Verb for a range or for a partition.
     pub(super) verb: Verb,
     pub(super) deadline: Instant,
     pub(super) command: Rc<ReadCommand>,

@@ -56,7 +56,7 @@ impl Filtering {
         Some(Filtering { filter: filter.clone(), work, refused, is_wary })
     }
 
-    /// Whether a node is asked to filter.
+    /// Returns true if a node may be asked to filter.
     pub(super) fn may_ask(&self, reads: &Reads, host: HostId) -> bool {
         let now = reads.env().rt.now();
         let not_filtering = &reads.inner.not_filtering;
@@ -101,16 +101,16 @@ impl Filtering {
     }
 }
 
-/// What passes of a page, with the digest of all of it.
+/// The rows of a page that pass the filter, with the digest of the whole page.
 pub(super) struct Filtered {
     pub(super) page: FilteredPage,
     pub(super) digest: PageDigest,
-    /// Of this node, so that it need not be checked.
+    /// True if this node built it: it need not be validated.
     is_own: bool,
 }
 
 impl Filtered {
-    /// Of this node's page.
+    /// Wraps this node's own page.
     pub(super) fn own(page: NodePage) -> Option<Filtered> {
         let digest = digest_of(&page.page);
         Some(Filtered { page: page.filtered?, digest, is_own: true })
@@ -124,7 +124,7 @@ impl Filtered {
         }
     }
 
-    /// What of it counts for the machine, when it may be an answer to this command.
+    /// Validates the page as an answer to this command, and returns its facts for the machine.
     pub(super) fn check(
         &self,
         command: &ReadCommand,
@@ -156,7 +156,8 @@ impl Filtered {
     }
 }
 
-/// Whether a page with that end is behind where the command begins, so that a read of such pages ends.
+/// Returns true if a page with that end lies past the command's start, so that a read of such pages
+/// terminates.
 fn gets_on(command: &ReadCommand, shape: &TableShape, end: &PageEnd<'_>) -> bool {
     let Partitions::Range(range) = &command.partitions else { return true };
     let RingBound::Key { token, key, after: false } = &range.start else { return true };

@@ -48,7 +48,7 @@ pub struct Reads {
     inner: Rc<Inner>,
 }
 
-/// What one shard keeps for reads of several nodes.
+/// Per-shard state of replicated reads.
 struct Inner {
     shared: Rc<Shared>,
     /// Nodes that do not know the verb `FilteredRead`.
@@ -104,12 +104,12 @@ impl Inner {
     }
 }
 
-/// What a read is done with beside its command.
+/// Options of a read beside its command.
 #[derive(Clone, Copy, Default)]
 pub struct ReadOptions<'a> {
-    /// What is asked and read is noted there, and the other nodes write down what they do for it.
+    /// Records the requests and reads; other nodes record their part of the work too.
     pub trace: Option<&'a Rc<ReadTrace>>,
-    /// What the sink wants. It may be shown other rows all the same.
+    /// The sink's filter. The sink may still be shown rows that do not match.
     pub filter: Option<&'a ShardFilter>,
 }
 
@@ -206,7 +206,7 @@ impl Reads {
         read
     }
 
-    /// Whether this node alone answers a read.
+    /// Returns true if this node alone answers a read.
     pub(crate) fn answers_alone(&self, command: &ReadCommand, order: &ReplicatedRead) -> bool {
         let me = order.snapshot.local.host_id;
         let plan = self.plan_read(&order.snapshot, command.table, order.consistency);
@@ -240,7 +240,8 @@ pub(crate) fn failed(order: &ReplicatedRead, me: HostId, reason: ReplicaError) -
     RequestError::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present }
 }
 
-/// What an error of this node's own store means to a read, for which it is one replica of several.
+/// Converts an error of this node's own store into a replica error: for the read, this node is one
+/// replica of several.
 #[cold]
 fn store_failure(reads: &Reads, error: StoreError) -> ReplicaError {
     reads.env().store.note_failure(&error);

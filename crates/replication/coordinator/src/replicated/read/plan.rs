@@ -1,4 +1,5 @@
-//! Whom a read may ask: a table's placement with the level's needs, and the table's settings.
+//! Candidate replicas of a read: a table's placement with the level's needs, and the table's
+//! settings.
 
 use std::rc::Rc;
 
@@ -62,7 +63,7 @@ impl Plan {
         }
     }
 
-    /// Whether this node alone can answer, and is the one to ask.
+    /// Returns true if this node alone can answer and is the best replica.
     pub(crate) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
         if self.block_for() != 1 {
             return false;

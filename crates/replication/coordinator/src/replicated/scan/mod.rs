@@ -22,7 +22,7 @@ use crate::replicated::read::{ReadOptions, Reads};
 use crate::shared::{ReadTrace, ReplicatedRead, Shared, UnsupportedVerb};
 use scatter::{ScanWanted, Scattered};
 
-/// What shards make of their rows.
+/// A fold for shards to apply to their rows.
 #[derive(Clone, Debug)]
 pub struct FoldOrder {
     /// How.
@@ -36,9 +36,9 @@ pub struct FoldOrder {
 /// How a read that was folded ended.
 #[derive(Debug)]
 pub struct Folded {
-    /// What reading has cost; its rows and partitions are those that were looked at.
+    /// Statistics of the reads; rows and partitions are those scanned.
     pub stats: ReadStats,
-    /// What the shards have left; `None`: it cannot be done this way.
+    /// Final states of the shards; `None`: the fold cannot be done this way.
     pub states: Option<Vec<FoldState>>,
 }
 
@@ -95,7 +95,7 @@ impl<F: FoldSink> RowSink for Results<'_, F> {
 pub struct FoldOf<'a> {
     /// `None`: the node is alone.
     pub order: Option<&'a ReplicatedRead>,
-    /// What is asked and read is noted there.
+    /// Records the requests and reads.
     pub trace: Option<&'a ReadTrace>,
 }
 
@@ -147,8 +147,9 @@ impl Scans {
         &self.inner.shared.local
     }
 
-    /// Has shards make results of the rows of a range: those of this node, when it alone can answer, else those of
-    /// the replicas, where one of each range is enough. Results come in ring order. `None`: nobody was asked.
+    /// Has shards fold the rows of a range: those of this node if it alone can answer, else those
+    /// of the replicas, where one replica of each range is enough. Results arrive in ring order.
+    /// `None`: no replica was asked.
     ///
     /// # Errors
     /// As [`Local::read`], or as [`Reads::read_replicated`] with an order.

@@ -32,13 +32,13 @@ pub(crate) type Place = (HostId, ShardId);
 /// The shards that get a write.
 pub(crate) type Places = SmallVec<[Place; 4]>;
 
-/// What may be under way to all replicas together.
+/// Limits of what is in flight to all replicas together.
 pub(crate) struct AllWrites {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// Who waits for room.
+/// A write that waits for room.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
     /// Waiters of different sources get their turns alternately.
@@ -55,7 +55,7 @@ struct BacklogCounters {
     stalls: Counter,
 }
 
-/// What is under way to one shard of one node.
+/// Messages in flight to one shard of one node.
 pub(crate) struct Backlog {
     /// `None`: to all of them together.
     place: Option<Place>,
@@ -64,7 +64,7 @@ pub(crate) struct Backlog {
     /// Turns that were given and are not used yet.
     given: Cell<u32>,
     is_stalled: Cell<bool>,
-    /// Of all backlogs: how many are stalled.
+    /// Number of stalled backlogs, shared by all of them.
     stalled: Rc<Cell<usize>>,
     counters: Rc<BacklogCounters>,
 }
@@ -80,7 +80,7 @@ impl Drop for Turn {
 }
 
 impl Backlog {
-    /// Whether a write that is not in the queue may go.
+    /// Returns the room for a write that is not in the queue.
     fn room(&self, now: Instant) -> Room {
         let room = self.window.borrow_mut().room(now);
         self.note_stalled();
@@ -132,7 +132,7 @@ impl Backlog {
     fn wake(self: &Rc<Self>) {
         loop {
             let free = self.window.borrow().free();
-            // With nothing under way nobody else would wake them.
+            // With nothing in flight, no completion would wake the waiters.
             let has_room = free > self.given.get()
                 || (self.window.borrow().count() == 0 && self.given.get() == 0);
             if !has_room {
@@ -224,7 +224,7 @@ impl Drop for Waits {
 /// The backlogs of one shard.
 pub(crate) struct Backlogs {
     by_place: RefCell<FixedMap<Place, Rc<Backlog>>>,
-    /// Of all writes that are not finished.
+    /// The backlog of all unfinished writes together.
     all: Rc<Backlog>,
     settings: WindowSettings,
     stalled: Rc<Cell<usize>>,
@@ -308,7 +308,7 @@ impl Backlogs {
         self.by_place.borrow().get(&place).cloned()
     }
 
-    /// Of all writes together.
+    /// Returns the backlog of all writes together.
     pub(crate) fn all(&self) -> &Rc<Backlog> {
         &self.all
     }
@@ -320,12 +320,12 @@ impl Backlogs {
         }
     }
 
-    /// Whether some replica makes no progress.
+    /// Returns true if a replica makes no progress.
     pub(crate) fn has_stalled(&self) -> bool {
         self.stalled.get() > 0
     }
 
-    /// Whether a write to a shard of a node should be a hint instead.
+    /// Returns true if a write to a shard of a node should become a hint instead.
     pub(crate) fn is_stalled(&self, place: Place, now: Instant) -> bool {
         let backlog = self.find(place);
         backlog.is_some_and(|backlog| backlog.room(now) == Room::Stalled)
@@ -346,7 +346,7 @@ impl Backlogs {
         rest.into_iter().find_map(full)
     }
 
-    /// Whether a write to these places may go at once.
+    /// Returns true if a write to these places may start at once.
     pub(crate) fn has_room(&self, places: &[Place], now: Instant) -> bool {
         !matches!(self.all.room(now), Room::Full(_)) && self.first_full(places, 0, now).is_none()
     }

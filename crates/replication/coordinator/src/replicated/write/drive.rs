@@ -21,7 +21,7 @@ use replica::ReplicaMutation;
 use replica::RequestTrace;
 use replica::{of_reply, of_store, replica_error};
 
-/// What happens to a write.
+/// Event of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Start,
@@ -52,7 +52,7 @@ impl Event {
     }
 }
 
-/// What follows at once from what was just done.
+/// Follow-up events of a step.
 type Events = SmallVec<[Event; 4]>;
 
 impl Writer {
@@ -351,7 +351,7 @@ fn event_of(running: &Running, sent: Sent, completion: Completion<'_>) -> Option
     }
 }
 
-/// Of a traced write: who has answered.
+/// Records an answer in the trace of a write.
 #[cold]
 fn note_answer(
     attached: &Attached,
@@ -386,7 +386,7 @@ fn note_answer(
     }
 }
 
-/// What a forwarding node passed back.
+/// Decodes the acknowledgement that a forwarding node passed back.
 fn forwarded(running: &Running, index: u16, by: Target, payload: &[u8]) -> Option<WriteInput> {
     let Ok(ack) = ForwardAck::decode(payload) else {
         return Some(WriteInput::Failed { from: by, reason: ReplicaError::Unknown });

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits, by source; each source is served in the order of its items.
+/// Waiting items by source; each source is served in the order of its items.
 pub(super) struct FairQueue<T> {
     by_source: BTreeMap<u64, VecDeque<T>>,
     /// Sources that have items, the next one first.

@@ -61,7 +61,7 @@ struct Inner {
     attached: OnceCell<Rc<Attached>>,
 }
 
-/// What the writes of a shard are kept in once its node is part of a cluster.
+/// Write state of a shard whose node is part of a cluster.
 pub(crate) struct Attached {
     pub(crate) cluster: Rc<Cluster>,
     pub(crate) writes: Writes,
@@ -73,7 +73,7 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// What is under way to a shard of a node.
+    /// Returns the backlog of a shard of a node.
     fn backlog(&self, place: Place) -> Rc<Backlog> {
         let is_known = |host| self.cluster.parts.messaging.peer(host).is_some();
         self.backlogs.of(place, is_known)
@@ -107,12 +107,12 @@ impl Completions for Ends {
 #[derive(Default)]
 pub(crate) struct Begin {
     pub(crate) purpose: Purpose,
-    /// Whose turn it takes while replicas have much to do: a connection, or [`NO_SOURCE`].
+    /// Fair-queue source of the write while replicas are busy: a connection, or [`NO_SOURCE`].
     source: u64,
     trace: Option<Rc<RequestTrace>>,
 }
 
-/// What a mutation under way takes beside its bytes, about.
+/// Approximate memory of a mutation in flight beyond its bytes.
 const OVERHEAD_BYTES: usize = 768;
 
 /// Why a write is made.
@@ -123,9 +123,10 @@ pub(crate) enum Purpose {
     Client,
     /// From a batch log, written then: done when every replica has it, or a hint for it is stored.
     BatchReplay(WallMicros),
-    /// A hint for somebody who is no replica any more, of a write made then: likewise.
+    /// A hint, created at this time, for a node that is no replica any more: likewise.
     MovedHint(WallMicros),
-    /// What this node, as a leader, made of an increment: applied here before anything is sent.
+    /// An increment that this node, as the leader, has turned into counter cells: applied here
+    /// before anything is sent.
     Counted,
 }
 
@@ -174,7 +175,7 @@ impl Log {
     }
 }
 
-/// Of a request that is passed on: which mutation, by whom, to whom.
+/// A forwarded request: the mutation, the forwarding node, and the nodes it forwards to.
 struct PassedOn {
     index: u16,
     by: Target,
@@ -310,7 +311,7 @@ impl Writer {
         self.inner.attached.get()
     }
 
-    /// Whether it takes writes, of this node and of peers.
+    /// Returns true if writes of this node and of peers are accepted.
     pub(crate) fn is_serving(&self) -> bool {
         self.attached().is_some_and(|attached| !attached.writes.stopping.get())
     }
@@ -416,7 +417,7 @@ impl Writer {
                 backpressure::Waiter { source, deadline: order.deadline },
             )
             .await;
-        // Made anew: who is alive may have changed.
+        // Rebuilt: liveness may have changed during the wait.
         let machine = self.machine_of(&order)?;
         let write = self.begin_write(order, machine, purpose, trace);
         drop(turn);

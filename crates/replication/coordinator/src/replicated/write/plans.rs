@@ -98,7 +98,7 @@ fn leave_out_stalled(
     changes
 }
 
-/// The nodes that keep a batch's log. With ANY and nobody else alive this one does.
+/// Returns the nodes that store a batch's log. At ANY, this node does if no other is alive.
 fn log_nodes(
     snapshot: &ClusterSnapshot,
     is_alive: impl Fn(HostId) -> bool,
@@ -110,7 +110,7 @@ fn log_nodes(
         .members
         .values()
         .filter(|m| {
-            // Who is about to go takes none (`batch_handover`).
+            // A node that is about to leave accepts none (`batch_handover`).
             let keeps = !matches!(m.state, MemberState::Joining | MemberState::LeaveHandover);
             m.datacenter == local.datacenter && keeps
         })

@@ -32,7 +32,7 @@ pub(crate) struct Writes {
     free: RefCell<Vec<u32>>,
     /// By deadline; finished ones are dropped when they come to the front.
     due: RefCell<VecDeque<(Instant, SlotName)>>,
-    /// When the timer will look by itself.
+    /// The time at which the timer wakes without a notification.
     pub(crate) armed: Cell<Instant>,
     pub(crate) timer: Notify,
     pub(crate) stopping: Cell<bool>,
@@ -59,7 +59,7 @@ impl Writes {
         }
     }
 
-    /// Whether one more of so many bytes may begin. One always may, however large.
+    /// Returns true if another write of so many bytes may begin. One always may, however large.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let held = self.in_flight.get();
         held == 0
