@@ -103,7 +103,7 @@ pub struct ForwardTerms {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// Who carries out the conditional statements of a partition. `None`: this node.
+    /// Returns the route of a partition's conditional statements. `None`: this node executes them.
     pub fn serial_route(
         &self,
         snapshot: &ClusterSnapshot,
@@ -146,8 +146,8 @@ impl<N: Shards> Lwt<N> {
         *self.inner.wrong_clock.borrow_mut() = Some(Rc::new(is_wrong));
     }
 
-    /// Sends a statement to another node to be carried out, and waits for its answer. `write` appends the
-    /// payload and is given the time from the client's deadline until this node gives up.
+    /// Forwards a statement to another node and waits for its answer. `write` appends the payload;
+    /// its argument is the time from the client's deadline until this node aborts.
     ///
     /// # Errors
     /// See [`NotForwarded`].

@@ -49,7 +49,7 @@ impl Announcer {
     /// Finds out how much there is to compare.
     pub(crate) async fn estimate(&self, asked: Estimating) {
         let Estimating { id, table, ranges } = asked;
-        // What a shard cannot tell is not known.
+        // If a shard cannot tell, the estimate is unknown.
         let found = self.shards.on_all(&Order::Estimate { table, ranges }).await;
         let found = found.unwrap_or_default().estimate;
         self.participations.note_estimate(id, found, self.env.rt.wall());

@@ -1,8 +1,8 @@
-//! What the coordinator of a repair announces to the replicas, so that each can show its part: the
-//! messages of the verb `RepairTell`.
+//! Announcements of a repair: its coordinator sends them to the replicas, so that each can show its part.
+//! They are the messages of the verb `RepairTell`.
 //!
-//! Nothing depends on them. A replica that does not know the verb, or misses a message, shows less;
-//! one that hears nothing for long treats the repair as failed.
+//! Nothing depends on them. A replica that does not know the verb, or misses a message, shows less; one that
+//! hears nothing for long treats the repair as failed.
 //!
 //! ```text
 //! RepairTell    version u8 · repair 16 · kind u8

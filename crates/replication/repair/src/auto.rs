@@ -26,7 +26,7 @@ const WINDOW_MAX_SECONDS: i64 = 691_200;
 /// Pieces of a range at most.
 const PIECES_MAX: u64 = 64;
 
-/// Whether repairs begin by themselves.
+/// Setting of automatic repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Automatic {
     /// They do.
@@ -95,7 +95,7 @@ pub struct AutoTable {
 /// The schedule for those who ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoStatus {
-    /// Whether repairs begin.
+    /// True if automatic repairs are on.
     pub enabled: bool,
     /// Bytes per second at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
@@ -107,7 +107,7 @@ pub struct AutoStatus {
     pub last_error: Option<String>,
 }
 
-/// What this node is to keep repaired of a table.
+/// Pieces of a table that this node keeps repaired.
 struct Share {
     table: std::sync::Arc<Table>,
     /// With their tokens, the first exclusive.
@@ -226,7 +226,7 @@ impl Schedule {
         loop {
             let chosen = self.choose();
             let work = chosen.as_ref().map(|(table, options)| (*table, options.ranges.clone()));
-            // What is left over goes on at once; what is chosen again although it was done does not.
+            // A remainder continues at once. Work that was completed and is chosen again does not.
             let is_new = work.is_some() && work != last;
             if let Some((table, options)) = chosen {
                 last = work;
@@ -240,7 +240,7 @@ impl Schedule {
         }
     }
 
-    /// Whether it ended well.
+    /// Runs one repair. Returns true if it succeeded.
     async fn carry_out_one(&self, table: TableId, options: RepairOptions) -> bool {
         let env = &self.env;
         let name = format!("{}.{}", options.keyspace, options.tables.concat());
@@ -283,7 +283,7 @@ impl Schedule {
         }
     }
 
-    /// What the schedule says now.
+    /// Chooses the next repair by the schedule.
     fn choose(&self) -> Option<(TableId, RepairOptions)> {
         let snapshot = (self.env.snapshot)();
         let shares = self.shares(&snapshot);

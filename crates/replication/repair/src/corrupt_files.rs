@@ -1,21 +1,21 @@
-//! What of damaged files a node has repaired by itself, and when: decisions from what is known, nothing
+//! Automatic repair of corrupt files: which ranges a node repairs, and when. Decisions from known facts, nothing
 //! else.
 //!
-//! Of a damaged file with a loss there are copies of what can be read of it, and it is let go of when all
-//! its owned ranges were repaired behind them (`store::files::quarantine`). Until then reads of its damaged parts
-//! fail on this node, so that nobody waits for the schedule: a full repair of these ranges begins as soon
-//! as it would count.
+//! The readable data of a corrupt file with a loss is copied to other files. The file is removed when all its
+//! owned ranges were repaired after the copies were made (`store::files::quarantine`). Until then reads of its
+//! corrupt parts fail on this node. So they do not wait for the schedule: a full repair of these ranges begins as
+//! soon as it would count.
 //!
-//! **What.** The owned ranges between the first and the last token of the file, as far as they were not
-//! repaired since the copies. A part that has no replica that is alive, or that moves, or that another
-//! repair compares just then, waits, and the others do not. What was done is in the history of repairs, so
-//! that nothing has to be kept here: a node that starts again goes on with what is left.
+//! **Ranges.** The owned ranges between the first and the last token of the file that were not repaired since the
+//! copies. A part waits if it has no live replica, if it moves, or if another repair is comparing it; the other
+//! parts do not wait. The history of repairs records what was done, so that no state is persisted here: after a
+//! restart the node continues with the rest.
 //!
-//! **When.** Not before all that it reads can be read: other damaged files of the table with the same tokens
-//! have their copies too. One file at a time, in the order of the copies; one whose repair failed waits, twice
-//! as long each time, and lets others go first.
+//! **Time.** A repair begins once everything that it reads is readable: other corrupt files of the table with the
+//! same tokens have their copies too. Files are repaired one at a time, in the order of the copies. After a
+//! failure a file backs off, twice as long each time, and lets others go first.
 //!
-//! INV-damaged-1: nothing begins for a part that was repaired behind the copies.
+//! INV-damaged-1: nothing begins for a part that was repaired after the copies.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,10 +104,10 @@ pub fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// What is to be done for a file.
+/// Remaining repair work of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// What is left to repair, ascending.
+    /// Parts left to repair, ascending.
     pub parts: Vec<Part>,
     /// A part of it has no other replica.
     pub is_alone: bool,
@@ -115,12 +115,13 @@ pub struct Need {
     pub is_owned: bool,
 }
 
-/// What is left to repair of a file of which copies were made at so many seconds since 1970.
+/// Returns the remaining repair work of a file whose copies were made at `copied` seconds since
+/// 1970.
 pub fn need(owned: &[Part], history: &RepairHistory, file: &CorruptFile, copied: i64) -> Need {
     let mut need = Need::default();
     let whole = TokenRange { start: Token::MIN, end: Token::MAX };
     let Some(span) = file.tokens.part_of(whole) else { return need };
-    // Both ascend: gone through once together.
+    // Both ascend: merged in one pass.
     let times = history.parts_of(file.table, span.start, span.end);
     let mut times = times.as_slice();
     for part in owned {
@@ -178,13 +179,13 @@ impl Failed {
 pub struct Candidate {
     /// The file.
     pub file: CorruptFile,
-    /// Of what has copies; else nothing.
+    /// Remaining work if the file has copies; else empty.
     pub need: Need,
     /// Repairs that failed.
     pub failed: Option<Failed>,
 }
 
-/// What is known beside the files.
+/// Facts of a decision beside the files.
 pub struct Around<'a> {
     /// Seconds since 1970.
     pub now: i64,
@@ -194,16 +195,16 @@ pub struct Around<'a> {
     pub is_enabled: bool,
     /// Not before.
     pub begin: Instant,
-    /// Whether a node is alive.
+    /// Returns true if a node is alive.
     pub is_alive: &'a dyn Fn(HostId) -> bool,
-    /// Whether a repair compares a part of a table just now.
+    /// Returns true if a repair is comparing a part of a table.
     pub is_busy: &'a dyn Fn(TableId, &Part) -> bool,
 }
 
 /// How it stands with the repair for a damaged file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRepair {
-    /// What can be read of it is not in other files yet.
+    /// Its readable data is not copied to other files yet.
     Copying,
     /// The same is true of that file, which has partitions between the same tokens.
     CopyingOther(String),
@@ -225,9 +226,9 @@ pub enum FileRepair {
     Queued,
     /// The repair of that number runs.
     Running(u32),
-    /// All was repaired: it is let go of.
+    /// All of it was repaired: the file is being removed.
     Repaired,
-    /// What has other replicas was repaired; the rest has none.
+    /// Everything with other replicas was repaired; the rest has none.
     Alone,
     /// Nothing of it is this node's.
     NotOwned,
@@ -274,7 +275,7 @@ impl FileRepair {
         })
     }
 
-    /// Whether it is the same but for times and numbers.
+    /// Returns true if both are the same apart from times and numbers.
     pub fn is_like(&self, other: &FileRepair) -> bool {
         match (self, other) {
             (FileRepair::Resting(a), FileRepair::Resting(b)) => a.attempts == b.attempts,
@@ -301,7 +302,7 @@ impl KnownRepairs {
     }
 }
 
-/// What is to be done now.
+/// Outcome of [`decide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// How it stands with each file.
@@ -310,7 +311,7 @@ pub struct Decision {
     pub next: Option<(usize, Vec<(Token, Token)>)>,
 }
 
-/// What of a file can be repaired now, or what it waits for.
+/// Returns the ranges of a file that can be repaired now, or the state that it waits in.
 fn ready(
     candidate: &Candidate,
     others: &[Candidate],
@@ -360,8 +361,8 @@ fn ready(
     }
 }
 
-/// What is to be done now for all damaged files, in their order; `running`: the number of the repair under
-/// way, and for which file.
+/// Decides for all corrupt files, in their order. `running`: the number of the repair under way,
+/// and the path of its file.
 pub fn decide(all: &[Candidate], running: Option<(u32, &str)>, around: &Around<'_>) -> Decision {
     let mut decision = Decision::default();
     for (at, candidate) in all.iter().enumerate() {
@@ -543,7 +544,7 @@ mod tests {
         let of_a = Some((4, "/a"));
         let (states, next) = decided_with(&all, of_a, |_| (), (11, &[], &[]));
         assert_eq!((states, next), (vec![FileRepair::Running(4), FileRepair::Queued], None));
-        // Of a file that is gone meanwhile.
+        // The running repair is for a file that is gone meanwhile.
         let (states, next) = decided_with(&all, Some((4, "/z")), |_| (), (11, &[], &[]));
         assert_eq!((states, next), (queued, None));
     }

@@ -1,4 +1,4 @@
-//! What a repair is made of and when its phases began, for the virtual tables of repairs.
+//! Details of repairs, for their virtual tables: the parts of a repair and the times of its phases.
 //!
 //! Owns: the times and names. Never: what they mean for data, how they are shown.
 
@@ -11,7 +11,7 @@ use crate::scope::{RepairOptions, Session, text_of};
 /// A repair with its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairDetails {
-    /// What was asked for.
+    /// The requested options.
     pub options: RepairOptions,
     /// Its tables; empty until it is known what is to be done.
     pub tables: Vec<String>,
@@ -27,11 +27,11 @@ pub struct RepairDetails {
     pub compared_upto: Option<WallMicros>,
     /// When it ended.
     pub ended_at: Option<WallMicros>,
-    /// What it said at its end.
+    /// The final message.
     pub message: Option<String>,
 }
 
-/// Ranges that the same nodes hold, compared in one go.
+/// Ranges that the same nodes hold, compared in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionDetails {
     /// A time UUID when there is who makes them.

@@ -70,7 +70,7 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
     Ok(results)
 }
 
-/// Whether asking again can help.
+/// Failure of a request, by whether a retry can help.
 enum Trouble {
     Again(String),
     Final(String),

@@ -1,8 +1,9 @@
-//! When ranges of tables were repaired, durably; and what tombstones may go for it.
+//! History of repairs: when ranges of tables were repaired, durably, and which tombstones may be
+//! purged for it.
 //!
 //! The file `repair_history` in the node's work directory is written by shard 0 alone, in one step,
 //! and read by every shard at its start (`docs/formats/repair-history.md`). A time that is lost, or
-//! that a node was not told, only keeps tombstones until the next repair.
+//! that never reaches a node, only keeps tombstones until the next repair.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl RepairHistory {
         parts
     }
 
-    /// Forgets tables that are not there any more; true when there were some.
+    /// Removes tables that do not exist any more. Returns true if there were some.
     pub fn keep(&mut self, is_there: impl Fn(TableId) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|table, _| is_there(*table));
@@ -113,9 +114,9 @@ impl RepairHistory {
 /// Ranges of a keyspace as one node sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Of which this node is a replica, without wrap, with whether others are too.
+    /// Ranges that this node replicates, without wrap, and whether others do too.
     pub(crate) owned: Vec<(Token, Token, bool)>,
-    /// Of which it is the first replica, and others are replicas too.
+    /// Ranges whose first replica is this node and that others replicate too.
     pub(crate) primary: Vec<(Token, Token)>,
 }
 
@@ -166,7 +167,7 @@ pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<T
     }
 }
 
-/// What holds for a table's tombstones on this node.
+/// Returns the garbage collection policy of a table's tombstones on this node.
 fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
     let option = table.options.tombstone_gc();
     let delay = option
@@ -177,7 +178,7 @@ fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
         Some(TombstoneGcMode::Disabled) => return GcPolicy::Disabled,
         Some(TombstoneGcMode::Repair) | None => {}
     }
-    // Nobody to be repaired with: what this node has forgotten, nobody else has.
+    // No other replica, so no repair: no other node has data that this node has dropped.
     if shares.owned.iter().all(|(_, _, has_others)| !has_others) {
         return GcPolicy::Timeout;
     }

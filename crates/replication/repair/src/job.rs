@@ -25,7 +25,7 @@ pub enum RepairState {
     Failed,
 }
 
-/// What a repair has done.
+/// Statistics of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairCounts {
     /// Bytes of this node that were read to be compared.
@@ -67,7 +67,7 @@ pub struct RepairStatus {
     pub percent: u8,
     /// When it began.
     pub started_at: WallMicros,
-    /// What it has done.
+    /// Statistics so far.
     pub counts: RepairCounts,
     /// Lines behind the number that was asked for.
     pub lines: Vec<RepairLine>,
@@ -100,9 +100,9 @@ pub(crate) struct Job {
     pub(crate) counts: Cell<RepairCounts>,
     pub(crate) aborted: Cell<bool>,
     pub(crate) abort: Notify,
-    /// What it is made of; without its options, which are above.
+    /// Its parts; without its options, which are above.
     pub(crate) details: RefCell<RepairDetails>,
-    /// Who was told of it.
+    /// Nodes that it was announced to.
     pub(crate) told: RefCell<Vec<HostId>>,
     /// When the last of its data was called repaired, milliseconds since 1970; 0: none was.
     pub(crate) repaired_at: Cell<i64>,

@@ -7,14 +7,14 @@ use stdx::Token;
 /// Tokens from the first to the last, both included: where the partitions of a file lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSpan {
-    /// Of the first partition.
+    /// Token of the first partition.
     pub first: Token,
-    /// Of the last partition.
+    /// Token of the last partition.
     pub last: Token,
 }
 
 impl TokenSpan {
-    /// Whether both have tokens in common.
+    /// Returns true if both have tokens in common.
     pub(crate) fn meets(self, other: TokenSpan) -> bool {
         self.first <= other.last && other.first <= self.last
     }

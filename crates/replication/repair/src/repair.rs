@@ -32,7 +32,7 @@ use crate::settings::RepairSettings;
 use crate::shards::{RepairMesh, Shards};
 use crate::throttle::Throttle;
 
-/// What a shard's repair works with.
+/// Dependencies of a shard's repair.
 pub struct RepairParts {
     /// The shard.
     pub rt: Rt,
@@ -42,13 +42,13 @@ pub struct RepairParts {
     pub messaging: Messaging,
     /// The newest snapshot that this node has applied.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
-    /// What the failure detector says.
+    /// Verdict of the failure detector.
     pub is_alive: Rc<dyn Fn(HostId) -> bool>,
     /// The way to the other shards.
     pub mesh: Arc<RepairMesh>,
     /// Where the file of the history lies.
     pub work_dir: String,
-    /// Who writes records of repairs, if anybody does.
+    /// Writer of records of repairs, if there is one.
     pub records: Option<Rc<dyn RepairRecords>>,
     /// Limits and times.
     pub settings: RepairSettings,
@@ -138,11 +138,11 @@ impl Repair {
         self.env.throttle.set_rate(bytes_per_second);
     }
 
-    /// Reads what is known of earlier repairs, gives up what the last run left open, and begins to
-    /// repair by itself. To be called once on every shard.
+    /// Loads the history of repairs, aborts the sessions that the last run left open, and starts
+    /// automatic repairs. Must be called once on every shard.
     ///
     /// # Errors
-    /// `Io`. A file that cannot be understood counts as none: it only keeps tombstones.
+    /// `Io`. A file that cannot be understood is ignored: it only keeps tombstones.
     pub async fn begin(&self) -> Result<(), stdx::IoError> {
         self.history.load().await?;
         self.history.apply_policies();
@@ -172,11 +172,11 @@ impl Repair {
         self.server.serve(request, responder)
     }
 
-    /// Begins a repair; its number, from 1. 0: there is nothing to repair, because no other node
-    /// has replicas of the keyspace.
+    /// Starts a repair; returns its number, from 1. 0: there is nothing to repair, because no other
+    /// node has replicas of the keyspace.
     ///
     /// # Errors
-    /// Options that cannot be, names that are not there, too many repairs at a time.
+    /// Invalid options, unknown names, too many repairs at a time.
     pub fn start(&self, options: RepairOptions) -> Result<u32, String> {
         self.jobs.start(options)
     }

@@ -167,7 +167,7 @@ impl Segment {
         (before, behind)
     }
 
-    /// Whether a position lies in it, or at its end.
+    /// Returns true if a position lies in it, or at its end.
     fn holds(&self, at: &Position) -> bool {
         match self {
             Segment::Rows { key, .. } => *key == at.key,

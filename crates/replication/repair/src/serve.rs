@@ -19,7 +19,7 @@ use crate::sessions::Sessions;
 use crate::shards::{Order, Shards};
 use crate::wire::{self, Digest};
 
-/// Who asks, with which metadata, and until when an answer counts.
+/// Sender of a request, with its epoch and the deadline of the answer.
 #[derive(Clone, Copy)]
 struct Asker {
     host: HostId,

@@ -56,14 +56,14 @@ pub(crate) struct Sessions {
     own: RefCell<BTreeSet<Uuid>>,
 }
 
-/// What shows of a session.
+/// Status of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStatus {
     /// The session.
     pub session: Uuid,
     /// The table.
     pub table: TableId,
-    /// Who drives it.
+    /// The coordinating node.
     pub coordinator: HostId,
     /// `PREPARING`, `REPAIRING` or `FAILED`.
     pub state: &'static str,
@@ -173,7 +173,8 @@ impl Sessions {
                     Err(error) => Stage::Failed(error.to_string()),
                 };
             } else {
-                // Closed meanwhile: what was set apart since is nobody's.
+                // The session was closed meanwhile: data set apart since then belongs to no
+                // session.
                 let end = Order::End { table, session, repaired_at: None };
                 let _ = this.shards.on_all(&end).await;
             }

@@ -61,7 +61,7 @@ impl Default for RepairSettings {
 /// Settings of the schedule of automatic repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoSettings {
-    /// Whether there is one (`auto_repair_enabled`). Default true.
+    /// True if automatic repair is on (`auto_repair_enabled`). Default true.
     pub enabled: bool,
     /// Within which every table is repaired (`auto_repair_window`); `None`: 0.8 of its
     /// `gc_grace_seconds`, 8 days at most.

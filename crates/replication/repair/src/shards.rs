@@ -34,7 +34,7 @@ pub(crate) enum Order {
     Sessions,
     /// Say how much the files of a table have in ranges.
     Estimate { table: TableId, ranges: Vec<(Token, Token)> },
-    /// Of a table something was read for a repair of another node; to shard 0.
+    /// Reports to shard 0 a read of a table for a repair of another node.
     Count { from: HostId, table: TableId, token: Token, read: ReadCount },
     /// Say which files are corrupt.
     CorruptFiles,
@@ -42,7 +42,7 @@ pub(crate) enum Order {
     FileRepairs(Arc<FileRepairs>),
 }
 
-/// What was asked for; empty after most orders.
+/// Result of an order; empty for most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// For [`Order::Sessions`].
@@ -61,7 +61,7 @@ impl Found {
     }
 }
 
-/// What came of it.
+/// Outcome of an order.
 pub(crate) type Outcome = Result<Found, StoreError>;
 
 /// Orders to the shards of a node.

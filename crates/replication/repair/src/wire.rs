@@ -204,7 +204,7 @@ pub enum Opened {
     Failed(String),
 }
 
-/// What a participant is to do with a session, or with the outcome of a repair.
+/// Action of a participant for a session, or for the outcome of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseKind {
     /// Make durable what the session sent.

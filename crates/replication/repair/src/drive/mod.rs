@@ -28,7 +28,7 @@ use crate::wire;
 use part::Part;
 use text::{describe, list_of, summary};
 
-/// What repairs of this node are carried out with.
+/// Dependencies of the repairs that this node runs.
 pub(crate) struct Drive {
     pub(crate) env: Rc<Env>,
     pub(crate) exchange: Rc<Exchange>,
@@ -334,7 +334,7 @@ impl Drive {
             let step = plan.step();
             let is_over = step == Step::Done;
             if let Err(error) = part.carry_out(step, plan).await {
-                // What has changed meanwhile says more than what a replica said about it.
+                // A change of the cluster explains more than a replica's error about it.
                 part.look_around()?;
                 return Err(error);
             }
@@ -355,7 +355,7 @@ impl Drive {
         }
     }
 
-    /// What is to be done is known.
+    /// Records the plan in the job's details.
     fn note_plan(&self, job: &Job, scope: &Scope) {
         let snapshot = (self.env.snapshot)();
         let name = |id| snapshot.schema.table_by_id(id).map(|t| t.name.to_string());

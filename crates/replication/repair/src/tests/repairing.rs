@@ -50,7 +50,7 @@ fn repair_makes_replicas_equal_to_what_they_have_together() {
         nodes.check_equal().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(status.counts.mutations > 0 && status.counts.differing > 0);
         assert_eq!(status.percent, 100);
-        // Nothing is left, for whoever looks.
+        // No difference is left, from any node's point of view.
         let again = nodes.repair(nodes.any(), full());
         assert_eq!((again.counts.differing, again.counts.mutations), (0, 0), "seed {seed}");
         assert!(again.counts.segments > 0);

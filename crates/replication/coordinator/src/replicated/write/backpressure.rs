@@ -1,15 +1,17 @@
-//! Back-pressure of replicas: a write waits while one of its replicas has as much under way as it gets
-//! through, and with it the client that makes it. Reads never wait here.
+//! Back-pressure of replicas: a write waits while one of its replicas has as much in flight as it can
+//! handle, and with the write its client waits. Reads never wait here.
 //!
-//! A [`Backlog`] is what this shard has under way to one shard of one node ([`request::ReplicaWindow`]
-//! decides how much that may be), and the writes that wait for room. They are served in turn by the
-//! connection that they come from. A write waits for its replicas one after the other and holds nothing
-//! at those where its turn has come, so that a slow replica does not keep room of others unused; what
-//! comes on top by that is no more than the windows of the others.
+//! A [`Backlog`] counts what this shard has in flight to one shard of one node, and holds the writes
+//! that wait for room. [`request::ReplicaWindow`] limits how much may be in flight. Waiting writes are
+//! served in turn by the connection that they come from. A write waits for its replicas one after the
+//! other. It reserves nothing at replicas where its turn has come, so that a slow replica does not keep
+//! room of others unused. The excess that this causes is limited by the windows of the others.
 //!
-//! Nobody waits for a replica that makes no progress: what its level does not need becomes a hint
-//! (`plans`). INV-backpressure-1: each message that is counted when it is sent is taken off once, when
-//! it ends. INV-backpressure-2: while something waits and there is room, somebody is woken.
+//! No write waits for a replica that makes no progress: if the level does not need the replica, its
+//! mutation becomes a hint (`plans`).
+//!
+//! INV-backpressure-1: each message that is counted when it is sent is subtracted once, when it ends.
+//! INV-backpressure-2: while a write waits and there is room, a waiter is woken.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -95,7 +95,7 @@ fn quorum_reads_see_every_write_of_a_quorum_and_leave_replicas_equal() {
         nodes.write_all(&writes[200..]);
         check_quorum_reads(&nodes).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(nodes.mismatches() > 0);
-        // Of ALL nobody is left out.
+        // At ALL no replica is left out.
         let found = nodes.read(nodes.any(), &all(), &Ask::at(Consistency::All));
         assert_eq!(found.rows, nodes.expected(&all(), &Ask::at(Consistency::All)), "seed {seed}");
         nodes.check_equal().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
