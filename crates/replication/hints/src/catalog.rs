@@ -1,4 +1,4 @@
-//! What a shard knows of its hints: files, what waits in memory, who is up. No effects.
+//! Catalog of a shard's hints: files, hints in memory, liveness of replicas. No effects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -47,7 +47,7 @@ pub(crate) struct HintFile {
     pub(crate) acked: BTreeSet<u64>,
     /// Header and progress were read.
     pub(crate) opened: bool,
-    /// Had damage: it is set aside when it is through.
+    /// Had damage: it is quarantined once delivered.
     pub(crate) damaged: bool,
     /// Starts of the gaps that were logged.
     pub(crate) reported: BTreeSet<u64>,
@@ -85,8 +85,9 @@ pub(crate) struct Active {
 pub(crate) struct Host {
     pub(crate) up: bool,
     pub(crate) down_since: Option<Instant>,
-    /// It was away when some of what is kept was stored, or has been since: what it gets is throttled, as it
-    /// has much else to do. What a replica misses that is there all the time is delivered at full speed.
+    /// The replica was down when some of its hints were stored, or has been since. Its delivery is
+    /// throttled, because a node that comes back has much else to do. Hints for a replica that was
+    /// up all the time are delivered at full speed.
     pub(crate) throttled: bool,
     /// A delivery failed: the next one begins then.
     pub(crate) retry_at: Instant,
@@ -128,7 +129,7 @@ impl Host {
     }
 }
 
-/// What is kept for one replica, for `nodetool listpendinghints`.
+/// Hints kept for one replica, for `nodetool listpendinghints`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingHints {
     /// The replica.

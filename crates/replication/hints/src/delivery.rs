@@ -34,7 +34,7 @@ const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
 /// How a delivery of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The file is through and gone.
+    /// The file is delivered and deleted.
     Through,
     /// The rest waits.
     Later,
@@ -45,7 +45,7 @@ pub(crate) enum Ended {
 pub(crate) struct Route {
     /// Their replica.
     pub(crate) target: HostId,
-    /// Who they are sent to: it, or a node that keeps them for it.
+    /// The receiving node: the target, or a node that keeps them for it.
     pub(crate) via: HostId,
     /// This node leaves: pauses do not count, and it is not one of many that deliver.
     pub(crate) is_transfer: bool,
@@ -420,7 +420,7 @@ impl Inner {
         }
     }
 
-    /// A file is through: it goes.
+    /// Deletes a delivered file, or quarantines it if it was damaged.
     pub(crate) async fn finish(&self, id: FileId) -> Ended {
         if self.state.borrow().file(id).is_some_and(|f| f.damaged) {
             self.set_aside(id, "it has damaged places").await;

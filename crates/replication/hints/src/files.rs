@@ -23,7 +23,7 @@ pub(crate) struct Directory {
     pub(crate) path: String,
 }
 
-/// What a directory holds for one shard.
+/// Contents of a directory for one shard.
 pub(crate) struct Listing {
     pub(crate) files: Vec<(FileId, HintFile)>,
     /// Bytes of files that were set aside.
@@ -186,7 +186,8 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Whether the header is that of the file's name; a damaged one may have been.
+    /// Checks that the header matches the file's name. A damaged header is accepted: it may have
+    /// matched.
     pub(crate) fn fits(&self, id: FileId) -> Result<(), String> {
         match &self.header {
             Ok(header) if header.id != id => Err("its header names another file".to_owned()),

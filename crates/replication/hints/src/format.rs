@@ -62,7 +62,7 @@ impl FileId {
     }
 }
 
-/// What a file says of itself.
+/// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     /// As in the file's name.
@@ -156,8 +156,8 @@ pub struct Place {
     pub sequence: u64,
     /// Offset of the record.
     pub offset: u64,
-    /// So many bytes of the file were on the disk before the record was written. Damage below is
-    /// damage, behind it may be the tail of a crash.
+    /// Length of the file's durable prefix when the record was written. Invalid bytes below it are
+    /// damage; invalid bytes after it may be the tail of a crash.
     pub synced: u32,
 }
 
@@ -247,7 +247,7 @@ pub struct Progress {
     pub sequence: u64,
     /// Everything before was delivered, or dropped for a reason that was counted.
     pub offset: u64,
-    /// There was damage before: the file is not deleted when it is through, but set aside.
+    /// Damage was found before: once delivered, the file is quarantined instead of deleted.
     pub damaged: bool,
 }
 

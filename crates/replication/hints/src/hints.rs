@@ -28,7 +28,7 @@ pub struct Hints {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// What hints need of the rest of the node.
+/// Dependencies of hints.
 pub struct HintsParts {
     /// The shard's messaging; hints are sent by it.
     pub messaging: Messaging,
@@ -43,7 +43,7 @@ pub struct Missed {
     pub target: HostId,
     /// The table.
     pub table: TableId,
-    /// Of the partition.
+    /// Token of the partition.
     pub token: Token,
     /// When the write was made.
     pub written_at: WallMicros,
@@ -135,8 +135,8 @@ impl Hints {
         Ok(hints)
     }
 
-    /// Whether a write that `host` misses would be kept: for a coordinator that decides whether a
-    /// write at ANY may begin. Does not look at the write.
+    /// Returns true if a write that `host` misses would be kept. A coordinator asks this to decide
+    /// whether a write at ANY may begin. Does not inspect the write.
     pub fn may_hint(&self, host: HostId) -> bool {
         match self.inner.check(host) {
             Ok(()) => true,
@@ -198,7 +198,7 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Who takes the hints of replicas that left. Without it they are dropped.
+    /// Sets the recipient of the hints of replicas that left. Without it they are dropped.
     pub fn set_redistribute(&self, redistribute: Redistribute) {
         *self.inner.redistribute.borrow_mut() = Some(redistribute);
     }
@@ -220,7 +220,7 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Whether deliveries are paused.
+    /// Returns true if deliveries are paused.
     pub fn is_paused(&self) -> bool {
         self.inner.state.borrow().paused
     }
@@ -256,7 +256,7 @@ impl Hints {
         self.inner.state.borrow_mut().settings.throttle_bytes_per_second = bytes_per_second;
     }
 
-    /// What is kept, by host id (`nodetool listpendinghints`).
+    /// Returns the pending hints, by host id (`nodetool listpendinghints`).
     pub fn pending(&self) -> Vec<PendingHints> {
         self.inner.state.borrow().pending()
     }
@@ -366,7 +366,8 @@ impl Hints {
                         hints.inner.deliver_by(entry.retry_at);
                     }
                     if entry.left && !left {
-                        // It left meanwhile, and whoever told waits for the delivery's end.
+                        // The replica left meanwhile, and the caller that reported it waits for the
+                        // delivery's end.
                         hints.inner.wake.notify_one();
                     }
                 }
@@ -453,7 +454,7 @@ impl Inner {
         }
     }
 
-    /// What is known of a table; `None` when there is none.
+    /// Returns the facts of a table; `None` if there is no such table.
     pub(crate) fn table(&self, id: TableId) -> Option<TableFacts> {
         let snapshot = (self.parts.snapshot)();
         let table = snapshot.schema.table_by_id(id)?;

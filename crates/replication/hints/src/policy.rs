@@ -11,15 +11,14 @@ use crate::format::HintRef;
 use crate::settings::HintsSettings;
 use crate::walk::expires_at;
 
-/// What is known when it is asked whether a hint may be kept for a replica. Byte counts are of this
-/// shard.
+/// Inputs of the decision whether a hint may be kept for a replica. Byte counts are of this shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Situation<'a> {
-    /// Whether the replica is a member, and not this node.
+    /// True if the replica is a member, and not this node.
     pub is_peer: bool,
     /// Its datacenter.
     pub datacenter: &'a str,
-    /// For how long it has been down; `None` when it is up or nobody said.
+    /// How long it has been down; `None`: it is up, or its state was never reported.
     pub down_for: Option<Duration>,
     /// Age of the oldest hint kept for it.
     pub oldest_age: Option<Duration>,
@@ -98,8 +97,8 @@ impl Refusal {
     }
 }
 
-/// Whether a hint may be kept; the order of the reasons is Cassandra's (`StorageProxy.shouldHint`),
-/// ours come behind.
+/// Decides whether a hint may be kept. The order of the reasons is Cassandra's
+/// (`StorageProxy.shouldHint`); ours follow.
 ///
 /// # Errors
 /// The first reason against it.
@@ -130,7 +129,7 @@ pub fn may_hint(settings: &HintsSettings, now: &Situation<'_>) -> Result<(), Ref
     }
 }
 
-/// What is known of a hint's table today.
+/// Current facts of a hint's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableFacts {
     /// Its `gc_grace_seconds`.
@@ -184,11 +183,11 @@ impl Dropped {
     }
 }
 
-/// Whether a hint is still worth delivering. `table` is `None` when there is no such table any
-/// more.
+/// Decides whether a hint is still worth delivering. `table` is `None` if the table does not exist
+/// any more.
 ///
 /// # Errors
-/// Why not.
+/// The reason for dropping the hint.
 pub fn deliverable(
     hint: &HintRef<'_>,
     table: Option<TableFacts>,
@@ -204,7 +203,7 @@ pub fn deliverable(
     Ok(())
 }
 
-/// What a failed delivery of one hint means.
+/// Consequence of a failed delivery of one hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Try again later, from this hint on.

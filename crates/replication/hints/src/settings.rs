@@ -1,4 +1,4 @@
-//! What a node's hints are bounded by; the same on all its shards.
+//! Limits of a node's hints; the same on all its shards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct HintsSettings {
     /// "max_hint_window": no hints for a replica that has been down for longer.
     pub window: Duration,
     /// "hint_window_persistent_enabled": nor for one whose oldest kept hint is older than that, so
-    /// that a restart of this node does not begin the window anew.
+    /// that a restart of this node does not restart the window.
     pub window_persistent: bool,
     /// "hints_flush_period": how long a hint may wait in memory before it is written and synced,
     /// and how often delivery to replicas that are up is tried again.
@@ -46,7 +46,7 @@ pub struct HintsSettings {
     pub in_flight_bytes_max: usize,
     /// How long the replica's answer to one hint is waited for.
     pub answer_timeout: Duration,
-    /// How soon hints for a replica that is there are written and delivered.
+    /// Delay before hints for a live replica are written and delivered.
     pub live_delay: Duration,
     /// When that is tried again after it failed.
     pub live_retry: Duration,

@@ -40,7 +40,7 @@ pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
 const HANDOVER_WAIT: Duration = Duration::from_secs(8);
 const HANDOVER_LOOK: Duration = Duration::from_millis(50);
 
-/// What one shard asks another about metadata.
+/// Metadata request of one shard to another.
 #[derive(Debug)]
 pub enum MetaRequest {
     /// To shard 0: append these entries if the epoch is still the expected one.
@@ -61,7 +61,7 @@ pub enum MetaRequest {
     },
     /// From shard 0: the system tables say what `after` says.
     Applied {
-        /// What was before the change.
+        /// The snapshot before the change.
         before: Arc<ClusterSnapshot>,
         /// The published snapshot.
         after: Arc<ClusterSnapshot>,
@@ -73,7 +73,8 @@ pub enum MetaRequest {
 pub enum MetaReply {
     /// To `Submit`.
     Submitted(Result<Arc<ClusterSnapshot>, SubmitError>),
-    /// To `Publish`, `Applied` and `Notice`: the shard uses it, has told of it, looks at it.
+    /// To `Publish`, `Applied` and `Notice`: the shard uses the snapshot, has run its hooks, checks
+    /// for news.
     Published,
 }
 
@@ -128,7 +129,7 @@ pub enum SubmitError {
     /// A voter refused it, in its words.
     #[error("{0}")]
     Refused(String),
-    /// What a peer sent, or this node's log, cannot be read.
+    /// Metadata of a peer or of this node's log cannot be decoded.
     #[error("metadata cannot be read: {0}")]
     Unreadable(String),
 }
@@ -206,8 +207,8 @@ impl Membership {
         self.inner.on_change.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(before, after)` on this shard once the system tables are written: who is told of
-    /// a change now, and asks them, finds it.
+    /// Calls `hook(before, after)` on this shard once the system tables are written: a client that
+    /// is notified of the change and then queries them finds it.
     pub fn on_applied(
         &self,
         hook: impl Fn(&Arc<ClusterSnapshot>, &Arc<ClusterSnapshot>) + 'static,
@@ -385,7 +386,7 @@ impl Membership {
     /// Refuses new changes and waits for the running one.
     pub async fn stop(&self) {
         if let Some(owner) = &self.inner.owner {
-            // What waits for other nodes does not hold up the stop.
+            // Steps that wait for other nodes do not delay the stop.
             owner.messaging.borrow_mut().take();
         }
         self.inner.gate.close().await;

@@ -41,15 +41,15 @@ pub enum OpenError {
         path: String,
         /// Its last entry.
         found: Epoch,
-        /// What the high-water mark says.
+        /// The last entry by the high-water mark.
         expected: Epoch,
     },
-    /// What it holds is not what was written.
+    /// The content differs from what was written.
     #[error("{path}: {error}")]
     Log {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         error: MetaLogError,
     },
 }
@@ -63,7 +63,7 @@ pub struct LogFile {
     /// Offset and length of every entry's frame, from epoch 1 on.
     places: Vec<(u64, u32)>,
     path: String,
-    /// What this node promised and accepted for the next entry, as stored.
+    /// This node's promise and acceptance for the next entry, as stored.
     pub(crate) registers: Option<(Epoch, AcceptorState<Value>)>,
 }
 
@@ -200,12 +200,13 @@ pub async fn create(
 }
 
 impl LogFile {
-    /// Appends one framed entry and makes it durable. An entry that could not be written is cut off again: a
-    /// start must not find, and carry out, what clients were told has failed.
+    /// Appends one framed entry and makes it durable. An entry that could not be written is
+    /// truncated away: a start must not find and apply an entry whose failure was reported to
+    /// clients.
     ///
     /// # Errors
-    /// `Io`; when the entry could not be cut off either, whether it is there after a restart is unknown. The log
-    /// must not be used any more.
+    /// `Io`. If the entry could not be truncated away either, it may or may not exist after a
+    /// restart. The log must not be used any more.
     pub async fn append(&mut self, framed: Vec<u8>, epoch: Epoch) -> Result<(), IoError> {
         stdx::invariant!(
             epoch.0 == self.places.len() as u64 + 1,
@@ -277,7 +278,7 @@ impl LogFile {
         Epoch(self.places.len() as u64)
     }
 
-    /// What a reader of entries needs, so that the log itself is not kept busy by it.
+    /// Returns a reader of entries that works without holding the log.
     pub fn reader(&self) -> LogReader {
         LogReader { file: self.file.clone(), places: self.places.clone(), path: self.path.clone() }
     }

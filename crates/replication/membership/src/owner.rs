@@ -1,7 +1,7 @@
-//! Shard 0's part: one step of the log at a time, whoever asks for it.
+//! Shard 0's part: serialises the steps of the log, whatever their origin.
 //!
 //! A step is: a voter's request handled by the acceptor, or a decided entry appended, published and
-//! written to the system tables. What is answered is durable (the acceptor holds answers back).
+//! written to the system tables. Answers are durable (the acceptor holds them back until then).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -28,10 +28,10 @@ const SKEW_MAX_MICROS: u64 = 10 * 60 * 1_000_000;
 /// Payload of one message with entries.
 pub(crate) const ENTRIES_BYTES_MAX: usize = 4 << 20;
 
-/// Whether a node can be expected to answer.
+/// Returns true if a node can be expected to answer.
 pub type Liveness = Rc<dyn Fn(HostId) -> bool>;
 
-/// What only shard 0 has.
+/// State that only shard 0 has.
 pub(crate) struct Owner {
     /// Taken out while it is written; after a failure it stays out, so that nothing is appended
     /// behind an entry whose fate is unknown.
@@ -39,9 +39,9 @@ pub(crate) struct Owner {
     pub(crate) work_dir: String,
     pub(crate) acceptor: RefCell<LogAcceptor<Value>>,
     pub(crate) clock: RefCell<BallotClock>,
-    /// Of submissions made on this node.
+    /// Serialises submissions made on this node.
     pub(crate) turn: Semaphore,
-    /// Of steps of the log.
+    /// Serialises steps of the log.
     pub(crate) step: Semaphore,
     pub(crate) on_apply: RefCell<Option<ApplyHook>>,
     pub(crate) messaging: RefCell<Option<Messaging>>,

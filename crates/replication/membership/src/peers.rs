@@ -31,7 +31,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 /// Attempts of a join whose entry conflicts with others.
 const JOIN_ATTEMPTS: usize = 20;
 
-/// What came back from one member.
+/// Answer of one member.
 struct Back {
     from: Target,
     ballot: Ballot,
@@ -45,7 +45,7 @@ struct Calls<'a> {
     back: queue::Sender<Back>,
 }
 
-/// What a proposer wanted beside requests.
+/// Outputs of a proposer beside requests.
 #[derive(Default)]
 struct Sent {
     wake_at: Option<Instant>,
@@ -160,7 +160,7 @@ impl Membership {
         Ok(sent)
     }
 
-    /// What a proposal came to.
+    /// Handles the outcome of a proposal.
     async fn ended(
         &self,
         owner: &Owner,
@@ -168,7 +168,7 @@ impl Membership {
     ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         match outcome {
             LogOutcome::Decided(entry) => {
-                // A member that did not hear of it learns it by itself; this node must have it.
+                // A member that missed the decision learns it later; this node must have it.
                 let number = entry.number;
                 self.learn(owner, vec![entry]).await?;
                 self.applied_at(number)
@@ -600,8 +600,8 @@ impl Membership {
         Ok(of_it.unwrap_or(first))
     }
 
-    /// Joins that are given up because the newcomer stands where they did: its directory was
-    /// emptied before it was done, so nobody will go on with them.
+    /// Returns the abandoned joins at the newcomer's address: its directory was emptied before the
+    /// join completed, so no node will continue them.
     fn given_up(&self, snapshot: &ClusterSnapshot, newcomer: &Member) -> Vec<Transformation> {
         let is_alive = match &self.inner.owner {
             Some(owner) => owner.is_alive.borrow().clone(),
@@ -616,7 +616,8 @@ impl Membership {
     }
 }
 
-/// The refusal of a host id that is out: whoever asks has not heard of it, or has begun anew.
+/// Returns the refusal of a departed host id: the asking node has not heard of its departure, or
+/// its start is a new one.
 fn departed(snapshot: &ClusterSnapshot, host: HostId) -> Option<Submitted> {
     snapshot.departed.contains(&host).then(|| {
         Submitted::Rejected(format!(
@@ -668,7 +669,7 @@ fn submitted(result: Result<Arc<ClusterSnapshot>, SubmitError>) -> Submitted {
     }
 }
 
-/// Whether a change does not fit only as long as others are moving.
+/// Returns true if a change is rejected only as long as others are moving.
 fn is_passing(error: &SubmitError) -> bool {
     use cluster::{MembershipError as E, MetaLogError};
     matches!(
@@ -695,12 +696,12 @@ pub enum JoinError {
     /// It never will be as it is; in words for the operator.
     #[error("{0}")]
     Refused(String),
-    /// It may be when it asks again: nobody answered, or others are moving.
+    /// A retry may succeed: no member answered, or others are moving.
     #[error("{0}")]
     Again(String),
 }
 
-/// What a newcomer asks for.
+/// Request of a newcomer.
 #[derive(Clone, Debug)]
 pub struct JoinRequest {
     /// Itself; without tokens when it has no wish.

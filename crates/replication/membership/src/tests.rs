@@ -22,7 +22,7 @@ use stdx::{Epoch, Token, Uuid};
 
 use super::*;
 
-/// What the nodes of a world have told.
+/// State shared by the nodes of a world.
 #[derive(Default)]
 struct Facts {
     /// The membership of each running node.
@@ -242,7 +242,7 @@ impl Cluster {
             let facts = facts.borrow();
             let epochs: BTreeSet<Epoch> =
                 facts.running.values().map(|m| m.snapshot().epoch).collect();
-            // Who is behind notices it at the next message: let each look at the others.
+            // A node that lags notices it at the next message: let each poll the others.
             facts.running.len() == count && epochs.len() == 1
         };
         for _ in 0..100 {

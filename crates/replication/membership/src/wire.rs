@@ -1,5 +1,5 @@
-//! What nodes say to each other about the metadata log: payloads of the `Meta…` verbs, and the
-//! stored registers of an acceptor.
+//! Wire format of the metadata log: payloads of the `Meta…` verbs, and the stored registers of an
+//! acceptor.
 //!
 //! All integers big-endian; a ballot is the 16 bytes of its UUID. Every decoder is total.
 
@@ -47,7 +47,7 @@ pub(crate) enum Submission {
     Replace { member: Box<Member>, address: IpAddr },
 }
 
-/// What became of a [`Submission`].
+/// Outcome of a [`Submission`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
     /// It is this entry.

@@ -19,18 +19,18 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 /// A measurement that is older does not count.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Whose clock is wrong.
+/// Nodes whose clock is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClockVerdict {
     /// This node's, by so many microseconds (ahead of the others, if positive).
     Own(i64),
-    /// Those of these peers, each with how far it is ahead; or nobody's.
+    /// Clocks of these peers are wrong, each with its offset; empty: all clocks agree.
     Peers(Vec<(HostId, i64)>),
 }
 
-/// Decides whose clock is wrong. `ahead`: how far each peer is ahead of this node, microseconds. This
-/// node's is when more peers agree with each other than with it; with two nodes nobody can tell, and each
-/// holds the other's for wrong.
+/// Decides whose clock is wrong. `ahead`: how far each peer is ahead of this node, microseconds.
+/// This node's clock is wrong if more peers agree with each other than with it. Two nodes cannot
+/// decide it: each treats the other's clock as wrong.
 pub fn judge(ahead: &[(HostId, i64)]) -> ClockVerdict {
     let max = i64::try_from(CLOCK_OFFSET_MAX.as_micros()).unwrap_or(i64::MAX);
     let near = |a: i64, b: i64| a.saturating_sub(b).unsigned_abs() <= max.unsigned_abs();
@@ -52,7 +52,7 @@ struct Measured {
     gauge: Gauge,
 }
 
-/// What was measured last.
+/// Latest measurements.
 #[derive(Default)]
 pub(crate) struct Clocks {
     by_host: RefCell<BTreeMap<HostId, Measured>>,
@@ -127,7 +127,7 @@ mod tests {
         check(&[-HOUR, 0, 5], peers(&[(0, -HOUR)]));
         check(&[-HOUR, -HOUR + 10], ClockVerdict::Own(HOUR - 10));
         check(&[HOUR, HOUR], ClockVerdict::Own(-HOUR));
-        // Two others that do not agree either: nobody can tell.
+        // Two others that do not agree either: undecidable.
         check(&[HOUR, -HOUR], peers(&[(0, HOUR), (1, -HOUR)]));
         check(&[HOUR], peers(&[(0, HOUR)]));
         check(&[0, HOUR, HOUR], peers(&[(1, HOUR), (2, HOUR)]));

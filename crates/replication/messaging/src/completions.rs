@@ -28,9 +28,9 @@ pub trait Completions {
 pub struct Completion<'a> {
     /// The sender's name for it.
     pub token: u64,
-    /// Whom it was sent to.
+    /// The peer that it was sent to.
     pub host: HostId,
-    /// What was asked.
+    /// Verb of the request.
     pub verb: Verb,
     /// The peer's shard that was asked.
     pub shard: ShardId,
@@ -47,7 +47,7 @@ pub struct Completion<'a> {
 pub struct Answer<'a> {
     /// The peer's epoch.
     pub epoch: Epoch,
-    /// What it says.
+    /// The payload.
     pub payload: &'a [u8],
     /// Not the last one: the request goes on.
     pub more: bool,

@@ -1,4 +1,4 @@
-//! What is counted, per peer and per verb.
+//! Counters per peer and per verb.
 
 use internode::{Lane, Verb};
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,5 @@
-//! [`Hooks`]: what other parts of the node decide for messaging, or are told by it.
+//! [`Hooks`]: decisions that messaging takes from other parts of the node, and its notifications to
+//! them.
 
 use internode::{Hello, Refusal};
 use std::cell::RefCell;
@@ -11,7 +12,7 @@ use stdx::{Epoch, HostId};
 /// node has.
 pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 
-/// Whether connections to a peer are compressed.
+/// Returns true if connections to a peer are compressed.
 pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
 
 /// How a connection to a peer failed.
@@ -54,13 +55,13 @@ impl Hooks {
         *self.compressed.borrow_mut() = Some(to);
     }
 
-    /// Has `hook` told of each answer of a peer that knows a newer epoch; requests carry theirs to
+    /// Calls `hook` for each answer of a peer that knows a newer epoch; requests carry theirs to
     /// the handler.
     pub fn on_newer_epoch(&self, hook: NewerEpoch) {
         *self.newer.borrow_mut() = Some(hook);
     }
 
-    /// Has `hook` told of each connection to a peer that is lost or refused.
+    /// Calls `hook` for each connection to a peer that is lost or refused.
     pub fn on_link_failed(&self, hook: LinkFailed) {
         *self.link_failed.borrow_mut() = Some(hook);
     }

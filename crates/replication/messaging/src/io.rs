@@ -90,7 +90,7 @@ pub(crate) fn wanted(decoder: &FrameDecoder, input: &mut Vec<u8>, used: usize) -
     };
     let wanted = missing.clamp(READ_BYTES_MAX, 1 << 20);
     if missing > READ_BYTES_MAX {
-        // All at once: growing bit by bit would copy what is there again and again.
+        // Reserve all of it: growing step by step would copy the existing bytes repeatedly.
         input.reserve(wanted);
     }
     wanted

@@ -1,4 +1,4 @@
-//! What the messaging of one node's shards hand each other.
+//! Messages between the messaging of one node's shards.
 
 use internode::{Agreement, Hello};
 use rt::{Mesh, MovedStream};

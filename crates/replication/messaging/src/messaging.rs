@@ -62,7 +62,7 @@ impl Messaging {
         env.rt.at_end(move || ending.release());
     }
 
-    /// What other parts decide for messaging, or are told by it.
+    /// Returns the hooks: decisions and notifications of other parts of the node.
     pub fn hooks(&self) -> &Hooks {
         &self.hooks
     }
@@ -137,7 +137,7 @@ impl Messaging {
         }
     }
 
-    /// What is known of a peer.
+    /// Returns the known peer with this host id.
     pub fn peer(&self, host: HostId) -> Option<Peer> {
         self.env.peers.borrow().get(&host).copied()
     }
@@ -147,7 +147,7 @@ impl Messaging {
         self.outbound.reset_backoff(host);
     }
 
-    /// Replaces what this node says about itself. Connections are opened anew when cluster or
+    /// Replaces the identity that this node announces. Connections are reopened when cluster or
     /// membership changed.
     pub fn set_identity(&self, identity: Identity) {
         let before = self.env.identity.replace(Rc::new(identity));
@@ -290,7 +290,7 @@ async fn log_dropped_messages(env: Rc<Env>) {
                 stopped.await;
             }
         };
-        // Either way what was dropped is told.
+        // Either way the dropped messages are logged.
         let _ = env.rt.timeout(next, ended).await;
         for line in env.dropped_log.take_lines() {
             tracing::info!("{line}");

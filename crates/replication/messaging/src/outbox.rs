@@ -1,8 +1,8 @@
-//! What waits to be written to one connection, as encoded frames.
+//! Outbox of one connection: the encoded frames that wait to be written.
 //!
-//! Whoever has frames appends them; one write hands all of a turn to the kernel. When the socket is
-//! full the connection's writing task goes on. Frames that waited are looked at again before they
-//! are sent: those whose deadline passed are dropped, the others get the time that is left.
+//! Senders append frames; one write hands all frames of a turn to the kernel. When the socket is
+//! full, the connection's writing task continues. Frames that waited are checked again before they
+//! are sent: those whose deadline passed are dropped, the others get their remaining time.
 
 use internode::{FrameEncoder, FrameHeader, FrameTooLong, patch_deadline};
 use rt::Stream;
@@ -53,12 +53,12 @@ pub(crate) struct Outbox {
     shared_bytes: Rc<Cell<usize>>,
     writer: RefCell<Option<Waker>>,
     room: RefCell<Option<Waker>>,
-    /// Bytes of the piece that the writing task holds: nobody else may write then.
+    /// Bytes of the piece that the writing task holds; meanwhile no other write is allowed.
     piece: Cell<usize>,
     closed: Cell<bool>,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Nothing waits any more.
@@ -128,8 +128,8 @@ impl Outbox {
         state.bytes.len() - state.written
     }
 
-    /// Whether the kernel may have got bytes of the frame that begins at `begin`; when not, a frame
-    /// whose deadline has passed will not be sent either.
+    /// Returns true if the kernel may have got bytes of the frame that begins at `begin`. If not, a
+    /// frame whose deadline has passed will not be sent later either.
     pub(crate) fn is_handed(&self, begin: u64) -> bool {
         self.state.borrow().handed > begin
     }
@@ -162,7 +162,7 @@ impl Outbox {
         Ok(if rest == 0 { Written::All } else { Written::Part })
     }
 
-    /// Takes bytes for a write that waits; until [`Outbox::piece_done`] nobody else writes.
+    /// Takes bytes for a write that waits; no other write is allowed until [`Outbox::piece_done`].
     pub(crate) fn take_piece(&self, now: Instant) -> Vec<u8> {
         let mut state = self.state.borrow_mut();
         self.refresh(&mut state, now);

@@ -13,16 +13,16 @@ pub struct Peer {
     pub shard_count: u16,
 }
 
-/// Whom a message goes to, and how.
+/// Destination of a message, and its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// The peer.
     pub host: HostId,
     /// Its shard.
     pub shard: ShardId,
-    /// What is asked.
+    /// Verb of the message.
     pub verb: Verb,
-    /// When the sender gives up.
+    /// Time at which the sender stops waiting.
     pub deadline: Instant,
     /// Trace session that it belongs to.
     pub trace: Option<Uuid>,

@@ -40,7 +40,7 @@ pub struct Settings {
     pub response_bytes_max: usize,
     /// Handshakes of accepted connections at once; more are closed.
     pub handshakes_max: usize,
-    /// Whether payloads to other machines are compressed, if the peer agrees. Never on loopback.
+    /// True if payloads to other machines are compressed, if the peer agrees. Never on loopback.
     pub compression: bool,
 }
 

@@ -48,7 +48,7 @@ impl Env {
         OwnShard { shard: self.rt.shard(), count: self.rt.shard_count() }
     }
 
-    /// What this shard does for an operation ends.
+    /// Aborts this shard's work for an operation.
     pub(crate) fn give_up(&self, plan: Uuid) {
         self.aborted.borrow_mut().insert(plan);
         self.abort.notify_waiters();

@@ -28,9 +28,9 @@ pub enum StreamError {
         failed.first().map_or("", |f| f.error.as_str())
     )]
     Incomplete {
-        /// What was fetched.
+        /// Report of the fetched ranges.
         report: FetchReport,
-        /// What was not.
+        /// The ranges that were not fetched.
         failed: Vec<FailedRange>,
     },
     /// This node's own disk or store: another source would not help.

@@ -18,17 +18,17 @@ pub(crate) struct TableOrder {
     pub(crate) ranges: Arc<[FetchRange]>,
 }
 
-/// What a shard is told.
+/// Order to a shard.
 pub(crate) enum Order {
     /// Fetch what of these ranges is yours.
     Fetch(TableOrder),
-    /// What of the operation still runs is to end.
+    /// Abort the work of the operation that still runs.
     Abort(Uuid),
     /// The operation is over.
     Forget(Uuid),
 }
 
-/// What one shard fetched of a table.
+/// Outcome of one shard's fetch of a table.
 #[derive(Debug, Default)]
 pub(crate) struct ShardOutcome {
     pub(crate) report: FetchReport,

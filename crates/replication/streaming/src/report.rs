@@ -1,6 +1,6 @@
-//! What an operation has brought, and how far it is.
+//! Result and progress of an operation.
 
-/// What an operation has brought.
+/// Amounts that an operation has fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchReport {
     /// Ranges that are here, of all tables.
@@ -24,6 +24,6 @@ pub struct FetchProgress {
     pub ranges: u64,
     /// Ranges that could not be fetched.
     pub failed: u64,
-    /// What is here.
+    /// Amounts fetched so far.
     pub done: FetchReport,
 }

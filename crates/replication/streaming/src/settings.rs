@@ -31,7 +31,7 @@ pub struct StreamSettings {
     pub chunk_bytes: usize,
     /// Chunks of a file that are asked for at the same time. Default 8.
     pub chunks_in_flight: usize,
-    /// How long a source holds what nobody asks for any more. Default 5 min.
+    /// How long a source keeps a hold without requests. Default 5 min.
     pub hold_idle: Duration,
 }
 

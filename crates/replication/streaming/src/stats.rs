@@ -1,4 +1,4 @@
-//! What a shard's streams have moved.
+//! Statistics of a shard's streams.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -36,11 +36,11 @@ pub struct SessionStats {
     pub files_done: u64,
     /// Bytes of those files.
     pub file_bytes: u64,
-    /// Of them here, or there; among `bytes` too.
+    /// Bytes of them that are transferred; included in `bytes`.
     pub file_bytes_done: u64,
     /// The files that are on their way, by name.
     pub current: Vec<FileStats>,
-    /// Whether it is under way.
+    /// True while the session is active.
     pub is_active: bool,
     /// How long ago it began.
     pub age: Duration,
@@ -87,9 +87,9 @@ pub struct StreamStats {
     pub bytes_per_second_max: u64,
     /// The same to other datacenters; 0 = no limit of their own.
     pub inter_dc_bytes_per_second_max: u64,
-    /// What it fetches.
+    /// Sessions that receive.
     pub receiving: Vec<SessionStats>,
-    /// What it gives.
+    /// Sessions that send.
     pub sending: Vec<SessionStats>,
 }
 

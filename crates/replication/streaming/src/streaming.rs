@@ -21,7 +21,7 @@ use crate::settings::StreamSettings;
 use crate::source::Source;
 use crate::stats::{Counts, StreamStats};
 
-/// What a shard's streaming works with.
+/// Dependencies of a shard's streaming.
 pub struct StreamParts {
     /// The shard.
     pub rt: Rt,
@@ -120,7 +120,7 @@ impl Streaming {
         self.source.set_inter_dc_rate(bytes_per_second);
     }
 
-    /// What this shard streams now.
+    /// Returns the statistics of this shard's streams.
     pub fn stats(&self) -> StreamStats {
         let (receiving, sending) = self.env.counts.stats(self.env.rt.now());
         let rates = self.source.rates();

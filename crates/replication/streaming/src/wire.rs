@@ -1,8 +1,11 @@
-//! What goes between the two sides of a stream.
+//! Wire format of streams.
 //!
-//! `StreamFetch` asks for one page of rows; `StreamOpen` has a source hold what it has and offer the
-//! files that may go whole; `StreamChunk` asks for bytes of such a file; `StreamClose`, which nobody
-//! answers, ends the hold. A component is its place in `Component::ALL`, an attached one 255 and its name.
+//! - `StreamFetch` requests one page of rows.
+//! - `StreamOpen` has a source hold its data and offer the files that may be sent whole.
+//! - `StreamChunk` requests bytes of such a file.
+//! - `StreamClose`, which has no answer, ends the hold.
+//!
+//! A component is its index in `Component::ALL`, an attached one 255 and its name.
 //!
 //! ```text
 //! StreamFetch
@@ -65,7 +68,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The end of a page; `None` when nothing lies behind it.
+    /// Returns the position after a page; `None` if nothing follows.
     pub fn of(end: PageEnd<'_>) -> Option<Position> {
         match end {
             PageEnd::Exhausted => None,
@@ -194,7 +197,7 @@ impl FetchRequest {
         })
     }
 
-    /// What of the ranges lies behind the position.
+    /// Returns the parts of the ranges after the position.
     pub fn key_ranges(&self) -> Vec<KeyRange> {
         let whole = |(start, end): &(Token, Token)| KeyRange {
             // Nothing is before the smallest token, and no range could begin with it otherwise.
@@ -457,7 +460,7 @@ pub struct ChunkRequest {
     pub hold: u64,
     /// The file.
     pub generation: Generation,
-    /// Of which component.
+    /// Component of the file.
     pub component: Component,
     /// Where they begin.
     pub offset: u64,

@@ -24,7 +24,7 @@ impl Inbounds {
         let task = async move {
             let env = &inbounds.env;
             let mut pause = Duration::from_millis(1);
-            // While it drains too: who connects then is told that this node stops.
+            // While it drains too: peers that connect then are refused because this node stops.
             while !env.ended.get() {
                 let changed = env.changed.notified();
                 match first_of(listener.accept(), changed).await {
@@ -108,7 +108,7 @@ impl Inbounds {
         }
     }
 
-    /// The HELLO and what came behind it; `None` when the connection ended first.
+    /// Reads the HELLO and the bytes received after it; `None` when the connection ended first.
     async fn read_hello(&self, conn: &Stream) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
         let mut bytes = Vec::new();
         loop {
@@ -137,8 +137,8 @@ impl Inbounds {
         if self.env.draining.get() {
             return Err(Refusal::ShuttingDown);
         }
-        // Who asks whether it is welcome is told when another process has its host id. Connections
-        // for requests are not refused for that: after a power cut the old one seems to be there.
+        // A probe is refused if another process has its host id. Connections for requests are not:
+        // after a power cut the old process still seems to be alive.
         if hello.lane == Lane::Probe && self.is_in_use(hello) {
             return Err(Refusal::DuplicateHostId(hello.from));
         }
@@ -152,8 +152,8 @@ impl Inbounds {
         Ok(agreement)
     }
 
-    /// Whether another process with the sender's host id was heard of lately: each pings its open
-    /// connections.
+    /// Returns true if another process with the sender's host id was heard of lately: each pings
+    /// its open connections.
     fn is_in_use(&self, hello: &Hello) -> bool {
         let silence = self.env.settings.keepalive_interval * 2;
         let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);

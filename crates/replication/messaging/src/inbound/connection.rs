@@ -36,8 +36,8 @@ impl Inbound {
         self.from
     }
 
-    /// Whether it comes from the host `from` in another start than `incarnation`, and something was
-    /// received on it since `since`.
+    /// Returns true if it comes from the host `from` in another start than `incarnation`, and
+    /// something was received on it since `since`.
     pub(crate) fn is_other_process(&self, from: HostId, incarnation: u64, since: Instant) -> bool {
         self.from == from
             && self.incarnation != incarnation

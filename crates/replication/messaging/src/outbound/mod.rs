@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{HostId, Instant};
 
-/// What is remembered about a way to a peer.
+/// State of a route to a peer.
 #[derive(Default)]
 pub(crate) struct Route {
     pub(crate) link: Option<Rc<Link>>,
@@ -90,7 +90,7 @@ pub(crate) struct Outbound {
     pub(crate) clocks: Clocks,
     routes: RefCell<BTreeMap<RouteKey, Route>>,
     links: RefCell<BTreeMap<u64, Rc<Link>>>,
-    /// When the timer task will wake by itself.
+    /// Time at which the timer task wakes without a notification.
     armed: Cell<Instant>,
     timer: Notify,
 }

@@ -1,14 +1,14 @@
-//! What one shard fetches of one table: pages from the shards that have it, into SSTables.
+//! Fetch of one table by one shard: pages from the source's shards, written into SSTables.
 //!
-//! The slices of two nodes are the same when they have equally many shards; then a shard asks only
-//! its like. Else it asks every shard of the source in turn (a *pass* each) for the tokens of its
-//! own slice. Each pass is one ingest: its tokens ascend.
+//! The slices of two nodes are the same when they have equally many shards; then a shard asks only its
+//! counterpart. Otherwise it asks every shard of the source in turn (a *pass* each) for the tokens of
+//! its own slice. Each pass is one ingest: its tokens ascend.
 //!
-//! A pass begins with the files that the source can give as they are (`files`), then come pages of the
+//! A pass begins with the files that the source can send verbatim (`files`), followed by pages of the
 //! rest.
 //!
-//! A failed page is asked for again, then from the next source, which goes on at the same place: up
-//! to there everything came from a source that has all of it.
+//! A failed page is requested again, then from the next source, which continues at the same position:
+//! up to there everything came from a source that has all of it.
 
 mod files;
 
@@ -48,7 +48,7 @@ struct Pull<'a> {
     ingest: Option<Ingest>,
     /// The page behind that, on its way.
     asked: Option<AskedPage>,
-    /// What the source holds for this pass; `None`: it was not asked to yet.
+    /// The source's offer for this pass; `None`: not requested yet.
     offer: Option<Offer>,
     report: FetchReport,
 }
@@ -57,7 +57,7 @@ struct Pull<'a> {
 struct AskedPage {
     /// How many ranges were asked for.
     ranges: usize,
-    /// Of what is held.
+    /// True if the page is from a hold.
     hold: bool,
     answer: RequestFuture,
 }
@@ -68,7 +68,7 @@ enum Trouble {
     Again(String),
     /// Not from this source.
     Source(String),
-    /// This pass has to begin anew: what was fetched of it is worthless.
+    /// This pass has to restart: the data fetched in it is useless.
     Anew(String),
     /// There is no such table here any more.
     Dropped,
@@ -141,7 +141,7 @@ impl Puller {
         if let Some(peer) = env.messaging.peer(source) {
             pull.set_shards(peer.shard_count, env.own_shard());
         }
-        // Passes that began anew count to the end: each of them gets somewhere.
+        // Progress does not reset the count of restarts: every restarted pass makes some.
         let (mut failures, mut begun_anew) = (0, 0);
         let mut pause = env.settings.retry_pause;
         while let Some(shard) = pull.shard() {
@@ -192,7 +192,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Takes the next page, asks for the one behind it, and stores it.
+    /// Takes the next page, requests the page after it, and stores it.
     async fn pull_page(
         &self,
         source: HostId,
@@ -217,7 +217,8 @@ impl Puller {
         }
         self.begin_ingest(pull).await?;
         let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
-        // A page that cannot be stored ends the pass: nobody goes on at this place without it.
+        // A page that cannot be stored ends the pass: no source continues at this position without
+        // it.
         pull.move_to(Position::of(page.end()), ranges)?;
         let is_last = pull.ranges_done >= pull.ranges.len();
         if !is_last {
@@ -312,7 +313,7 @@ impl<'a> Pull<'a> {
         }
     }
 
-    /// The source's number of shards: other than before, everything begins anew.
+    /// Notes the source's number of shards. If it has changed, everything restarts.
     fn set_shards(&mut self, shards: u16, own: OwnShard) {
         if shards == self.shards {
             return;
@@ -375,7 +376,7 @@ impl<'a> Pull<'a> {
             return Ok(());
         };
         let token = end.token();
-        // Of two ends inside one partition the ingest has seen which is first.
+        // Two ends inside one partition: the ingest has checked their order.
         let moved = match &self.position {
             None => true,
             Some(last) => {
@@ -439,7 +440,7 @@ fn lost_ingest() -> Trouble {
     Trouble::Anew(bug.to_string())
 }
 
-/// What an error of this node's store means for a page.
+/// Maps an error of this node's store while it stores a page.
 fn stored(error: StoreError) -> Trouble {
     match error {
         StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,
