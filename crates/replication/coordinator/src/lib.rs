@@ -141,7 +141,8 @@ impl Coordinator {
         }
     }
 
-    /// Sets what may be under way to a replica once this is part of a cluster. For tests, which take the bounds away.
+    /// Sets the limit of messages in flight to a replica once this is part of a cluster. For tests,
+    /// which remove the limits.
     pub fn limit_windows(&self, window: request::WindowSettings) {
         self.rooms.replica_window.set(Some(window));
     }
@@ -182,7 +183,7 @@ impl Coordinator {
         &self.rooms.reads
     }
 
-    /// Scans and aggregations that are done where the rows lie.
+    /// Returns the scans and aggregations that run on the shards that own the rows.
     #[inline]
     pub fn scans(&self) -> &Scans {
         &self.rooms.scans
@@ -337,7 +338,7 @@ fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
         };
         reply.send(answer);
     };
-    // A closed gate means that the node stops: dropping the reply tells the caller.
+    // A closed gate means that the node stops: the dropped reply notifies the caller.
     let _ = env.gate.spawn(&env.rt, Group::Statement, "shard-request", task);
 }
 

@@ -39,7 +39,7 @@ pub struct CounterWrite {
     pub snapshot: Arc<ClusterSnapshot>,
     /// Consistency level of the statement.
     pub consistency: Consistency,
-    /// Its live cells are increments ([`data::counter::update`]).
+    /// The mutation; its live cells are increments ([`data::counter::update`]).
     pub mutation: ReplicaMutation,
     /// When the client is answered at the latest.
     pub deadline: Instant,
@@ -55,7 +55,7 @@ pub struct Lead {
     pub(crate) trace: Option<Uuid>,
 }
 
-/// How a read of several nodes is done; what is read stands in its `ReadCommand`.
+/// Terms of a read of several nodes; its `ReadCommand` selects the rows.
 #[derive(Clone, Debug)]
 pub struct ReplicatedRead {
     /// The metadata it is planned and carried through with.
@@ -74,7 +74,7 @@ pub struct ReplicatedRead {
 }
 
 impl ReplicatedRead {
-    /// The same at SERIAL or LOCAL_SERIAL.
+    /// Returns the terms of the same read at SERIAL or LOCAL_SERIAL.
     pub fn serial(&self, scope: paxos::Scope, trace: Option<Rc<RequestTrace>>) -> SerialRead {
         SerialRead {
             snapshot: self.snapshot.clone(),

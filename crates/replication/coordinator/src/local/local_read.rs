@@ -21,7 +21,8 @@ pub struct ShardFilter {
     pub filter: Arc<dyn RowFilter>,
     /// How many of the rows that it keeps are worth fetching ahead.
     pub rows_wanted: usize,
-    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    /// The encoded filter for other nodes, see [`crate::ScanPlanner`]; `None`: it is not sent to
+    /// other nodes.
     pub shipped: Option<Vec<u8>>,
 }
 
@@ -72,7 +73,7 @@ impl Local {
         self.read_filtered(command, Wanted::rows(rows_wanted), sink).await
     }
 
-    /// As [`Local::read`]; what comes from other shards is filtered there.
+    /// As [`Local::read`]; rows of other shards are filtered there.
     ///
     /// # Errors
     /// As [`Local::read`].
@@ -132,12 +133,12 @@ impl Local {
         Box::pin(self.replay(&mut pages, Some(notes), sink)).await
     }
 
-    /// Where pages end.
+    /// Limit of pages.
     pub(crate) fn pages_limit(&self) -> PageLimit {
         self.inner.page_limit.get()
     }
 
-    /// Where pages for a sink end.
+    /// Limit of pages for a sink.
     pub(crate) fn page_limit<S: RowSink>(&self, sink: &S) -> PageLimit {
         let limit = self.inner.page_limit.get();
         let tombstones = limit.tombstones.min(sink.tombstones_per_look()).max(1);

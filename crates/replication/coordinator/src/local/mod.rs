@@ -38,7 +38,7 @@ struct Inner {
     mesh: Arc<ShardMesh>,
     /// Limit of the pages that this shard requests from other shards.
     page_limit: Cell<PageLimit>,
-    /// Reads for other shards, whose caller was gone.
+    /// Reads for other shards that were skipped because their caller was gone.
     abandoned: Counter,
 }
 
@@ -69,7 +69,8 @@ impl Local {
         &self.inner.env
     }
 
-    /// Sets how large the pages are that this shard asks others for. For tests, whose tables are small.
+    /// Sets the limit of the pages that this shard requests from others. For tests, whose tables
+    /// are small.
     pub fn limit_pages(&self, limit: PageLimit) {
         self.inner.page_limit.set(limit);
     }

@@ -1,11 +1,11 @@
-//! The pages of the shards of one read, as one stream in ring order: of all shards of this node, or of shards of
-//! several nodes, each with ranges of its own.
+//! The pages of the shards of one read, merged into one stream in ring order: of all shards of this node, or of
+//! shards of several nodes, each with ranges of its own.
 //!
-//! Owns: whose page is shown next, where the next one of each shard begins, how many rows it is asked for, and
-//! whether before the one at hand is used up. Never: waits, sends.
+//! Owns: the order in which pages are shown, the start and row count of each shard's next request, and whether
+//! it is sent before the current page is consumed. Never: waits, sends.
 //!
-//! Of each shard there are at most two pages in memory: the one that is shown and, for readers that go on to the
-//! end, the next one, which that shard makes meanwhile.
+//! Each shard has at most two pages in memory: the one that is being shown and, for readers that read to the
+//! end, the next one, which the shard builds meanwhile.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -57,7 +57,7 @@ pub(crate) struct Place {
     /// The node; `None`: this one.
     pub(crate) peer: Option<HostId>,
     pub(crate) shard: ShardId,
-    /// How many its node has.
+    /// Number of shards of its node.
     pub(crate) shards: u16,
     /// Epoch of the metadata that assigned the part to this shard.
     pub(crate) epoch: Epoch,
@@ -90,9 +90,9 @@ pub(crate) struct Rest {
 pub(crate) enum Step {
     /// The sink wants nothing more, or there is nothing.
     Over,
-    /// The sink refuses to go on.
+    /// The sink aborts the read.
     Refused,
-    /// It goes on with the next page of this source.
+    /// The next page of this source is needed.
     Fetch(usize),
 }
 
@@ -107,9 +107,10 @@ pub(crate) struct Pages {
     rows_wanted: usize,
     /// The partition that was announced to the sink and not ended.
     open: Option<Open>,
-    /// Its key, or that of the last one.
+    /// Key of the current partition, or of the last one.
     key: Vec<u8>,
-    /// Rows and partitions are those that were shown or left out by the filter, not all that came with a page.
+    /// Statistics. Rows and partitions are those shown or filtered out, not all that arrived with a
+    /// page.
     pub(crate) stats: ReadStats,
     /// Tombstones, and as many as a page may have for each that ended for them.
     scanned: u32,
@@ -127,27 +128,27 @@ struct Open {
 /// Remainder of one shard's part of a read.
 struct Source {
     place: Place,
-    /// Its range is the first of those that are left.
+    /// Its range is the first of the remaining ones.
     command: ReadCommand,
     /// The ranges after the command's, ascending.
     further: VecDeque<KeyRange>,
-    /// Nothing of it lies before; `None`: it is not known where that is.
+    /// Lower bound of its tokens; `None`: unknown.
     begins: Option<Token>,
-    /// Nodes that failed to give the page at hand.
+    /// Nodes that failed to send the current page.
     tried: SmallVec<[HostId; 2]>,
     page: PackedPage,
-    /// Where in the page the next item begins.
+    /// Offset of the next item in the page.
     at: usize,
     asked: Option<Asked>,
     /// The rest of this partition is not wanted.
     passes: Option<Vec<u8>>,
     /// Fold state after the pages so far.
     state: Option<FoldState>,
-    /// The same, encoded, of a part that other nodes may go on with.
+    /// The encoded fold state, for a part that other nodes may continue.
     encoded: Option<Vec<u8>>,
 }
 
-/// An empty page that says that there is more.
+/// Returns an empty page with the flag that there is more.
 fn nothing_yet() -> PackedPage {
     PackedPage { more: true, ..PackedPage::default() }
 }
@@ -201,12 +202,12 @@ impl Pages {
         }
     }
 
-    /// How many shards take part.
+    /// Returns the number of shards that take part.
     pub(crate) fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// Where a source is.
+    /// Returns the place of a source.
     pub(crate) fn place(&self, source: usize) -> Option<Place> {
         self.sources.get(source).map(|s| s.place)
     }
@@ -249,7 +250,7 @@ impl Pages {
         self.sources.get(source)?.encoded.clone()
     }
 
-    /// A page of a source came, with this left of a fold.
+    /// Stores the fold state that arrived with a page of a source.
     pub(crate) fn set_encoded(&mut self, source: usize, state: Option<Vec<u8>>) {
         if let Some(source) = self.sources.get_mut(source) {
             source.encoded = state;
@@ -257,7 +258,8 @@ impl Pages {
         }
     }
 
-    /// The page of a source did not come, or is of no use: what has to be read elsewhere. `by` has failed.
+    /// Returns the remainder of a source whose page did not arrive or is useless: it must be read
+    /// elsewhere. `by` has failed.
     pub(crate) fn rest_of(&mut self, source: usize, by: Option<HostId>) -> Option<Rest> {
         let source = self.sources.get_mut(source)?;
         source.tried.extend(by);
@@ -266,7 +268,8 @@ impl Pages {
         Some(Rest { place: source.place, ranges, tried: source.tried.clone() })
     }
 
-    /// Has the rest of a source read by others, the first of which goes on where it was.
+    /// Replaces a source by others that read its remainder; the first of them continues at its
+    /// position.
     pub(crate) fn replace(
         &mut self,
         source: usize,
@@ -328,7 +331,7 @@ impl Pages {
         self.stats.rows = self.stats.rows.saturating_add(rows);
         self.stats.partitions = self.stats.partitions.saturating_add(partitions);
         self.is_failed |= page.is_failed;
-        // It ended because of what was looked at for it, not because there was enough.
+        // The page ended at a scan limit, not because it was full.
         let is_thin = (folds || filtered.rows > 0) && page.rows < self.rows_of_a_page() / 2;
         let Some(source) = self.sources.get_mut(source) else { return false };
         source.state = page.state.take();
@@ -341,7 +344,7 @@ impl Pages {
         matches!(self.work, Some(ShardWork::Fold(_)))
     }
 
-    /// The same, encoded.
+    /// Returns the encoded fold states.
     pub(crate) fn encoded_states(&self) -> impl Iterator<Item = &[u8]> {
         self.sources.iter().filter_map(|source| source.encoded.as_deref())
     }
@@ -351,7 +354,7 @@ impl Pages {
         self.sources.into_iter().filter_map(|source| source.state)
     }
 
-    /// Shows what the pages at hand have.
+    /// Shows the rows of the current pages.
     pub(crate) fn step<S: RowSink>(&mut self, sink: &mut S) -> Step {
         loop {
             if let Some(open) = self.open {
@@ -471,7 +474,7 @@ impl Pages {
                         }
                     }
                 }
-                // It goes on from the page before.
+                // The partition continues from the previous page.
                 Some((PageItem::Partition { key, .. }, next))
                     if source.at == 0 && key == self.key =>
                 {
@@ -523,7 +526,7 @@ impl Source {
         let first = ranges.pop_front()?;
         let begins = tokens_of(&first).after;
         let mut command = command.clone();
-        // Only the range in which the page before ended goes on inside of a partition.
+        // Only the range in which the previous page ended resumes inside a partition.
         let is_first = |whole: &KeyRange| whole.start == first.start;
         if !matches!(&command.partitions, Partitions::Range(whole) if is_first(whole)) {
             command.resume = None;
@@ -532,7 +535,7 @@ impl Source {
         Some(Source { begins: Some(begins), ..Source::new(place, command, ranges) })
     }
 
-    /// Whatever comes next lies behind this token, or at it.
+    /// Returns a lower bound of the tokens that are not shown yet.
     fn known_up_to(&self) -> Option<Token> {
         self.page.end.as_ref().map(|end| end.token).or(self.begins)
     }
@@ -574,7 +577,7 @@ impl Source {
         }
     }
 
-    /// Moves the command's start behind the page; false when nothing can be left.
+    /// Moves the command's start past the page. Returns false if nothing can be left.
     fn move_behind_page(&mut self) -> bool {
         let Some(end) = &self.page.end else { return true };
         let is_passed = self.passes.as_deref() == Some(end.key.as_slice());

@@ -51,21 +51,21 @@ enum Work<'a> {
     Forward(Checked<'a>, MutationForward<'a>),
     /// Lead its increments.
     Count(Checked<'a>, Consistency),
-    /// Write it to those who have its range now.
+    /// Write it to the current replicas of its range.
     SendOn(Checked<'a>, Errand),
-    /// It is of no use any more.
+    /// It is obsolete.
     Nothing,
 }
 
 /// Why a mutation is written to others than its sender thought of.
 #[derive(Clone, Copy)]
 enum Errand {
-    /// A hint, for a node that is no replica any more, or of a range that moves.
+    /// A hint for a node that is no replica any more, or of a range that moves.
     Hint {
         /// When its write was made.
         created_at: WallMicros,
     },
-    /// A write of a coordinator that has not heard yet who holds the range.
+    /// A write of a coordinator that does not know the current replicas yet.
     Outdated {
         /// To how many others it was to be passed on, if it was.
         targets: Option<u8>,
@@ -124,7 +124,7 @@ impl PeerWrites {
             cluster.parts.messaging.log_dropped(request.verb, Duration::ZERO);
             return responder.fail(&ErrorReply::Timeout);
         }
-        // A leader's part of an increment is traced by who carries it out.
+        // A leader's part of an increment is traced by the code that executes it.
         let is_count = request.verb == Verb::CounterMutation;
         let is_traced = request.trace.is_some() && !is_count;
         let trace = is_traced.then(|| self.env().peer_trace(request)).flatten();
@@ -277,7 +277,7 @@ impl PeerWrites {
         let BatchStore { id, written_at, mutations } =
             BatchStore::decode(payload).map_err(malformed)?;
         if !keeps_batches(snapshot) {
-            // Nobody would replay it. Its coordinator knows soon that others are to be asked.
+            // No node would replay it. Its coordinator will learn soon which nodes to ask instead.
             return Err(Refused::Error(ErrorReply::EpochTooOld { needed: snapshot.epoch }));
         }
         for mutation in &mutations {

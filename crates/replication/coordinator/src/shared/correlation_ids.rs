@@ -1,4 +1,4 @@
-//! Names of requests to peers: 64 bits that say whose request an answer belongs to.
+//! Correlation ids of requests to peers: 64 bits that identify the request of an answer.
 //!
 //! Bits 0 to 7 the target, 8 to 23 the mutation, 24 and 25 the kind, 32 to 63 the slot of the write
 //! or the number of the forward. A slot is free again only when none of its requests is open.
@@ -19,7 +19,7 @@ pub(crate) enum Sent {
         slot: u32,
         /// Which mutation.
         index: u16,
-        /// To whom.
+        /// The replica.
         target: Target,
     },
     /// The log of a batch.

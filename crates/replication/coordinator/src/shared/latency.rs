@@ -1,10 +1,10 @@
-//! How quickly replicas answer: whom reads prefer, and when they ask one more.
+//! Latencies of replicas: they decide which replicas reads prefer, and when reads ask one more.
 //!
 //! Owns: a moving average per host, latencies of a table's reads. Never: clocks (`now` is an
 //! argument), requests.
 //!
 //! Source of the preference: Cassandra `DynamicEndpointSnitch.sortByProximityWithScore`, with an
-//! exponentially weighted average in the place of a decaying reservoir's median.
+//! exponentially weighted average instead of a decaying reservoir's median.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ struct Settings {
 
 #[derive(Default)]
 struct State {
-    /// Moving average of each host, nanoseconds, by what came in since the last reset.
+    /// Moving average of each host since the last reset, nanoseconds.
     averages: BTreeMap<HostId, u64>,
     /// The averages as of the last update; reads use these.
     scores: FixedMap<HostId, u64>,
@@ -173,8 +173,8 @@ struct Entry {
     score: Option<u64>,
 }
 
-/// Orders replicas by place; by score, when one that comes first by place is worse than the one
-/// that would come there by score by more than the threshold.
+/// Orders replicas by place. Orders them by score instead if at any position the score is worse
+/// than the one that would be there by score, by more than the threshold.
 fn sort(entries: &[Entry], badness_threshold: f64, order: &mut [usize]) {
     let get = |at: &usize| entries.get(*at);
     let score = |at: &usize| get(at).and_then(|e| e.score).unwrap_or(0);

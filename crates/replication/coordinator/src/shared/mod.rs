@@ -24,7 +24,7 @@ pub(crate) use unsupported_verb::UnsupportedVerb;
 use crate::local::Local;
 pub(crate) use crate::orders::{ReplicatedError, ReplicatedRead, ReplicatedWrite};
 
-/// How long a write without a client may take until it is set.
+/// Default timeout of writes without a client.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The environment of requests to several nodes, of one shard.
@@ -62,8 +62,8 @@ impl Shared {
         self.cluster.get()
     }
 
-    /// How long writes without a client may take: replayed batches, hints and mutations that are
-    /// passed on to who has their range now.
+    /// Returns the timeout of writes without a client: replayed batches, hints and mutations that
+    /// are forwarded to the current replicas of their range.
     pub(crate) fn write_timeout(&self) -> Duration {
         self.write_timeout.get()
     }

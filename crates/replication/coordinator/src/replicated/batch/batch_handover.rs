@@ -1,11 +1,12 @@
-//! The batch log of a node that leaves its cluster: other members keep what is in it.
+//! Handover of the batch log of a node that leaves its cluster: other members take over its entries.
 //!
-//! Nobody accepts what a node writes that is no member any more, or only those who have not heard of it:
-//! a batch that it replayed then would be applied by half. Cassandra's `decommission` replays its log
-//! (`BatchlogManager.startBatchlogReplay`) and leaves what could not be applied; here each entry goes
-//! to another member, which replays it like one that its coordinator stored there.
+//! No replica accepts the writes of a departed node, or only those replicas do that have not heard of
+//! its departure. A batch that it replayed then would be applied in part. Cassandra's `decommission`
+//! replays its log (`BatchlogManager.startBatchlogReplay`) and leaves entries that could not be applied.
+//! Here each entry is handed to another member, which replays it like one that its coordinator stored
+//! there.
 //!
-//! Owns: [`Batches::hand_over_batches`]. Who may be asked, and when, is the caller's affair.
+//! Owns: [`Batches::hand_over_batches`]. The caller chooses the takers and the time.
 
 use cluster::{ClusterSnapshot, MemberState};
 use internode::Verb;

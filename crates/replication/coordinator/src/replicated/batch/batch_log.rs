@@ -1,4 +1,4 @@
-//! The batch log's entries, and what a replay makes of them. Decisions only: no IO, no clock.
+//! Entries of the batch log, and the decisions of a replay. Decisions only: no IO, no clock.
 //!
 //! Owns: the row of `system.batches` that holds a logged batch, and which of its mutations a replay
 //! applies. Never: writes, reads or deletes entries ([`super`] does).
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
         /// False: the keyspace has `durable_writes = false`.
         durable: bool,
     },
-    /// Its table is gone, or was emptied since.
+    /// Its table was dropped, or truncated since.
     Obsolete,
     /// These bytes are not a mutation that this build reads.
     Unreadable,
@@ -76,12 +76,12 @@ impl BatchTable {
         })
     }
 
-    /// Its id.
+    /// Returns the table's id.
     pub(crate) fn id(&self) -> TableId {
         self.table
     }
 
-    /// The mutation that logs a batch. `next_id` makes ascending time UUIDs.
+    /// Builds the mutation that logs a batch. `next_id` generates ascending time UUIDs.
     pub(crate) fn entry<'m>(
         &self,
         id: &[u8; 16],
@@ -113,7 +113,7 @@ impl BatchTable {
         out
     }
 
-    /// The mutation that takes an entry out of the log.
+    /// Builds the mutation that deletes an entry from the log.
     pub(crate) fn deletion(&self, id: &[u8], at: TimestampMicros) -> Vec<u8> {
         let mut out = Vec::new();
         let mut mutation = MutationBuilder::new(&mut out, self.table, self.schema_version, id);
@@ -123,7 +123,8 @@ impl BatchTable {
         out
     }
 
-    /// Reads the entries behind a key, in ring order; of the whole log without one.
+    /// Builds the command that reads the entries after a key, in ring order; without a key, the
+    /// whole log.
     pub(crate) fn scan(&self, behind: Option<&[u8]>, now: DeletionSeconds) -> ReadCommand {
         let mut range = KeyRange::all();
         if let Some(key) = behind {
@@ -143,7 +144,7 @@ impl BatchTable {
     }
 }
 
-/// Collects entries from a read, at most so many.
+/// Collects entries from a read, up to a maximum.
 pub(crate) struct Entries {
     table: BatchTable,
     most: usize,
@@ -235,8 +236,8 @@ impl Entry {
     }
 }
 
-/// How long a batch is left to its coordinator: as in Cassandra, time for the write and for the
-/// removal of the entry.
+/// Returns how long a batch is left to its coordinator: as in Cassandra, time for the write and for
+/// the removal of the entry.
 pub(crate) fn patience(write_timeout: Duration) -> Duration {
     write_timeout.saturating_mul(2)
 }

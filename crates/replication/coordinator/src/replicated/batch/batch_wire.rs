@@ -16,7 +16,7 @@ pub(crate) struct BatchStore<'a> {
     pub(crate) id: Uuid,
     /// By the coordinator's clock.
     pub(crate) written_at: TimestampMicros,
-    /// Encoded mutations; each is looked at when it is replayed.
+    /// Encoded mutations; each is decoded when it is replayed.
     pub(crate) mutations: Vec<&'a [u8]>,
 }
 

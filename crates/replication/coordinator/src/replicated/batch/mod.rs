@@ -54,7 +54,7 @@ use crate::shared::{ReplicatedError, ReplicatedWrite, Shared};
 use batch_log::{BatchTable, Entries, Entry, Fate, patience};
 use shard_log::{TakeStored, Unfinished};
 
-/// Between two looks at what coordinators left behind, as in Cassandra.
+/// Interval of the replays of abandoned batches, as in Cassandra.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Entries of one page of a scan.
 const PAGE_ENTRIES: usize = 128;
@@ -139,7 +139,7 @@ pub struct BatchReplay {
     pub mutations: u64,
     /// Mutations of tables that were dropped or truncated since.
     pub obsolete: u64,
-    /// Mutations that cannot be read or are larger than the commit log takes now: lost.
+    /// Lost mutations: they cannot be decoded, or are larger than the commit log accepts now.
     pub lost: u64,
     /// Batches that stay in the log for a later replay.
     pub left: u64,
@@ -176,9 +176,9 @@ impl Batches {
         self.scan_batches(snapshot, |_| true, None).await
     }
 
-    /// Replays what coordinators of all shards left behind longer ago than twice the write timeout,
-    /// at the pace of the background task but at once. To be called on one shard; what cannot be
-    /// applied now stays with the background task.
+    /// Replays batches of all shards that were abandoned longer ago than twice the write timeout.
+    /// Starts at once, at the pace of the background task. Must be called on one shard. Batches
+    /// that cannot be applied now are left to the background task.
     pub async fn replay_abandoned(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
         if !keeps_batches(snapshot) {
             return BatchReplay::default();
@@ -212,7 +212,7 @@ impl Batches {
             behind = Some(last.id.clone());
             let (due, others): (Vec<Entry>, Vec<Entry>) = page.found.into_iter().partition(&wanted);
             for entry in others {
-                // Somebody is at work on it: it is looked up once more by its id.
+                // Its coordinator may still be at work: look it up once more by its id.
                 if !log.is_stored(&entry.id) {
                     let since = self.env().rt.now();
                     log.remember(Unfinished { id: entry.id, since });
@@ -229,7 +229,7 @@ impl Batches {
         report
     }
 
-    /// Replays entries, several at a time. What each came to, in their order.
+    /// Replays entries, several at a time. Returns the statistics of each, in their order.
     async fn replay_entries(&self, entries: &[Entry], terms: Replaying<'_>) -> Vec<BatchReplay> {
         let Replaying { snapshot, table, rate } = terms;
         let turns = Semaphore::new(REPLAYS_AT_ONCE);
@@ -275,8 +275,9 @@ impl Batches {
         self.inner.throttle.get()
     }
 
-    /// How long writes without a client may take: replayed batches, hints and mutations that are
-    /// passed on to who has their range now. A batch is left behind after twice that time.
+    /// Sets the timeout of writes without a client: replayed batches, hints and mutations that are
+    /// forwarded to the current replicas of their range. A batch counts as abandoned after twice
+    /// that time.
     pub fn set_write_timeout(&self, timeout: Duration) {
         self.inner.shared.set_write_timeout(timeout);
     }
@@ -411,9 +412,9 @@ impl Batches {
         }
     }
 
-    /// Starts the task that replays what this shard's coordinators left behind longer ago than twice
-    /// the write timeout. `snapshot` gives the metadata in use, `report` gets what each replay came
-    /// to.
+    /// Starts the task that replays batches of this shard's coordinators that were abandoned longer
+    /// ago than twice the write timeout. `snapshot` returns the current metadata, `report` is
+    /// called with the statistics of each replay.
     pub fn start_batch_replay(
         &self,
         write_timeout: Duration,
@@ -438,7 +439,7 @@ impl Batches {
         let _ = self.env().gate.spawn(&self.env().rt, Group::Admin, "batch-replay", task);
     }
 
-    /// One round. At the end of the node nothing is waited for: no coordinator works any more.
+    /// Runs one round. When the node stops it does not wait: no coordinator is at work any more.
     async fn replay_left_behind(
         &self,
         write_timeout: Duration,
@@ -486,7 +487,7 @@ impl Batches {
         report
     }
 
-    /// Replays entries and takes them out of the list; those that stay in the log are remembered.
+    /// Replays entries and removes them from the list; those that stay in the log are remembered.
     async fn replay_found(
         &self,
         entries: &mut Vec<Entry>,

@@ -43,7 +43,7 @@ fn has_increments(row: RowRef<'_>) -> bool {
     row.columns().any(|(_, column)| matches!(column, ColumnRef::Simple(c) if !c.is_tombstone()))
 }
 
-/// As whom a leader writes, when, and what it must not count on.
+/// Context of a leader's write: its counter id, the time, and the last truncation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leading {
     pub(super) id: CounterId,
@@ -78,13 +78,14 @@ fn cached(
 /// Records in a trace what is read. Texts are Cassandra's.
 pub(super) struct Noting<'a> {
     pub(super) trace: &'a RequestTrace,
-    /// Its name.
+    /// Name of the table.
     pub(super) table: &'a str,
     pub(super) shard: ShardId,
 }
 
 impl Noting<'_> {
-    /// Counters are looked for in the cache; `None`: there is none. Those of `missing` rows are read.
+    /// Records the lookups of counters in the cache (`None`: there is no cache) and the reads of
+    /// the `missing` ones.
     #[cold]
     fn looks(&self, cached: Option<usize>, missing: usize) {
         if let Some(asked) = cached {
@@ -114,7 +115,7 @@ pub(super) struct Known<'a> {
     pub(super) noting: Option<&'a Noting<'a>>,
 }
 
-/// How many counters a row of increments adds to.
+/// Counts the counters that a row of increments adds to.
 fn counters_of(row: RowRef<'_>) -> usize {
     let is_counter = |column| matches!(column, ColumnRef::Simple(cell) if !cell.is_tombstone());
     row.columns().filter(|(_, column)| is_counter(*column)).count()

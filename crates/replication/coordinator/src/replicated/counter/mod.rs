@@ -1,17 +1,17 @@
 //! Counters: increments become counts on one replica, their leader.
 //!
-//! Owns: who leads an increment ([`Counters::count`]), the queue of a partition ([`queue`]), what
-//! the leader makes of an increment ([`led`]), the verb `CounterMutation` ([`wire`]). Never: how
-//! contexts merge (that is [`data::counter`]), how a result reaches the replicas (that is
-//! [`crate::writing`]).
+//! Owns: the choice of the leader of an increment ([`Counters::count`]), the queue of a partition
+//! ([`queue`]), the leader's computation ([`led`]), the verb `CounterMutation` ([`wire`]). Never: the
+//! merge of contexts (that is [`data::counter`]), the write of a result to the replicas (that is
+//! [`super::write`]).
 //!
-//! A leader reads its own shard of the counter, adds the increment, applies the result here, and then
-//! writes the result, which may be written any number of times, to the replicas at the level.
+//! A leader reads its own shard of the counter, adds the increment, and applies the result here. Then
+//! it writes the result to the replicas at the level; that write is idempotent.
 //!
 //! INV-counting-1: between the read and the application of a result nothing else is led for its
 //! partition. INV-counting-2: a result leaves this node only after it was applied here.
-//! INV-counting-3: an increment is given to another leader only when it is sure that the one before
-//! has done nothing. INV-counting-4: between the read and the application of a result the table is not
+//! INV-counting-3: an increment is given to another leader only when the previous one has certainly
+//! done nothing. INV-counting-4: between the read and the application of a result the table is not
 //! emptied on this shard.
 
 mod led;
@@ -72,14 +72,14 @@ pub enum IdOrigin {
     ThisRun,
 }
 
-/// As whom this shard writes.
+/// Counter id of this shard, and the cluster state that it is valid for.
 #[derive(Default)]
 struct Identity {
     id: Option<CounterId>,
     has_led: bool,
     /// Since when the members had their places, when it began to write as `id`.
     since: Option<Epoch>,
-    /// How the tables that it writes to were replicated then.
+    /// Replication of the tables at their last write.
     replications: FixedMap<TableId, Replication>,
 }
 
@@ -87,7 +87,7 @@ struct Identity {
 /// whatever timestamps it has: those of increments are their clients'.
 #[derive(Default)]
 struct Emptied {
-    /// How often one was, in this run.
+    /// Number of truncations in this run.
     times: Cell<u64>,
     /// When each was emptied last; not more tables than the metadata has.
     tables: RefCell<FixedMap<TableId, WallMicros>>,
@@ -110,7 +110,7 @@ impl Emptied {
         *latest = at.max(*latest);
     }
 
-    /// When the table was emptied, if the metadata says so and this shard has not done it yet.
+    /// Returns the time of a truncation in the metadata that this shard has not carried out yet.
     fn due(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<WallMicros> {
         let at = snapshot.truncations.get(&table)?.truncated_at;
         let is_done = self.tables.borrow().get(&table).is_some_and(|done| *done >= at);
@@ -168,7 +168,7 @@ impl Counters {
         writer.id.filter(|_| origin == IdOrigin::EarlierRun || writer.has_led)
     }
 
-    /// From where the places of members are followed; the tables that were emptied are empty by then.
+    /// Starts tracking the places of members. All truncations known so far are carried out by then.
     pub(crate) fn counts_since(&self, snapshot: &ClusterSnapshot) {
         self.inner.identity.borrow_mut().since = Some(snapshot.places.last());
         self.inner.emptied.found(snapshot);
@@ -469,7 +469,8 @@ impl Counters {
         Ok(turn.map_err(|_| StoreError::Stopping)?)
     }
 
-    /// Reads what increments add to, until the table was not emptied meanwhile (INV-counting-4), and waits for room.
+    /// Reads the counts that increments add to, and waits for room. Repeats if the table was
+    /// truncated meanwhile (INV-counting-4).
     async fn read_counts(
         &self,
         snapshot: &mut Arc<ClusterSnapshot>,
@@ -499,14 +500,15 @@ impl Counters {
         }
     }
 
-    /// When the table was emptied last, if this shard has not done so yet. The write goes on with the
-    /// metadata that this is from, so that replicas who know of a later TRUNCATE refuse it.
+    /// Returns the time of the last truncation if this shard has not carried it out yet. The write
+    /// uses the metadata that this time is from, so that replicas that know of a later TRUNCATE
+    /// refuse it.
     fn emptied_at(
         &self,
         snapshot: &mut Arc<ClusterSnapshot>,
         table: TableId,
     ) -> Option<WallMicros> {
-        // A node that is alone empties its shards first, and tells the metadata then.
+        // A single node truncates its shards first and updates the metadata afterwards.
         let cluster = self.inner.shared.cluster()?;
         let known = (cluster.parts.snapshot)();
         if known.epoch > snapshot.epoch {
@@ -637,7 +639,7 @@ fn unknown(
     let block_for = topology.map_or(1, |t| required(&t, consistency));
     let (received, write_type) = (0, WriteType::Counter);
     match replica_error(error) {
-        // A node that went down meanwhile is as silent as one that is slow.
+        // A node that went down meanwhile is as silent as a slow one.
         ReplicaError::Timeout | ReplicaError::NodeDown => {
             RequestError::WriteTimeout { consistency, received, block_for, write_type }
         }

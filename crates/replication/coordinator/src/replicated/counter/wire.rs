@@ -1,4 +1,5 @@
-//! Payloads of the verb `CounterMutation`: version, level and mutation there, what came of it back.
+//! Payloads of the verb `CounterMutation`: the request has version, level and mutation, the answer
+//! the outcome.
 
 use cluster::Consistency;
 use codec::{DecodeError, Reader, Writer};

@@ -19,7 +19,7 @@ pub(super) enum Answer {
     Filtered(Box<Filtered>),
     /// Digest of the page that the replica would have sent.
     Digest(PageDigest),
-    /// It has the repair.
+    /// The repair was applied.
     Repaired,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Event {
     Tick,
 }
 
-/// Everything under way.
+/// The requests in flight, and the timer.
 #[derive(Default)]
 pub(super) struct Calls {
     running: Vec<(Asked, AnswerFuture)>,
@@ -66,7 +66,7 @@ impl Calls {
         self.running.push((asked, future));
     }
 
-    /// Gives up the questions of a slot; repairs go on while the read does.
+    /// Drops the requests of a slot; its repairs continue as long as the read does.
     pub(super) fn forget_slot(&mut self, slot: u16) {
         self.running.retain(|(asked, _)| asked.slot != slot || asked.what == What::Repair);
     }
@@ -87,7 +87,7 @@ impl Calls {
         self.timer = Some(Box::pin(async move { rt.sleep_until(at).await }));
     }
 
-    /// The next thing that happens. There is a timer until the request is done, so it comes.
+    /// Returns the next event. The timer guarantees that there is one until the read is done.
     pub(super) async fn next(&mut self) -> Event {
         poll_fn(|cx| self.poll(cx)).await
     }

@@ -42,7 +42,7 @@ enum Wants {
     Nothing,
     /// The remainder must be read with newer metadata.
     NewPlan,
-    /// It has met more tombstones than it may.
+    /// It has met more tombstones than allowed.
     Refuses,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Reader<'a, S> {
     plan: Rc<Plan>,
     /// The plan is of this epoch.
     epoch: Epoch,
-    /// And what is left to read has not moved until this one, or `needed` says so.
+    /// Up to this epoch the rest of the read has not moved, unless `needed` is newer.
     seen: Cell<Epoch>,
     /// A replica refused the plan: what it is based on is older than this epoch.
     needed: Rc<Cell<Epoch>>,
@@ -130,7 +130,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     /// Shows everything, until the sink has enough.
     pub(super) async fn run(mut self) -> Result<ReadStats, RequestError> {
         loop {
-            // A machine reads as many rows as are wanted; the sink may want more than it said.
+            // A machine reads the wanted number of rows; the sink may take more than it announced.
             match self.run_machine().await? {
                 Wants::Nothing | Wants::Refuses => return Ok(self.show.stats),
                 Wants::NewPlan => {
@@ -241,7 +241,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         });
         let of_token = |token| plan.of_token(token);
         let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
-        // A read of one partition looks at one token, wherever the ring is cut.
+        // A read of one partition reads one token, however the ring is split.
         let mut one = match &self.rest.partitions {
             Partitions::Key(_) => {
                 Some(SubRange { range: tokens, plan: plan.of_token(tokens.upto), ranges: 1 })
@@ -323,7 +323,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let slot = self.slots.get_mut(usize::from(number)).and_then(Option::as_mut);
         let slot = slot.filter(|s| s.number == use_of_slot)?;
         if matches!(what, What::Page | What::Filtered) && slot.has_page_of(from) {
-            // It gave its whole page when it was asked to filter it.
+            // It sent its whole page although it was asked to filter it.
             return None;
         }
         let taken = |taken: Result<ReadInput, PageError>, slot: &Slot| {
@@ -373,7 +373,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let Some(place) = self.slots.get_mut(at) else { return };
         let command = match place {
-            // It was moved on when its page was shown.
+            // Its command was advanced when its page was shown.
             Some(before) if goes_on => ReadCommand::clone(&before.command),
             _ => {
                 let mut command = self.rest.clone();
@@ -460,7 +460,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         None
     }
 
-    /// As Cassandra says whom it asks.
+    /// Records the requests in Cassandra's words.
     #[cold]
     fn describe_asking(
         &self,
@@ -504,7 +504,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         Some(Asked { slot, number, target, what, host: replica.host, at })
     }
 
-    /// How a page is filtered that the machine wants to be; `None`: all of it is asked for.
+    /// Returns the filter to ask for with this page; `None`: the whole page is requested.
     fn filtering(&self, what: What, host: HostId, is_self: bool) -> Option<&Filtering> {
         let filtering = self.filtering.as_ref().filter(|_| what == What::Filtered)?;
         let may_ask = is_self || filtering.may_ask(self.reads, host);
@@ -644,7 +644,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         self.calls.add(asked, future);
     }
 
-    /// The replica whose page has more tombstones than the sink allows failed, as Cassandra has it.
+    /// Marks the replica whose page exceeds the sink's tombstone limit as failed, as in Cassandra.
     #[cold]
     fn refused(&self, slot: u16, from: RowsFrom) -> RequestError {
         let slot = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
@@ -734,7 +734,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     }
 }
 
-/// Moves a command behind the partition that it begins in; whether there are others.
+/// Moves a command past the partition that it begins in. Returns true if others follow.
 fn skip_partition(command: &mut ReadCommand) -> bool {
     match &mut command.partitions {
         Partitions::Key(_) => false,

@@ -1,9 +1,10 @@
-//! Pages of ranges that replicas filter: a replica sends what passes, and the digest of its whole page.
+//! Pages of ranges that replicas filter: a replica sends the rows that pass, and the digest of its whole page.
 //!
-//! Owns: whom a read asks so, what it does with those who do not do it, the check of what comes from outside. Never: merges such a page: it has no deletions, and lacks rows that its replica has.
+//! Owns: which replicas are asked to filter, the fallback for those that cannot, the validation of received pages. Never: merges such a page: it has no deletions, and lacks rows that its replica
+//! has.
 //!
-//! INV-filtered-1: what is shown of a filtered page is what the reader's filter leaves of the whole page, whose digest
-//! agrees with as many replicas as the level needs. So no row is missed whose parts match on different replicas.
+//! INV-filtered-1: a filtered page is shown only if it is the filtered result of a whole page whose digest as many replicas have as the level needs. So no row is missed whose parts match on
+//! different replicas.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -26,11 +27,11 @@ use super::slot::{holds, is_within};
 use crate::local::ShardFilter;
 use crate::shared::ReplicatedRead;
 
-/// How a read has its pages filtered.
+/// Filter of a read's pages.
 #[derive(Clone)]
 pub(super) struct Filtering {
     pub(super) filter: Arc<dyn RowFilter>,
-    /// The same for other nodes.
+    /// The encoded filter for other nodes.
     work: Rc<[u8]>,
     /// Nodes that would not do it for this read.
     refused: Rc<RefCell<Vec<HostId>>>,
@@ -46,7 +47,7 @@ impl Filtering {
         order: &ReplicatedRead,
     ) -> Option<Filtering> {
         let ShardFilter { filter, shipped, .. } = filter?;
-        // A partition that is cut ends behind so many live rows, whether they pass or not.
+        // A partition that is cut ends after so many live rows, whether they pass or not.
         let has_limit = order.limits.rows_per_partition != u32::MAX;
         if has_limit || !matches!(command.partitions, Partitions::Range(_)) {
             return None;
@@ -116,7 +117,8 @@ impl Filtered {
         Some(Filtered { page: page.filtered?, digest, is_own: true })
     }
 
-    /// Where it ends: see [`super::drive`]'s `last_place`, of which the last partition may be left out here.
+    /// Returns the end of the page: see [`super::drive`]'s `last_place`. The last partition may
+    /// have been filtered out here.
     pub(super) fn last_place<'p>(&'p self, end: PageEnd<'p>) -> PageEnd<'p> {
         match (end, self.page.last_key.as_deref()) {
             (PageEnd::Exhausted, Some(key)) => PageEnd::After { token: codec::token_of(key), key },

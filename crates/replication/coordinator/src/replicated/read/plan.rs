@@ -104,7 +104,7 @@ impl Plan {
             |policy: &SpeculativeRetry| policy.threshold(percentile, Threshold::After(half));
         let speculate = match threshold(&self.table.speculate) {
             Threshold::Never => Threshold::Never,
-            // A sub-range takes as long as it has rows: only silence is waited for.
+            // The time of a sub-range depends on its rows: speculate only on silence.
             _ if is_scan => Threshold::After(half),
             threshold => threshold,
         };

@@ -1,4 +1,5 @@
-//! One page of one partition or sub-range under way: the pages that came, what is asked next.
+//! Slot of a read: one page of one partition or sub-range, with the pages received and the next
+//! requests.
 
 use std::rc::Rc;
 
@@ -200,7 +201,7 @@ impl Slot {
         missing.flat_map(|(_, mutations)| mutations.iter().cloned()).collect()
     }
 
-    /// Those whose pages these rows come from.
+    /// Returns the nodes whose pages these rows are from.
     pub(super) fn hosts_of(&self, rows: RowsFrom) -> impl Iterator<Item = HostId> {
         let is_meant = move |from: Target| match rows {
             RowsFrom::Merged => true,

@@ -1,7 +1,7 @@
-//! Scans and aggregations that shards do where the rows lie, of this node or of several ones.
+//! Scans and aggregations that run on the shards that own the rows, of this node or of several ones.
 //!
-//! Owns: folds ([`Scans::fold`]), scans of which one replica of each range is enough ([`scatter`]). Never: levels that need
-//! more than one answer.
+//! Owns: folds ([`Scans::fold`]), scans for which one replica of each range is enough ([`scatter`]). Never: levels that
+//! need more than one answer.
 
 mod scatter;
 
@@ -25,15 +25,16 @@ use scatter::{ScanWanted, Scattered};
 /// A fold for shards to apply to their rows.
 #[derive(Clone, Debug)]
 pub struct FoldOrder {
-    /// How.
+    /// The fold.
     pub fold: Arc<dyn RowFold>,
     /// How many results are worth fetching ahead.
     pub results_wanted: usize,
-    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    /// The encoded fold for other nodes, see [`crate::ScanPlanner`]; `None`: it is not sent to
+    /// other nodes.
     pub shipped: Option<Vec<u8>>,
 }
 
-/// How a read that was folded ended.
+/// Result of a folded read.
 #[derive(Debug)]
 pub struct Folded {
     /// Statistics of the reads; rows and partitions are those scanned.
@@ -61,7 +62,7 @@ pub trait FoldSink {
     /// One of its results: see [`data::FoldResult`].
     fn result(&mut self, last: Option<&[u8]>, bytes: &[u8]) -> Flow;
 
-    /// More was looked at.
+    /// Notes that the scan has advanced.
     fn looked_at(&mut self);
 }
 

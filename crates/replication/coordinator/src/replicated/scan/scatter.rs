@@ -38,7 +38,8 @@ use replica::{
 const BYTES_OF_ALL: usize = 64 << 20;
 /// Minimum bytes of a page, however many parts there are.
 const PAGE_BYTES_MIN: usize = 16 << 10;
-/// Pages of other nodes look at so many times as much as those of this one: their way is longer.
+/// Factor by which pages of other nodes scan more than those of this one: their round trip is
+/// longer.
 const LOOKS_LONGER: usize = 4;
 /// Most parts of one scan: shards of nodes. With more, rows are read.
 const PARTS_MAX: usize = 4096;
@@ -48,14 +49,14 @@ pub(super) struct ScanWanted<'a> {
     /// Rows or results that are worth fetching ahead.
     pub(super) rows: usize,
     pub(super) work: &'a ShardWork,
-    /// The same for other nodes.
+    /// The encoded work for other nodes.
     pub(super) shipped: &'a [u8],
     pub(super) trace: Option<&'a ReadTrace>,
 }
 
 /// Outcome of a scan.
 pub(super) enum Scattered {
-    /// It cannot be done this way; nothing was asked or shown.
+    /// It cannot be done this way; no request was sent and no row shown.
     NotBegun,
     /// A node would not do it, or a shard could not: rows have to be read. Something may have been shown.
     Refused(ReadStats),
@@ -423,7 +424,7 @@ impl Scatter<'_> {
                 self.scans.env().store.note_failure(error);
                 let text = error.to_string();
                 tracing::warn!(error = text, "this node failed as a replica of a scan");
-                // It is for the client to know, as of one that this node answers alone.
+                // The client gets the error, as for a read that this node answers alone.
                 of_store(error)
             }
         };
@@ -459,7 +460,7 @@ impl Scatter<'_> {
         RequestError::ReadTimeout { consistency, received: 0, block_for: 1, data_present }
     }
 
-    /// Has the rest of a source read by who has it now, and is not known to have failed.
+    /// Has the rest of a source read by current replicas that are not known to have failed.
     async fn go_elsewhere(
         &mut self,
         pages: &mut Pages,

@@ -24,7 +24,7 @@ use crate::{ShardReply, ShardRequest};
 use replica::error_reply;
 use replica::{Origin, ReplicaMutation};
 
-/// Before another shard of this node, whose queue is full, is called again.
+/// Pause before a retry at another shard of this node whose queue is full.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Recipient of the result of a mutation.
@@ -128,7 +128,8 @@ impl Writer {
         }
     }
 
-    /// A mutation that this node has no room for is dropped, which the log and `tpstats` tell.
+    /// Counts a mutation that was dropped because this node has no room for it, for the log and
+    /// `tpstats`.
     fn note_shed(&self, result: &Result<(), StoreError>, verb: Verb) {
         let is_shed = matches!(result, Err(StoreError::Overloaded { .. } | StoreError::QueueFull));
         if is_shed && let Some(attached) = self.attached() {

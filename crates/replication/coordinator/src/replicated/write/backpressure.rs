@@ -92,7 +92,7 @@ impl Backlog {
             !window.is_stalled() && (is_taken || self.waiting.borrow().len() > 0)
         };
         match room {
-            // Those that wait come first.
+            // Waiting writes go first.
             Room::Free if taken() => Room::Full(now + LOOK_AGAIN),
             room => room,
         }
@@ -146,20 +146,20 @@ impl Backlog {
                 continue;
             }
             self.given.set(self.given.get() + 1);
-            // Not closed; else the turn comes back and is given to the next.
+            // If the receiver is gone, the turn is dropped and passed on.
             let _ = next.send(Turn(self.clone()));
         }
     }
 
-    /// Waits for a turn; `None`: it goes without one, because the replica makes no progress or the
-    /// deadline has come.
+    /// Waits for a turn. `None`: the write continues without one, because the replica makes no
+    /// progress or the deadline has passed.
     async fn turn(self: &Rc<Self>, rt: &Rt, source: u64, deadline: Instant) -> Option<Turn> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push(source, sender);
         let mut receiver = std::pin::pin!(receiver);
         self.counters.waited.inc();
         let _counted = Waits::new(&self.counters.waiting);
-        // Those before it may all have given up.
+        // All waiters before it may have been cancelled.
         self.wake();
         loop {
             let now = rt.now();
@@ -180,7 +180,7 @@ impl Backlog {
         }
     }
 
-    /// Tells once that a replica makes no progress, and once that it does.
+    /// Logs once that a replica makes no progress, and once that it does again.
     fn note_stalled(&self) {
         let is = self.window.borrow().is_stalled();
         let was = self.is_stalled.replace(is);
@@ -234,7 +234,7 @@ pub(crate) struct Backlogs {
 }
 
 impl Backlogs {
-    /// `all`: writes that are not finished, and their bytes, behind which new ones wait.
+    /// `all`: limits of the unfinished writes and their bytes, above which new ones wait.
     pub(crate) fn new(
         telemetry: &Shard,
         settings: WindowSettings,
@@ -288,7 +288,8 @@ impl Backlogs {
         })
     }
 
-    /// The backlog of a shard of a node. `is_known` says of a node that it may still be needed.
+    /// Returns the backlog of a shard of a node. `is_known` returns true if a node may still be
+    /// needed.
     pub(crate) fn of(&self, place: Place, is_known: impl Fn(HostId) -> bool) -> Rc<Backlog> {
         let mut by_place = self.by_place.borrow_mut();
         if let Some(backlog) = by_place.get(&place) {
@@ -353,8 +354,8 @@ impl Backlogs {
         !matches!(self.all.room(now), Room::Full(_)) && self.first_full(places, 0, now).is_none()
     }
 
-    /// Waits until every place has had room, or makes no progress, or the deadline has come. The write
-    /// is to be begun before what this gives is dropped.
+    /// Waits until every place has had room or makes no progress, or until the deadline. The write
+    /// must begin before the returned value is dropped.
     pub(crate) async fn room_at(
         &self,
         rt: &Rt,

@@ -21,7 +21,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Adds an item behind those of its source.
+    /// Adds an item after those of its source.
     pub(super) fn push(&mut self, source: u64, item: T) {
         let items = self.by_source.entry(source).or_default();
         if items.is_empty() {

@@ -1,11 +1,11 @@
 //! Writes to several nodes: drives `request::WriteRequest` and `request::BatchRequest`.
 //!
-//! A write is a machine, its mutations and who waits for it. Nothing of it is a task: it moves when
-//! a peer answers, when this node's own commit is done, or when the timer finds it due; so it goes on
-//! (lingers) after the client has its answer or has gone, until all replicas have answered or the
-//! deadline has come and the silent ones have hints.
+//! A write is a machine, its mutations and its waiting caller. It has no task: it advances when a peer answers,
+//! when this node's own commit is done, or when its timer expires. So it continues (lingers) after the client has
+//! its answer or is gone. It ends when all replicas have answered, or at the deadline, when the silent ones have
+//! hints.
 //!
-//! Reading order: this, [`slots`], `backpressure` (when a write may begin), `plans` (who gets what),
+//! Reading order: this, [`slots`], `backpressure` (when a write may begin), `plans` (targets and log nodes),
 //! `drive` (outputs become sends), `applying` (this node as a replica), `forwarding` (mutations passed on inside a
 //! datacenter), `timer`.
 
@@ -80,7 +80,7 @@ impl Attached {
     }
 }
 
-/// New writes wait when half of what may be under way is.
+/// New writes wait when half of the allowed amount is in flight.
 fn backlogs_of(env: &Env, settings: &ReplicationSettings) -> Backlogs {
     let all = AllWrites {
         count: settings.writes_in_flight_max / 2,
@@ -103,7 +103,7 @@ impl Completions for Ends {
     }
 }
 
-/// How a write is begun.
+/// Parameters of a write.
 #[derive(Default)]
 pub(crate) struct Begin {
     pub(crate) purpose: Purpose,
@@ -115,7 +115,7 @@ pub(crate) struct Begin {
 /// Approximate memory of a mutation in flight beyond its bytes.
 const OVERHEAD_BYTES: usize = 768;
 
-/// Why a write is made.
+/// Purpose of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client waits for the level.
@@ -144,7 +144,7 @@ impl Purpose {
     }
 }
 
-/// A write under way.
+/// A write in flight.
 pub(crate) struct Write {
     running: RefCell<Running>,
 }
@@ -242,14 +242,14 @@ impl Write {
     }
 }
 
-/// Writes that no connection makes.
+/// Source of writes without a connection.
 const NO_SOURCE: u64 = 0;
 
 fn no_cluster() -> ReplicatedError {
     store::StoreError::Invalid("this node is not part of a cluster".to_owned()).into()
 }
 
-/// The answer of a write. Dropped early, the write goes on without it.
+/// The answer of a write. If it is dropped early, the write continues without it.
 struct Answer {
     writer: Writer,
     write: Rc<Write>,
@@ -289,7 +289,7 @@ impl Writer {
         Writer { inner: Rc::new(Inner { shared, log, committing, attached }) }
     }
 
-    /// Begins to write to several nodes. Once.
+    /// Attaches the cluster, once. Writes to several nodes are possible afterwards.
     pub(crate) fn attach(&self, cluster: Rc<Cluster>) {
         let settings = &cluster.parts.settings;
         let ends = Rc::new(Ends(Rc::downgrade(&self.inner)));
@@ -324,13 +324,13 @@ impl Writer {
         &self.inner.shared.local
     }
 
-    /// Writes to the replicas on several nodes; several mutations are one batch. What was begun goes
-    /// on when the future is dropped.
+    /// Writes to the replicas on several nodes; several mutations are one batch. A write that was
+    /// started continues after the future is dropped.
     ///
     /// # Errors
-    /// `Request`: as the level's replicas answered. `Overloaded`: too many writes are under way,
-    /// nothing was sent. `Store`: unknown tables, or this node is not part of a cluster; nothing was
-    /// sent.
+    /// `Request`: as the level's replicas answered. `Overloaded`: too many writes are in flight,
+    /// nothing was sent. `Store`: unknown tables, or this node is not part of a cluster; nothing
+    /// was sent.
     pub async fn write_replicated(&self, order: ReplicatedWrite) -> Result<(), ReplicatedError> {
         self.write_for(order, Purpose::Client).await
     }
@@ -352,8 +352,8 @@ impl Writer {
         Ok(Answer { writer: self.clone(), write }.await?)
     }
 
-    /// Writes what a replica missed which is none any more. As [`Writer::write_replicated`], but
-    /// done only when every replica has it, or a hint for it that is as old as the write.
+    /// Writes a mutation that a former replica missed. As [`Writer::write_replicated`], but
+    /// completes only when every replica has it, or a hint for it that is as old as the write.
     ///
     /// # Errors
     /// As [`Writer::write_replicated`]; `WriteTimeout` also when a replica has neither.
@@ -392,7 +392,7 @@ impl Writer {
         Ok(Answer { writer: self.clone(), write })
     }
 
-    /// Begins a write when its replicas have room.
+    /// Starts a write when its replicas have room.
     async fn begin_in_turn(
         &self,
         order: ReplicatedWrite,

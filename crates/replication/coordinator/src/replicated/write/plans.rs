@@ -1,4 +1,5 @@
-//! From an order to a machine: who the replicas are, what the level needs, who keeps the log.
+//! Builds a machine from an order: the replicas, the needs of the level, the nodes that store the
+//! log.
 
 use request::batchlog::{LogCandidate, choose_log_nodes};
 use request::{BatchPlan, BatchRequest, Need, ReplicaInfo, WritePlan, WriteRequest};
