@@ -1,10 +1,11 @@
-//! The acceptors of this shard's partitions: made from their rows, fed, synced, dropped when idle.
+//! The acceptors of this shard's partitions: loaded from their rows, stepped, synced, dropped when
+//! idle.
 //!
-//! Invariants: INV-serial-1: nothing but a rejection leaves an acceptor before what it shows is on
-//! the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's mutation is appended before
-//! its record and applied in the same turn. INV-serial-3: the view that a prepare reads is taken in
-//! the turn in which it is promised. INV-serial-4: a partition has one acceptor at a time. What is
-//! promised without a record is INV-serial-7 ([`crate::promise_horizon`]).
+//! Invariants: INV-serial-1: an acceptor's answer, unless it is a rejection, is sent only after the
+//! state behind it is on the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's
+//! mutation is appended before its record and applied in the same turn. INV-serial-3: the view that
+//! a prepare reads is taken in the turn in which it is promised. INV-serial-4: a partition has one
+//! acceptor at a time. Promises without a record: INV-serial-7 ([`crate::promise_horizon`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -114,7 +115,7 @@ struct Slot {
     waiting: FixedMap<u64, oneshot::Sender<Reply<Payload>>>,
     /// A prune that waits for records to become durable; no request waits for it.
     prune: Option<Token>,
-    /// Asked since it was last looked at for dropping.
+    /// True if it was asked since the last check for eviction.
     used: bool,
 }
 
@@ -132,7 +133,7 @@ pub(crate) struct Acceptors<N> {
 pub(crate) struct Inner<N> {
     pub(crate) node: N,
     pub(crate) registers: Registers,
-    /// How far rows of `system.paxos` may have been deleted.
+    /// Ballot up to which rows of `system.paxos` may have been deleted.
     pub(crate) floor: Floor,
     pub(crate) horizon: Horizon,
     unlogged: Counter,
@@ -145,7 +146,7 @@ impl<N> Clone for Acceptors<N> {
     }
 }
 
-/// Acceptors that a shard keeps in memory; twice as many when they are all at work.
+/// Maximum number of acceptors in memory; twice as many when all are at work.
 const ACCEPTORS_MAX: usize = 16_384;
 
 /// A bound of acceptors.
@@ -161,14 +162,14 @@ impl Default for Most {
 #[derive(Default)]
 pub(crate) struct Registers {
     entries: RefCell<FixedMap<Partition, Entry>>,
-    /// All entries, those next to be looked at for dropping first.
+    /// All partitions, in the order of the next checks for eviction.
     order: RefCell<VecDeque<Partition>>,
     last_id: Cell<u64>,
     /// A record failed to reach the disk: what rows show may not be there.
     is_unsure: Cell<bool>,
     /// The table of the latest request.
     table: Cell<Option<PaxosTable>>,
-    /// How many are kept in memory; twice as many when they are all at work.
+    /// Maximum number of acceptors in memory; twice as many when all are at work.
     pub(crate) most: Most,
     /// Answers do not wait for the sync: a defect.
     #[cfg(feature = "testing")]
@@ -245,7 +246,7 @@ impl Registers {
         Some((self.table.get()?, slot.acceptor.unwritten().collect()))
     }
 
-    /// They have been appended.
+    /// Notes that the promises of a partition have been appended.
     pub(crate) fn are_written(&self, partition: &Partition) {
         if let Some(Entry::Ready(slot)) = self.entries.borrow_mut().get_mut(partition) {
             slot.acceptor.written();
@@ -302,7 +303,7 @@ impl<N: Shards> Acceptors<N> {
         &self.inner.horizon
     }
 
-    /// How far rows of `system.paxos` may have been deleted.
+    /// Returns the ballot floor: up to there rows of `system.paxos` may have been deleted.
     pub(crate) fn floor(&self) -> &Floor {
         &self.inner.floor
     }
@@ -392,7 +393,7 @@ impl<N: Shards> Acceptors<N> {
         Ok(Answered { reply, page, moved: None })
     }
 
-    /// The present epoch, if the electorate is not any more the one that was checked.
+    /// Returns the current epoch if the electorate differs from the one that was checked.
     fn moved_since(&self, ask: &Ask) -> Option<Epoch> {
         let checked = ask.checked.as_deref()?;
         let snapshot = self.env().cluster()?.snapshot();
@@ -441,7 +442,7 @@ impl<N: Shards> Acceptors<N> {
         Err(StoreError::QueueFull)
     }
 
-    /// Makes the acceptor from its row. Others wait for it meanwhile.
+    /// Loads the acceptor from its row. Other requests wait for it meanwhile.
     async fn load(&self, ask: &Ask) -> Result<(), StoreError> {
         let acceptors = &self.inner.registers;
         acceptors.table.set(Some(ask.table));
@@ -465,7 +466,7 @@ impl<N: Shards> Acceptors<N> {
                 acceptors.entries.borrow_mut().insert(ask.partition.clone(), entry)
             }
             Err(error) => {
-                // Those who wait try it themselves.
+                // Waiting requests retry the load themselves.
                 drop(acceptors.remove(&ask.partition));
                 return Err(error);
             }
@@ -474,7 +475,7 @@ impl<N: Shards> Acceptors<N> {
             matches!(before, Some(Entry::Loading(_))),
             "INV-serial-4: a partition got another acceptor while its row was read"
         );
-        // Those who wait go on.
+        // Wakes the waiting requests.
         drop(before);
         Ok(())
     }
@@ -489,7 +490,8 @@ impl<N: Shards> Acceptors<N> {
             store.sync().await?;
             acceptors.is_unsure.set(false);
         }
-        // No damage of the disk, but values of Cassandra, say: the partition takes part in no round.
+        // Not disk corruption, but for example values written by Cassandra: the partition takes
+        // part in no round.
         AcceptorState::from_row(|column| cells.get(column))
             .map_err(|error| StoreError::Invalid(error.to_string()))
     }
@@ -648,13 +650,14 @@ impl<N: Shards> Acceptors<N> {
         }
     }
 
-    /// Drops an acceptor that is not at work and has promised nothing that the floor does not refuse.
+    /// Evicts an acceptor. The caller has checked that it is not at work and that the floor covers
+    /// its promises.
     pub(crate) fn forget_acceptor(&self, partition: &Partition) {
         drop(self.inner.registers.remove(partition));
     }
 
-    /// A record could not be made durable: nothing is answered by this acceptor any more, the next
-    /// one begins with what the row says.
+    /// A record could not be made durable: this acceptor sends no answer any more, and the next one
+    /// is loaded from the row.
     #[cold]
     fn fail(&self, partition: &Partition, generation: u64) {
         let acceptors = &self.inner.registers;

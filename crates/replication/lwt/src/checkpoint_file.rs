@@ -54,10 +54,10 @@ impl<const N: usize> Kept<N> {
         Ok((all, has_own))
     }
 
-    /// Writes this shard's, durably.
+    /// Persists this shard's numbers.
     ///
     /// # Errors
-    /// It may be the one before or the new one.
+    /// The file may have the old or the new numbers.
     pub(crate) async fn store(
         &self,
         rt: &Rt,

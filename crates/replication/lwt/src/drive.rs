@@ -1,4 +1,4 @@
-//! Drives the machine of one operation: sends what it wants sent, gives it what comes.
+//! Driver of the machine of one operation: sends its requests and feeds it the answers.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -72,7 +72,7 @@ pub(crate) struct Driver<N: Shards> {
     targets: Targets,
     /// Rows that prepares read.
     rows: Rc<Cell<u32>>,
-    /// The electorates of the plans given so far: messages of a round say those of its plan.
+    /// Electorates of the plans so far: messages of a round carry those of its plan.
     plans: Vec<(Epoch, Electorate, Electorate)>,
     calls: Vec<(Target, Ballot, AnswerFuture)>,
     replanning: Option<SnapshotFuture>,

@@ -75,7 +75,7 @@ pub enum HandoverError {
 pub struct Finished {
     /// Partitions with rounds that were not known to be finished.
     pub found: u64,
-    /// Those of them that could not be finished: too few replicas, too much contention.
+    /// The part of `found` that could not be finished: too few replicas, too much contention.
     pub failed: u64,
 }
 
@@ -196,7 +196,7 @@ struct Rows<'t> {
     key: Arc<[u8]>,
     rows: Vec<Row>,
     bytes: usize,
-    /// Rows of Cassandra, say: they are left where they are.
+    /// Number of unreadable rows, for example of Cassandra: they are left unmodified.
     unreadable: usize,
     is_full: bool,
 }
@@ -236,8 +236,8 @@ fn table_of(clustering: &[u8]) -> Option<TableId> {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// A page of what this node's acceptors know of the partitions of a range, behind a key; whether
-    /// it is the last one.
+    /// Returns a page of the registers of a range's partitions, after a key, and whether it is the
+    /// last one.
     pub(crate) async fn registers(
         &self,
         snapshot: &ClusterSnapshot,
@@ -257,7 +257,7 @@ impl<N: Shards> Lwt<N> {
         };
         let mut ranges = key_ranges(range);
         if let Some((token, key)) = start {
-            // The parts before the one that the key lies in are done.
+            // Ranges before the one that contains the key are done.
             let holds = |r: &KeyRange| match (&r.start, &r.end) {
                 (RingBound::Token { token: a, after }, RingBound::Token { token: b, .. }) => {
                     (*a < token || !*after && *a == token) && token <= *b
@@ -290,12 +290,14 @@ impl<N: Shards> Lwt<N> {
         Ok((sink.rows, !sink.is_full))
     }
 
-    /// Takes over what the acceptors of the present owners know of the ranges that this node will
-    /// own when the movement of `moving` (itself, or a node that leaves) is finished, durably. To be
-    /// called when every live member has applied the epoch at which this node became pending, and
-    /// before the step after which it counts as a natural replica. Can be called again. With
-    /// `as_many_as_live` what dead replicas knew is given up, as their data is. `dead` is one that is
-    /// known to be so, whatever this node has seen of it so far. Gives the number of partitions.
+    /// Takes over the registers of the present owners for the ranges that this node will own when
+    /// the movement of `moving` (itself, or a node that leaves) is finished, durably. Returns the
+    /// number of partitions.
+    ///
+    /// Must be called when every live member has applied the epoch at which this node became
+    /// pending, and before the step after which it counts as a natural replica. May be repeated.
+    /// With `as_many_as_live` the registers of dead replicas are abandoned, as their data is.
+    /// `dead` is a node that is known to be dead, whatever this node has seen of it so far.
     ///
     /// # Errors
     /// See [`HandoverError`].
@@ -519,7 +521,7 @@ impl<N: Shards> Lwt<N> {
             rows_per_partition: 1,
             trace: None,
         };
-        // It finishes what it finds; its rows are of no use.
+        // It completes the rounds that it finds; the rows are not needed.
         let mut nothing = Nothing::default();
         self.read_serial(&command, &order, &mut nothing).await.is_ok()
     }

@@ -25,8 +25,8 @@ use crate::Lwt;
 use crate::shards::Shards;
 use replica::ReplicaList;
 
-/// Longer than the executing node takes by its own deadlines, so that its answer, also that it is
-/// too late, is still waited for.
+/// Slack beyond the executing node's own deadlines, so that its answer still arrives, even the
+/// answer that it is too late.
 const ANSWER_SLACK: Duration = Duration::from_millis(500);
 
 /// Route of a statement.
@@ -122,7 +122,7 @@ impl<N: Shards> Lwt<N> {
         let natural = replicas.iter().filter(|r| !r.pending);
         let now = self.env().rt.now();
         let mut silent = self.inner.silent.borrow_mut();
-        // The ballots of one whose clock is wrong are refused by all others.
+        // All other nodes refuse the ballots of a node with a wrong clock.
         let wrong_clock = self.inner.wrong_clock.borrow().clone();
         let is_wrong = |host| wrong_clock.as_ref().is_some_and(|is_wrong| is_wrong(host));
         let skips_self = is_wrong(snapshot.local.host_id);
@@ -140,8 +140,8 @@ impl<N: Shards> Lwt<N> {
         Some(SerialRoute { table, hosts, quorum })
     }
 
-    /// Leaves nodes out of the routes of statements whose clocks are wrong, as `is_wrong` says, this node
-    /// too, as long as there are others.
+    /// Leaves nodes with a wrong clock, as `is_wrong` reports, out of the routes of statements.
+    /// That includes this node, as long as there are others.
     pub fn route_around_clocks(&self, is_wrong: impl Fn(HostId) -> bool + 'static) {
         *self.inner.wrong_clock.borrow_mut() = Some(Rc::new(is_wrong));
     }

@@ -70,8 +70,8 @@ use serve::is_sound;
 /// Says whether a node's clock is wrong.
 type WrongClock = Rc<dyn Fn(HostId) -> bool>;
 
-/// How far ahead of a replica's clock a ballot may be. Cassandra has no such bound; nodes whose
-/// clocks are this far apart lose plain writes, too.
+/// Maximum lead of a ballot over a replica's clock. Cassandra has no such limit; nodes whose clocks
+/// are this far apart lose plain writes, too.
 const SKEW_MAX: Duration = Duration::from_secs(60);
 /// Bytes after which the read of a prepare ends; a condition that needs more is refused.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -211,7 +211,7 @@ pub struct CasOrder {
     pub snapshot: Arc<ClusterSnapshot>,
     /// All rows and columns of one partition that the conditions need.
     pub read: ReadCommand,
-    /// Rows of it that the operation stops after, as of `Coordinator::read`; `usize::MAX`: it takes
+    /// Rows of it after which the operation stops, as of `Coordinator::read`; `usize::MAX`: it uses
     /// all. Replicas send no more of them at first.
     pub rows_wanted: usize,
     /// `Global` for SERIAL, `Local` for LOCAL_SERIAL.
@@ -227,7 +227,7 @@ pub struct CasOrder {
     pub trace: Option<Rc<RequestTrace>>,
 }
 
-/// How a conditional write ended.
+/// Outcome of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasOutcome {
     /// The condition held and the write is committed at the level that was asked for.
@@ -406,8 +406,8 @@ impl<N: Shards> Lwt<N> {
         self.inner.acceptors.load_checkpoints(work_dir).await
     }
 
-    /// Has the next start know all promises from their rows. To be called when nothing is asked any more
-    /// and the store is still there.
+    /// Writes all promises to their rows, so that the next start finds them there. Must be called
+    /// when no request is served any more and the store is still open.
     pub async fn close_horizon(&self) {
         self.inner.acceptors.close_horizon().await;
     }
@@ -488,7 +488,7 @@ impl<N: Shards> Lwt<N> {
     }
 
     /// A read of one partition at SERIAL or LOCAL_SERIAL: sees every conditional write that ended
-    /// before it began. What does not fit into one page of 8 MiB is read by a serial read of its own.
+    /// before it began. Rows beyond one page of 8 MiB are read by further serial reads.
     ///
     /// # Errors
     /// See [`CasError`]; never `Unknown`. `Refused`: it is a range. Rows may have been shown before

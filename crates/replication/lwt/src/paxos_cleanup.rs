@@ -1,15 +1,16 @@
-//! Rows of `system.paxos` that say nothing any more are deleted, so that the table stays bounded.
+//! Cleanup of `system.paxos`: rows without information are deleted, so that the table stays bounded.
 //!
-//! Owns: when a row goes, and how one that nothing settles is settled. An acceptor refuses ballots that
-//! are some time behind the wall clock ([`crate::ballot_floor`]), and a row goes when all of it is older
-//! than twice that and [`AcceptorState::is_droppable`] says so. So what a dropped row would have
-//! refused is refused still; also when the wall clock goes back by more than the difference, because
-//! how far rows were dropped is kept ([`crate::ballot_floor`]). While the clock jumps nothing is dropped: else
-//! one that is days ahead for a moment would close the node's partitions for days.
+//! Owns: when a row is deleted, and how a row is settled that no node settles. An acceptor refuses ballots
+//! that are some time behind the wall clock ([`crate::ballot_floor`]). A row is deleted when all of it is
+//! older than twice that and [`AcceptorState::is_droppable`] allows it. So ballots that a deleted row would
+//! have refused are still refused. That also holds when the wall clock is set back by more than the
+//! difference, because the floor of the deletions is persisted ([`crate::ballot_floor`]). While the clock
+//! jumps no row is deleted: otherwise a clock that is days ahead for a moment would close the node's
+//! partitions for days.
 //!
-//! A write whose condition was false leaves a promise, a read that buried one an empty value; both
-//! keep their row. When they are old, the replica that proposes for the partition commits a write of
-//! nothing, which all replicas then have, prune and drop.
+//! A write whose condition was false leaves a promise. A read that buried one leaves an empty value. Both keep
+//! their row. When they are old, the replica that proposes for the partition commits an empty write, which all
+//! replicas then have, prune and drop.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ const JUMP: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3600);
 /// Time for one write of nothing.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-/// Writes of nothing in one sweep: what is left comes next time.
+/// Maximum empty writes of one sweep; the next sweep continues.
 const SETTLES_MAX: u64 = 10_000;
 
 /// Statistics of a sweep of a shard.
@@ -185,7 +186,7 @@ impl<N: Shards> Lwt<N> {
         state: &AcceptorState<Payload>,
     ) -> Result<(), StoreError> {
         self.inner.acceptors.forget_acceptor(partition);
-        // Newer cells, of a round that came meanwhile, stay.
+        // Newer cells, of a round that ran meanwhile, stay.
         let mutation =
             table.deletion(partition, state.promised.timestamp(), self.env().rt.wall().seconds());
         let mutation = ReplicaMutation::durable(partition.token(), mutation);

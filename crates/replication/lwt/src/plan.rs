@@ -32,7 +32,7 @@ pub(crate) struct Voters {
     pub(crate) everybody: Electorate,
 }
 
-/// All replicas that an operation has met; a target is an index into it, for ever.
+/// All replicas that an operation has met. A target is an index into it and stays valid.
 #[derive(Default)]
 pub(crate) struct Targets(Vec<ReplicaInfo>);
 

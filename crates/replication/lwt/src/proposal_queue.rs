@@ -42,7 +42,7 @@ pub struct TurnWish {
 /// Why there is no turn.
 #[derive(Clone, Debug)]
 pub enum NoTurn {
-    /// It did not come before the deadline.
+    /// The turn did not come before the deadline.
     Late,
     /// There would be none in time, or too many wait; the text is for the client.
     Refused(String),
@@ -116,7 +116,7 @@ pub(crate) struct Turn<N: Shards> {
 }
 
 impl<N: Shards> Turn<N> {
-    /// Ends it; what it leaves behind is known.
+    /// Ends the turn; `left` is its outcome.
     pub(crate) fn end(mut self, left: Left) {
         self.left = left;
     }
@@ -130,7 +130,7 @@ impl<N: Shards> Drop for Turn<N> {
         }
         let end = ShardRequest::TurnEnd(Box::new(self.partition.clone()), self.id, self.left);
         let call = queue.inner.node.lwt(self.owner, end);
-        // It is sent; the answer says nothing.
+        // The message is sent; the answer is not needed.
         drop(call);
     }
 }
@@ -159,7 +159,7 @@ impl<N: Shards> Drop for Place<'_, N> {
 impl Turns {
     fn go_on(&self, next: &Next) {
         for id in &next.late {
-            // Its sender is dropped, which says so.
+            // The dropped sender notifies the caller.
             drop(self.waiting.borrow_mut().remove(&id.0));
         }
         for id in &next.start {
@@ -204,8 +204,8 @@ impl<N: Shards> ProposalQueue<N> {
         turn
     }
 
-    /// Waits for a quarter to three quarters of the time that is left, so that those who were refused
-    /// together do not come again together.
+    /// Waits for a quarter to three quarters of the time that is left, so that clients that were
+    /// refused together do not retry together.
     async fn hold_refusal(&self, deadline: Instant) {
         let (rt, turns) = (&self.env().rt, &self.inner.turns);
         let now = rt.now();

@@ -25,7 +25,7 @@ use crate::shards::Shards;
 use replica::error_reply;
 use replica::{ReplicaQuery, TableFacts};
 
-/// A request to an acceptor before its electorate was looked at.
+/// A request to an acceptor before the check of its electorate.
 pub(crate) struct Incoming {
     pub(crate) partition: Partition,
     /// Epoch of the proposer's plan.
@@ -214,9 +214,8 @@ impl<N: Shards> Lwt<N> {
         self.consider(&snapshot, incoming).await
     }
 
-    /// Asks the acceptor unless the electorate is another one. What it takes of other nodes was
-    /// checked. The request is on its way to the acceptor when this returns, as long as nothing has
-    /// to be waited for.
+    /// Asks the acceptor unless the electorate differs. Requests of other nodes were validated
+    /// before. The request is on its way to the acceptor when this returns, unless it has to wait.
     pub(crate) fn consider(
         &self,
         snapshot: &Arc<ClusterSnapshot>,

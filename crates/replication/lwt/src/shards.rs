@@ -21,7 +21,7 @@ pub enum ShardRequest {
     Acceptor(Box<Ask>),
     /// Wait for a turn to propose.
     Turn(Box<TurnWish>),
-    /// A turn, by its number, is over; what it left behind.
+    /// Ends a turn, by its number; `Left` is its outcome.
     TurnEnd(Box<Partition>, u64, Left),
     /// Write promises to their rows, and promise this to every partition.
     Promises(Ballot),

@@ -18,7 +18,7 @@ const HOSTS: usize = 64;
 pub(crate) struct Silent(VecDeque<(HostId, Instant)>);
 
 impl Silent {
-    /// It answered: it is asked as any other.
+    /// The node answered: it is used like any other.
     pub(crate) fn answered(&mut self, host: HostId) {
         if !self.0.is_empty() {
             self.0.retain(|(silent, _)| *silent != host);

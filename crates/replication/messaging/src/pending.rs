@@ -1,8 +1,8 @@
 //! Requests that wait for their answers: a slab, and a timer wheel threaded through it.
 //!
 //! INV-pending-1: an entry is taken out exactly once, by its answer, its deadline, the end of its
-//! connection, or its cancellation; every later event finds no entry. INV-pending-2: an entry is
-//! expired at its deadline or at most one [`TICK`] later.
+//! connection, or its cancellation; every later event finds no entry.
+//! INV-pending-2: an entry is expired at its deadline or at most one [`TICK`] later.
 
 use internode::Verb;
 use std::time::Duration;

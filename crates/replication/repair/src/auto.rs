@@ -1,6 +1,5 @@
-//! Repairs that begin by themselves, so that every replicated table is repaired within its window
-//! without anybody's doing: shard 0 looks at the clock and does what [`crate::schedule`] says, as fast
-//! as it says.
+//! Automatic repairs: every replicated table is repaired within its window, without an operator. Shard
+//! 0 polls the schedule ([`crate::schedule`]) and starts its repairs, at its pace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -29,9 +28,9 @@ const PIECES_MAX: u64 = 64;
 /// Setting of automatic repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Automatic {
-    /// They do.
+    /// Repairs begin automatically.
     On,
-    /// They do not, and those that run are aborted.
+    /// Repairs do not begin automatically, and automatic ones under way are aborted.
     Off,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct Schedule {
     jobs: Rc<Jobs>,
     history: Rc<HistoryFile>,
     corrupt_files: Rc<CorruptFileRepairs>,
-    /// The repair under way, and its table.
+    /// The scheduled repair under way, and its table.
     running: Cell<Option<(u32, TableId)>>,
     /// The table that was begun in a turn of this node.
     begun: Cell<Option<TableId>>,
@@ -92,14 +91,14 @@ pub struct AutoTable {
     pub is_running: bool,
 }
 
-/// The schedule for those who ask.
+/// Status of the schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoStatus {
     /// True if automatic repairs are on.
     pub enabled: bool,
     /// Bytes per second at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
-    /// How fast it goes.
+    /// Current pace.
     pub pace: Pace,
     /// Tables of which this node has primary ranges, by keyspace and name.
     pub tables: Vec<AutoTable>,

@@ -54,8 +54,8 @@ impl CorruptFile {
     }
 }
 
-/// One of each file, in the order in which they are repaired: those whose copies are older go first. Of a
-/// file that shards share all of them must have made their copies.
+/// Sorts the files into the order of their repairs, by the age of their copies, the oldest first. A
+/// file that several shards report is listed once; it has copies when all of them have made theirs.
 pub fn in_order(mut files: Vec<CorruptFile>) -> Vec<CorruptFile> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.dedup_by(|next, kept| {
@@ -80,7 +80,7 @@ pub struct Part {
     pub end: Token,
     /// Its other replicas.
     pub peers: Vec<HostId>,
-    /// It moves to another node, or to this one.
+    /// True if it moves to another node, or to this one.
     pub moves: bool,
 }
 
@@ -157,7 +157,7 @@ pub fn need(owned: &[Part], history: &RepairHistory, file: &CorruptFile, copied:
 /// Repairs for a file that failed, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// How many.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// Why the last one did.
     pub error: String,
@@ -189,7 +189,7 @@ pub struct Candidate {
 pub struct Around<'a> {
     /// Seconds since 1970.
     pub now: i64,
-    /// The same moment.
+    /// `now`, by the monotonic clock.
     pub instant: Instant,
     /// Repairs may begin by themselves.
     pub is_enabled: bool,
@@ -201,18 +201,18 @@ pub struct Around<'a> {
     pub is_busy: &'a dyn Fn(TableId, &Part) -> bool,
 }
 
-/// How it stands with the repair for a damaged file.
+/// State of the repair of a corrupt file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRepair {
     /// Its readable data is not copied to other files yet.
     Copying,
-    /// The same is true of that file, which has partitions between the same tokens.
+    /// The readable data of that file, which overlaps this one, is not copied yet.
     CopyingOther(String),
     /// A repair that begins now would not count.
     Early,
     /// Repairs do not begin by themselves.
     Disabled,
-    /// They do not before that.
+    /// Automatic repairs do not begin before that.
     Starting(Instant),
     /// Replicas are not alive.
     Dead(Vec<HostId>),
@@ -235,7 +235,8 @@ pub enum FileRepair {
 }
 
 impl FileRepair {
-    /// In words, as the end of a sentence about the file; `None`: others say it.
+    /// Describes the state, as the end of a sentence about the file; `None`: other log lines
+    /// describe it.
     pub fn words(&self, address: impl Fn(HostId) -> SocketAddr, now: Instant) -> Option<String> {
         let minutes = |due: Instant| due.since(now).as_secs().div_ceil(60);
         Some(match self {
@@ -305,9 +306,9 @@ impl KnownRepairs {
 /// Outcome of [`decide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// How it stands with each file.
+    /// State of each file.
     pub states: Vec<FileRepair>,
-    /// The file for which a repair begins, and of which ranges. Its state is [`FileRepair::Queued`].
+    /// The file whose repair begins now, and its ranges. Its state is [`FileRepair::Queued`].
     pub next: Option<(usize, Vec<(Token, Token)>)>,
 }
 
@@ -384,8 +385,8 @@ pub fn decide(all: &[Candidate], running: Option<(u32, &str)>, around: &Around<'
     decision
 }
 
-/// The first of these ranges that have not more than so many bytes together, or a piece of the first one;
-/// what is done of them is noted piece by piece, so that a crash costs no more than one.
+/// Returns the first of these ranges that together have at most so many bytes, or a piece of the
+/// first one. Completed pieces are recorded one by one, so that a crash costs no more than one.
 pub fn first_of(
     ranges: &[(Token, Token)],
     bytes_of: impl Fn(Token, Token) -> u64,

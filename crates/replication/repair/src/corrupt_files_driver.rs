@@ -1,5 +1,5 @@
-//! Repairs of what damaged files have lost, begun by the node itself: shard 0 asks all shards for such files
-//! and does what [`crate::corrupt_files`] says, with repairs like any other.
+//! Automatic repairs of corrupt files: shard 0 collects such files from all shards and starts ordinary
+//! repairs as [`crate::corrupt_files`] decides.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ use crate::schedule::{JOB_BYTES, JOB_PIECES};
 use crate::scope::RepairOptions;
 use crate::shards::{Order, Shards};
 
-/// How often it is looked for damaged files, and whether the repair of one has ended.
+/// Intervals of the checks for corrupt files, and for the end of the repair of one.
 const LOOK: Duration = Duration::from_secs(10);
 const LOOK_RUNNING: Duration = Duration::from_millis(500);
 /// Maximum number of corrupt files that are handled; others wait until some of them are removed.
@@ -199,7 +199,7 @@ impl CorruptFileRepairs {
         self.publish(paths.zip(decision.states).collect()).await;
     }
 
-    /// Begins a repair; its number.
+    /// Starts a repair; returns its number.
     fn begin(
         &self,
         snapshot: &ClusterSnapshot,

@@ -13,11 +13,11 @@ use crate::scope::{RepairOptions, Session, text_of};
 pub struct RepairDetails {
     /// The requested options.
     pub options: RepairOptions,
-    /// Its tables; empty until it is known what is to be done.
+    /// Its tables; empty until the plan is known.
     pub tables: Vec<String>,
     /// Ranges that the same nodes hold, before dead replicas were left out (`-force`).
     pub unfiltered: Vec<Vec<String>>,
-    /// Its sessions, in the order in which they are carried out.
+    /// Its sessions, in the order of their execution.
     pub sessions: Vec<SessionDetails>,
     /// When it was known what is to be done.
     pub planned_at: Option<WallMicros>,
@@ -46,7 +46,7 @@ pub struct SessionDetails {
     pub started_at: Option<WallMicros>,
     /// When it ended, and with which error.
     pub ended: Option<(WallMicros, Option<String>)>,
-    /// Its tables as far as they were begun.
+    /// Its tables that were begun.
     pub jobs: Vec<JobDetails>,
 }
 

@@ -18,9 +18,9 @@ use crate::ranges::{TokenSpan, unwrapped};
 
 /// Most bytes of the file.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Its name.
+/// Name of the file.
 pub const FILE: &str = "repair_history";
-/// Its form.
+/// Format of the file.
 const FORM: SmallForm = SmallForm { kind: "repair-history", version: 2 };
 /// First line of version 1, a text with a checksum.
 const EARLIER_HEAD: &str = "helenus-repair-history 1\n";
@@ -30,7 +30,7 @@ const EARLIER_HEAD: &str = "helenus-repair-history 1\n";
 pub struct RepairHistory(BTreeMap<TableId, RepairTimes>);
 
 impl RepairHistory {
-    /// A repair of the ranges, begun at so many seconds since 1970, has ended well.
+    /// Notes a successful repair of the ranges that began at so many seconds since 1970.
     pub fn note(&mut self, table: TableId, ranges: &[(Token, Token)], seconds: i64) {
         let times = self.0.entry(table).or_default();
         for (start, end) in ranges {
@@ -143,14 +143,15 @@ impl Shares {
     }
 }
 
-/// The ranges of a keyspace that this node has, behind the first token and up to the second.
+/// Returns the ranges of a keyspace that this node replicates, as exclusive start and inclusive
+/// end.
 pub fn owned(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> Vec<(Token, Token)> {
     let shares = Shares::of(snapshot, &PlacementKey::of_keyspace(snapshot, keyspace));
     shares.owned.into_iter().map(|(start, end, _)| (start, end)).collect()
 }
 
-/// Gives every table of the schema, but virtual ones, with its shares. They are made once for all tables
-/// of one placement.
+/// Calls `each` for every table of the schema except virtual ones, with its shares. The shares are
+/// computed once for all tables of one placement.
 pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<Table>, &Shares)) {
     let mut known: Vec<(PlacementKey, Shares)> = Vec::new();
     for keyspace in snapshot.schema.keyspaces.values().filter(|k| !k.is_virtual) {

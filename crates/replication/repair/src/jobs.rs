@@ -42,7 +42,7 @@ impl Jobs {
         self.automatic.set(automatic);
     }
 
-    /// Begins a repair; its number, from 1. 0: there is nothing to repair.
+    /// Starts a repair; returns its number, from 1. 0: there is nothing to repair.
     pub(crate) fn start(&self, options: RepairOptions) -> Result<u32, String> {
         let env = &self.env;
         let snapshot = (env.snapshot)();
@@ -102,7 +102,7 @@ impl Jobs {
             .count()
     }
 
-    /// Repairs under way.
+    /// Returns the number of repairs under way.
     pub(crate) fn running(&self) -> usize {
         self.all.borrow().iter().filter(|j| j.is_running()).count()
     }

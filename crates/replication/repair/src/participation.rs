@@ -131,7 +131,7 @@ struct Participation {
     validations: Vec<Validation>,
 }
 
-/// How much the files of this node have of a comparison's ranges.
+/// Estimated size of a comparison's ranges in this node's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
     pub(crate) partitions: u64,
@@ -161,7 +161,7 @@ impl ReadCount {
         ReadCount::of_page(page, begins)
     }
 
-    /// The same; `begins`: what it has of its first partition begins with it.
+    /// Counts a page; `begins`: its first partition begins in it.
     pub(crate) fn of_page(page: &ReplicaPage<'_>, begins: bool) -> ReadCount {
         let mut read = ReadCount { bytes: page.bytes().len() as u64, ..ReadCount::default() };
         for (token, _) in page.partitions().filter(|_| begins) {
@@ -360,12 +360,12 @@ impl Participations {
         });
     }
 
-    /// This node has read something of its own for a repair of its own.
+    /// Counts a local read for a repair of this node.
     pub(crate) fn count_own(&self, job: Uuid, read: ReadCount, at: WallMicros) {
         self.change(job, at, |validation| validation.add(read));
     }
 
-    /// The parts that this node takes in repairs, or has taken in this run, the oldest first.
+    /// Returns this node's parts in repairs, current ones and those of this run, the oldest first.
     pub(crate) fn details(
         &self,
         snapshot: &ClusterSnapshot,

@@ -1,8 +1,8 @@
-//! The plan of a comparison: what is read, compared, split and merged next in the ranges of one table that one set of
-//! replicas shares.
+//! The plan of a comparison: the next segments to read, compare, split and merge, in the ranges of one table that one
+//! set of replicas shares.
 //!
-//! A state machine: [`Plan::step`] says what to do, the driver does it and says what came of it.
-//! At most one thing is under way.
+//! A state machine: [`Plan::step`] returns the next step, the driver executes it and reports the result. At most one
+//! step is under way.
 
 use std::collections::VecDeque;
 

@@ -96,7 +96,7 @@ pub enum RepairRecord {
     TraceEnded {
         /// Session of the trace.
         trace: Uuid,
-        /// How long it took.
+        /// Its duration.
         took: Duration,
     },
 }

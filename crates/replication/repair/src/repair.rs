@@ -38,15 +38,15 @@ pub struct RepairParts {
     pub rt: Rt,
     /// The node's data; part of a cluster.
     pub coordinator: Coordinator,
-    /// The way to peers.
+    /// Messaging with peers.
     pub messaging: Messaging,
     /// The newest snapshot that this node has applied.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
     /// Verdict of the failure detector.
     pub is_alive: Rc<dyn Fn(HostId) -> bool>,
-    /// The way to the other shards.
+    /// Mesh to the other shards.
     pub mesh: Arc<RepairMesh>,
-    /// Where the file of the history lies.
+    /// Directory of the history file.
     pub work_dir: String,
     /// Writer of records of repairs, if there is one.
     pub records: Option<Rc<dyn RepairRecords>>,
@@ -192,7 +192,7 @@ impl Repair {
         self.jobs.list()
     }
 
-    /// All of them, without lines, with what they are made of.
+    /// Returns all repairs without lines, with their details.
     pub fn list_details(&self) -> Vec<(RepairStatus, RepairDetails)> {
         self.jobs.list_details()
     }
@@ -218,7 +218,8 @@ impl Repair {
         self.sessions.statuses()
     }
 
-    /// The parts that this node takes in repairs, or has taken in this run, the oldest first. Shard 0.
+    /// Returns this node's parts in repairs, current ones and those of this run, the oldest first.
+    /// Shard 0.
     pub fn participations(&self) -> Vec<ParticipationDetails> {
         let snapshot = (self.env.snapshot)();
         self.participations.details(&snapshot, |host| self.env.address(host))

@@ -29,7 +29,7 @@ pub struct Piece {
     pub window_seconds: i64,
     /// Bytes of this node that are read for it; an estimate.
     pub bytes: u64,
-    /// Its table failed a short while ago.
+    /// Its table failed recently.
     pub resting: bool,
 }
 
@@ -66,15 +66,15 @@ impl Piece {
 const DUE: i64 = 500_000;
 const PRESSED: i64 = 750_000;
 
-/// Bytes of the pieces that one job takes, unless one alone has more.
+/// Maximum bytes of a job's pieces, unless a single piece has more.
 pub const JOB_BYTES: u64 = 256 << 20;
-/// Pieces that one job takes.
+/// Maximum number of a job's pieces.
 pub const JOB_PIECES: usize = 256;
 
-/// Between which rates the pace lies, bytes per second.
+/// Limits of the pace, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slower makes jobs that last for hours.
+    /// Minimum pace; slower jobs would last for hours.
     pub floor: u64,
     /// Not to be exceeded; `u64::MAX`: no bound.
     pub ceiling: u64,
@@ -88,7 +88,7 @@ impl Limits {
     }
 }
 
-/// How fast it is to go.
+/// Pace of automatic repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes per second.
@@ -127,7 +127,7 @@ pub struct Moment {
     pub now: i64,
     /// Position of this node among all that take turns, from 0.
     pub position: u64,
-    /// How many take turns.
+    /// Number of nodes that take turns.
     pub nodes: u64,
     /// Length of a turn, seconds; above 0.
     pub turn_seconds: i64,

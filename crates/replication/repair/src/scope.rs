@@ -1,4 +1,4 @@
-//! Which ranges of which tables a repair is for, and with whom: decided from the metadata alone.
+//! Scope of a repair: its ranges, tables and peers, decided from the metadata alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,12 +43,12 @@ pub struct RepairOptions {
     pub pull: bool,
     /// Only unfinished lightweight transactions are brought to their ends (`--paxos-only`).
     pub paxos_only: bool,
-    /// They are left as they are (`--skip-paxos`); else every repair that changes something begins with
-    /// them.
+    /// Do not complete lightweight transactions (`--skip-paxos`); otherwise every repair that
+    /// writes begins with them.
     pub skip_paxos: bool,
-    /// Its steps are written as events of a trace (`--trace`).
+    /// Record its steps as events of a trace (`--trace`).
     pub trace: bool,
-    /// Bytes per second of this node that are read to compare, at most; 0 = as the settings say.
+    /// Maximum bytes per second that this node reads to compare; 0 = as in the settings.
     pub bytes_per_second: u64,
     /// Ranges without other replicas are left out instead of being an error (`-iuk`).
     pub ignore_unreplicated: bool,
@@ -61,7 +61,7 @@ pub enum Kind {
     Full,
     /// Data that was never repaired; it is repaired afterwards.
     Incremental,
-    /// Nothing is changed. Everything is looked at, or what was never repaired, or what was.
+    /// Nothing is written. Compares all data, or only unrepaired data, or only repaired data.
     Preview(ReadScope),
 }
 
@@ -87,7 +87,7 @@ impl RepairOptions {
                 || wanted.any(|r| r.start < range.end && range.start < r.end))
     }
 
-    /// How replicas are asked, in the words of Cassandra's enum.
+    /// Parallelism of the requests to replicas, in the words of Cassandra's enum.
     pub(crate) fn parallelism(&self) -> &'static str {
         match (self.sequential, self.datacenter_parallel) {
             (true, _) => "sequential",
@@ -111,7 +111,7 @@ impl RepairOptions {
 /// Data that a preview compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preview {
-    /// It is none.
+    /// No preview.
     #[default]
     None,
     /// Everything.
@@ -148,7 +148,7 @@ impl Preview {
 pub struct Session {
     /// All natural replicas but this node, in ascending order.
     pub others: Vec<HostId>,
-    /// Those of them that are compared and repaired; not empty.
+    /// The subset of `others` that is compared and repaired; not empty.
     pub peers: Vec<HostId>,
     /// Without wrap, ascending, neighbours joined.
     pub ranges: Vec<TokenRange>,

@@ -18,7 +18,7 @@ use crate::ranges::TokenSpan;
 /// Work for a shard.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// Set apart what takes part in a session.
+    /// Set apart the data of a session.
     Begin { table: TableId, session: Uuid, ranges: Vec<(Token, Token)> },
     /// Take in what the session lacked here.
     Apply { session: Uuid, mutation: Vec<u8> },
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     Flush { table: TableId, session: Uuid },
     /// End it.
     End { table: TableId, session: Uuid, repaired_at: Option<i64> },
-    /// Ranges were repaired at so many seconds.
+    /// Record a repair of the ranges at so many seconds.
     Noted { table: TableId, ranges: Vec<(Token, Token)>, seconds: i64 },
     /// Have everything on the disk that was written to a table so far.
     Sync { table: TableId },
@@ -67,7 +67,7 @@ pub(crate) type Outcome = Result<Found, StoreError>;
 /// Orders to the shards of a node.
 pub struct RepairMesh(pub(crate) Mesh<Order, Outcome>);
 
-/// The mesh of a node of so many shards; made before they start.
+/// Creates the mesh of a node with so many shards; call it before they start.
 pub fn new_mesh(shards: u16) -> RepairMesh {
     RepairMesh(Mesh::new(shards, 1024))
 }

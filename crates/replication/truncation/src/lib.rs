@@ -14,11 +14,12 @@
 //! INV-truncation-2: a start carries out a truncation only when its entry is the last one of the log (the process
 //! ended between the entry and its application: no client was answered) and `metadata/truncated` was written for this
 //! cluster, by the last run, and for an earlier entry. Otherwise newer rows may have been acknowledged. So that a file
-//! of an earlier run is recognised, each run writes the file when it begins ([`begin_truncations`]). INV-truncation-3:
-//! OK is answered when `metadata/truncated` has the truncation on every node. A failed write fails the statement and
-//! is retried. INV-truncation-4: a node that has served clients since a truncation was issued carries it out within
-//! the time that TRUNCATE has, or not at all. The coordinator does not report a failure before that time has passed
-//! unless the entry cannot be decided any more. So rows written after a reported failure stay.
+//! of an earlier run is recognised, each run writes the file when it begins ([`begin_truncations`]).
+//! INV-truncation-3: OK is answered when `metadata/truncated` has the truncation on every node. A failed write fails
+//! the statement and is retried.
+//! INV-truncation-4: a node that has served clients since a truncation was issued carries it out within the time that
+//! TRUNCATE has, or not at all. The coordinator does not report a failure before that time has passed unless the entry
+//! cannot be decided any more. So rows written after a reported failure stay.
 //!
 //! Reading order: `state`, `everywhere` (the statement), `apply` (the entry on each node), `records`.
 

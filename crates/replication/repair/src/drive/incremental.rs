@@ -94,7 +94,7 @@ impl Part<'_> {
         wire::decode_opened(&answer).map_err(malformed)
     }
 
-    /// Lets all replicas know that the session goes on.
+    /// Notifies all replicas that the session is still in use.
     pub(super) async fn keep_open(&self, session: Uuid) -> Result<(), RepairError> {
         let soon = self.env.rt.now();
         let work = self
@@ -183,7 +183,7 @@ impl Part<'_> {
         self.drive.shards.on_all(&Order::Sync { table: self.table.id }).await?;
         let seconds = self.job.started_at.seconds().0;
         if let Err(error) = self.close_all(CloseKind::Noted(seconds), Uuid::nil()).await {
-            // Its tombstones wait for the next repair.
+            // The tombstones of that replica wait for the next repair.
             tracing::info!(%error, "a replica was not told that its ranges were repaired");
         }
         if let Err(error) =

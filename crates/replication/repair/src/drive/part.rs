@@ -1,4 +1,5 @@
-//! [`Part`]: one table of one session; what its plan says is done with this node's data and the peers'.
+//! [`Part`]: one table of one session; executes the steps of its plan on this node's data and the
+//! peers'.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
