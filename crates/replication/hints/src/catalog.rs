@@ -43,7 +43,7 @@ pub(crate) struct HintFile {
     pub(crate) offset: u64,
     /// `offset` as the progress file has it.
     pub(crate) saved: u64,
-    /// Hints behind `offset` that were delivered, by their offset.
+    /// Offsets of delivered hints after `offset`.
     pub(crate) acked: BTreeSet<u64>,
     /// Header and progress were read.
     pub(crate) opened: bool,
@@ -76,7 +76,7 @@ impl HintFile {
 pub(crate) struct Active {
     pub(crate) id: FileId,
     pub(crate) file: File,
-    /// Its name is durable.
+    /// True if its directory entry is durable.
     pub(crate) entry_synced: bool,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Host {
     pub(crate) throttled: bool,
     /// A delivery failed: the next one begins then.
     pub(crate) retry_at: Instant,
-    /// It left the cluster; what is kept for it goes.
+    /// The replica left the cluster; its hints are dropped or redistributed.
     pub(crate) left: bool,
     pub(crate) files: BTreeMap<FileId, HintFile>,
     pub(crate) active: Option<Active>,
@@ -140,7 +140,7 @@ pub struct PendingHints {
     pub bytes: u64,
     /// When the oldest file was begun, or the oldest hint in memory written.
     pub oldest: WallMicros,
-    /// The same of the youngest.
+    /// The same time of the newest one.
     pub newest: WallMicros,
 }
 
@@ -170,7 +170,7 @@ pub(crate) struct State {
     pub(crate) next_sequence: u64,
     pub(crate) disk_full: bool,
     pub(crate) paused: bool,
-    /// Hand-overs of everything under way.
+    /// Number of running transfers, which hand over all hints.
     pub(crate) transfers: i64,
     pub(crate) closed: bool,
 }
@@ -240,7 +240,7 @@ impl State {
         }
     }
 
-    /// The portion could not be written: it waits again, before what came later.
+    /// Puts a portion back that could not be written: it waits again, before later hints.
     pub(crate) fn portion_failed(&mut self, target: HostId, portion: Vec<Kept>) {
         if let Some(host) = self.hosts.get_mut(&target) {
             host.writing = None;

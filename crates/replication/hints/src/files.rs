@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Begins a file; its name is not durable yet.
+    /// Creates a file; its directory entry is not durable yet.
     pub(crate) async fn create(&self, id: FileId) -> Result<File, IoError> {
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         self.fs.open(&self.path_of(id), options).await
@@ -172,7 +172,8 @@ impl Directory {
         Ok(Begin { file, header: FileHeader::decode(&header), progress })
     }
 
-    /// Bytes that may still be written; a file system that does not say has enough.
+    /// Returns the bytes that may still be written. If the file system does not tell, there is
+    /// enough room.
     pub(crate) async fn free_bytes(&self) -> u64 {
         self.fs.free_bytes(&self.path).await.unwrap_or(u64::MAX)
     }

@@ -149,7 +149,7 @@ pub struct HintRef<'a> {
     pub mutation: &'a [u8],
 }
 
-/// Where a record lies and what its writer had synced before it.
+/// Position of a record, and the prefix that its writer had synced before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// [`FileId::sequence`] of the file.
@@ -161,7 +161,7 @@ pub struct Place {
     pub synced: u32,
 }
 
-/// Appends a record that will lie at `place`. A mutation is at most [`MUTATION_BYTES_MAX`] long.
+/// Appends a record for `place`. A mutation is at most [`MUTATION_BYTES_MAX`] long.
 pub fn encode_record(out: &mut Vec<u8>, place: Place, hint: &HintRef<'_>) {
     stdx::invariant!(
         hint.mutation.len() <= MUTATION_BYTES_MAX,
@@ -187,7 +187,7 @@ pub fn encode_record(out: &mut Vec<u8>, place: Place, hint: &HintRef<'_>) {
     out.extend_from_slice(hint.mutation);
 }
 
-/// Bytes that a record with this mutation takes.
+/// Returns the size of a record with this mutation.
 pub fn record_bytes(mutation: usize) -> u64 {
     RECORD_HEADER_BYTES.saturating_add(mutation) as u64
 }
@@ -223,7 +223,7 @@ impl RecordHeader {
         let mut r = Reader::new(fields, "hint record");
         let length = usize::try_from(u32::from_le_bytes(r.array().ok()?)).ok()?;
         let synced = u32::from_le_bytes(r.array().ok()?);
-        // Cheap tests first: behind damage every offset is tried.
+        // Cheap tests first: after damage every offset is tried.
         if length == 0 || length > MUTATION_BYTES_MAX || u64::from(synced) > offset {
             return None;
         }
@@ -240,7 +240,7 @@ impl RecordHeader {
     }
 }
 
-/// How far a file was delivered.
+/// Delivered part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// [`FileId::sequence`] of the file.

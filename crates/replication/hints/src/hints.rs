@@ -208,7 +208,7 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Stops deliveries (`nodetool pausehandoff`); those under way end after the hints in flight.
+    /// Stops deliveries (`nodetool pausehandoff`); running ones end after the hints in flight.
     /// Hints are still kept.
     pub fn pause(&self) {
         self.inner.state.borrow_mut().paused = true;
@@ -278,11 +278,11 @@ impl Hints {
         self.inner.truncate(host).await
     }
 
-    /// Writes and syncs what is in memory, ends deliveries and notes how far they came. Nothing is
-    /// kept afterwards.
+    /// Writes and syncs the hints in memory, ends deliveries and persists their progress. No hint
+    /// is accepted afterwards.
     ///
     /// # Errors
-    /// As [`Hints::flush`]: what is not on the disk is lost.
+    /// As [`Hints::flush`]: hints that are not on the disk are lost.
     pub async fn close(&self) -> Result<(), HintsError> {
         self.inner.state.borrow_mut().closed = true;
         self.inner.wake.notify_one();
@@ -328,7 +328,7 @@ impl Hints {
             let now = self.inner.rt.now();
             let may = |h: &Host| h.up && !paused && now >= h.retry_at;
             let due = |h: &Host| !h.busy && !h.is_empty() && (h.left || may(h));
-            // Those whose time has not come are looked at again then.
+            // Hosts that are not due yet are checked again later.
             let waits = |h: &&Host| h.up && !h.left && !h.busy && !h.throttled && !h.is_empty();
             let later = state.hosts.values().filter(waits).map(|h| h.retry_at);
             if let Some(at) = later.filter(|at| *at > now).min() {
@@ -446,7 +446,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Hints for replicas that are there are written and delivered by then.
+    /// Sets the deadline by which hints for live replicas are written and delivered.
     fn deliver_by(&self, at: Instant) {
         if at < self.live_due.get() {
             self.live_due.set(at);

@@ -41,7 +41,7 @@ pub struct Situation<'a> {
 pub enum Refusal {
     /// Hinted handoff is off.
     Disabled,
-    /// It is off for the replica's datacenter.
+    /// Hints are off for the replica's datacenter.
     DatacenterDisabled,
     /// The replica is no member, or this node itself.
     NoPeer,
@@ -149,11 +149,11 @@ pub enum Dropped {
     Truncated,
     /// Its bytes are no mutation of a known version.
     Unreadable,
-    /// The replica said that it will never take it.
+    /// The replica refused it for good.
     Refused,
     /// Its replica left the cluster.
     NoReplica,
-    /// An operator said so.
+    /// An operator removed it.
     Operator,
 }
 
@@ -236,7 +236,7 @@ pub fn rate(settings: &HintsSettings, members: usize, shards: u16) -> u64 {
     (settings.throttle_bytes_per_second / parts).max(1)
 }
 
-/// Spreads bytes over time: who sends pays afterwards, by waiting with the next.
+/// Spreads bytes over time: each send delays the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Pace {
     free_at: Instant,

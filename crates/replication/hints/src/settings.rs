@@ -6,15 +6,15 @@ use std::time::Duration;
 use crate::error::HintsError;
 use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
 
-/// How hints are kept and delivered. Names in quotes are those of `cassandra.yaml`; bounds are of
-/// the node, each shard has its share.
+/// Settings of hints and their delivery. Names in quotes are those of `cassandra.yaml`; bounds are
+/// of the node, each shard has its share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintsSettings {
     /// "hints_directory": of all shards' files.
     pub directory: String,
     /// "hinted_handoff_enabled": whether hints are kept. Kept ones are delivered anyway.
     pub enabled: bool,
-    /// "hinted_handoff_disabled_datacenters": for whose nodes none are kept.
+    /// "hinted_handoff_disabled_datacenters": no hints are kept for their nodes.
     pub disabled_datacenters: BTreeSet<String>,
     /// "max_hint_window": no hints for a replica that has been down for longer.
     pub window: Duration,
@@ -44,14 +44,14 @@ pub struct HintsSettings {
     pub in_flight_max: usize,
     /// Bytes of those; one may stick out.
     pub in_flight_bytes_max: usize,
-    /// How long the replica's answer to one hint is waited for.
+    /// Timeout of the replica's answer to one hint.
     pub answer_timeout: Duration,
     /// Delay before hints for a live replica are written and delivered.
     pub live_delay: Duration,
     /// When that is tried again after it failed.
     pub live_retry: Duration,
-    /// After so many delivered bytes of a file the place is made durable; hints behind the last
-    /// durable place may be delivered again after a restart.
+    /// The delivered offset is persisted after so many bytes. Hints after the last persisted offset
+    /// may be delivered again after a restart.
     pub progress_bytes: u64,
 }
 

@@ -37,9 +37,9 @@ pub enum Step<'w> {
     Record(Found<'w>),
     /// The window must begin at `from` and hold at least `bytes` from there.
     Read {
-        /// Where it must begin.
+        /// Start of the window.
         from: u64,
-        /// Bytes that are needed there; there are so many in the file.
+        /// Bytes that are needed there; the file has so many.
         bytes: usize,
     },
     /// No more records.
@@ -66,7 +66,7 @@ impl Walker {
         Walker { sequence, at, end, open: None, attested: 0, gaps: Vec::new() }
     }
 
-    /// Where the next record is looked for.
+    /// Returns the offset at which the next record is searched.
     pub fn position(&self) -> u64 {
         self.at
     }
@@ -125,7 +125,7 @@ impl Walker {
             let at = self.at;
             let mutation = rest.get(RECORD_HEADER_BYTES..whole).unwrap_or(&[]);
             let next = at + whole as u64;
-            // Also with a damaged mutation the header tells what was synced.
+            // A record with a damaged mutation, too, proves what was synced.
             self.attested = self.attested.max(u64::from(header.synced));
             if codec::crc32(mutation) != header.mutation_crc {
                 self.open.get_or_insert(at);
@@ -156,7 +156,7 @@ pub fn expires_at(hint: &HintRef<'_>, gc_grace_now: u32) -> WallMicros {
     WallMicros(hint.written_at.0.saturating_add(seconds.saturating_mul(1_000_000)))
 }
 
-/// All records of a whole file's bytes behind its header, and the gaps: for tools, tests and
+/// Visits all records after the header of a whole file and returns the gaps: for tools, tests and
 /// fuzzing.
 pub fn walk_file(sequence: u64, bytes: &[u8], mut visit: impl FnMut(Found<'_>)) -> Vec<Gap> {
     let begin = crate::format::HEADER_BYTES as u64;

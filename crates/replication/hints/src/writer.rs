@@ -162,8 +162,8 @@ impl Inner {
             {
                 return Ok((active, file.bytes));
             }
-            // The clock, so that the name tells the file's age; never twice, whatever the clock
-            // does.
+            // The clock, so that the name tells the file's age; unique even if the clock is set
+            // back.
             let by_clock = u64::try_from(self.rt.wall().millis()).unwrap_or(0);
             let sequence = state.next_sequence.max(by_clock);
             state.next_sequence = sequence + 1;

@@ -36,8 +36,8 @@ pub struct Picture {
     number: u64,
     /// The live ones, and whether they serve clients.
     alive: FixedMap<HostId, bool>,
-    /// How full they last said their disks are, also of those that are down; those that say nothing
-    /// are not in it.
+    /// Last reported disk usages, also of nodes that are down; nodes that report none are not
+    /// included.
     disks: FixedMap<HostId, DiskUsage>,
     /// Nodes that report their own clock as wrong, this node included.
     wrong_clocks: Vec<HostId>,
@@ -60,7 +60,7 @@ pub struct Start {
     pub round: Duration,
     /// Initial state that this node gossips: shards, release, epoch, load.
     pub state: AppState,
-    /// Told of every epoch that a peer says it has applied.
+    /// Called for every epoch that a peer reports as applied.
     pub on_epoch: Box<dyn Fn(HostId, Epoch)>,
 }
 
@@ -77,14 +77,14 @@ pub struct PeerRow {
     pub app: AppState,
     /// True if the node is up.
     pub is_alive: bool,
-    /// How suspicious its silence is.
+    /// Suspicion level of its silence.
     pub phi: f64,
 }
 
 type Hook = Rc<dyn Fn(HostId, bool)>;
 type DiskHook = Rc<dyn Fn(HostId, DiskUsage)>;
 
-/// One shard's knowledge of who is alive; clones share.
+/// One shard's view of live nodes; clones share.
 #[derive(Clone)]
 pub struct Liveness {
     inner: Rc<Inner>,
@@ -127,7 +127,7 @@ impl Liveness {
         });
         let ending = this.clone();
         rt.at_end(move || {
-            // They hold what holds this.
+            // Breaks reference cycles: the hooks hold this.
             drop(ending.inner.on_change.take());
             drop(ending.inner.on_ready.take());
             drop(ending.inner.on_disk_usage.take());
@@ -178,9 +178,9 @@ impl Liveness {
         self.inner.on_ready.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(host, usage)` on this shard when a node, not this one, says something else of its
-    /// disks than before, and now of those that have said something. Who goes down is as full as
-    /// before; who is no member any more says nothing.
+    /// Calls `hook(host, usage)` on this shard when a node, not this one, reports another disk
+    /// usage than before, and now for the usages reported so far. A node that goes down keeps its
+    /// usage; a removed member reports none.
     pub fn on_disk_usage(&self, hook: impl Fn(HostId, DiskUsage) + 'static) {
         let picture = self.inner.picture.borrow().clone();
         for (host, usage) in &picture.disks {
@@ -189,7 +189,7 @@ impl Liveness {
         self.inner.on_disk_usage.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Begins to gossip; shard 0 only, once.
+    /// Starts to gossip; shard 0 only, once.
     pub fn start(&self, start: Start) {
         let messaging = start.messaging.clone();
         let driver = Rc::new(Driver::new(self.clone(), start));
@@ -210,14 +210,14 @@ impl Liveness {
         self.inner.driver.borrow().clone()
     }
 
-    /// Says who is in the cluster; others are forgotten. Shard 0 only.
+    /// Sets the members of the cluster; others are forgotten. Shard 0 only.
     pub fn set_members(&self, members: Vec<Member>) {
         if let Some(driver) = self.driver() {
             driver.set_members(members);
         }
     }
 
-    /// Changes what this node says of itself. Shard 0 only.
+    /// Changes this node's gossip state. Shard 0 only.
     pub fn update(&self, change: impl FnOnce(&mut AppState)) {
         if let Some(driver) = self.driver() {
             driver.update(change);
@@ -244,8 +244,8 @@ impl Liveness {
         driver.announce();
     }
 
-    /// Takes part in gossip or not (`nodetool disablegossip`): who does not is down for the others
-    /// and keeps what it last knew of them. Shard 0 only.
+    /// Enables or disables gossip (`nodetool disablegossip`). A node without gossip is down for the
+    /// others, and keeps its last view of them. Shard 0 only.
     pub fn set_gossiping(&self, on: bool) {
         if let Some(driver) = self.driver() {
             driver.set_gossiping(on);
@@ -257,8 +257,8 @@ impl Liveness {
         self.driver().is_some_and(|driver| driver.is_gossiping())
     }
 
-    /// The last epoch that a node said it has applied; `None` when it is not known, not alive, or
-    /// this is not shard 0.
+    /// Returns the last epoch that a node has reported as applied. `None`: it is not known, not
+    /// alive, or this is not shard 0.
     pub fn applied_epoch(&self, host: HostId) -> Option<Epoch> {
         let row = self.driver()?.row(host)?;
         row.is_alive.then_some(row.app.epoch)
@@ -277,15 +277,15 @@ impl Liveness {
         }
     }
 
-    /// Says to everybody that this node stops, then gossips no more. The messages are on their way
-    /// when messaging has sent what it has.
+    /// Announces to all nodes that this node stops, then stops gossiping. The messages are on their
+    /// way when messaging has flushed its queues.
     pub async fn stop(&self) {
         let driver = self.inner.driver.borrow_mut().take();
         if let Some(driver) = driver {
             driver.stop();
         }
         self.inner.gate.close().await;
-        // They hold what holds this.
+        // Breaks reference cycles: the hooks hold this.
         self.inner.on_change.borrow_mut().clear();
         self.inner.on_ready.borrow_mut().clear();
         self.inner.on_disk_usage.borrow_mut().clear();

@@ -1,11 +1,14 @@
 //! The acceptors of this shard's partitions: loaded from their rows, stepped, synced, dropped when
 //! idle.
 //!
-//! Invariants: INV-serial-1: an acceptor's answer, unless it is a rejection, is sent only after the
-//! state behind it is on the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's
-//! mutation is appended before its record and applied in the same turn. INV-serial-3: the view that
-//! a prepare reads is taken in the turn in which it is promised. INV-serial-4: a partition has one
-//! acceptor at a time. Promises without a record: INV-serial-7 ([`crate::promise_horizon`]).
+//! Invariants:
+//! INV-serial-1: an acceptor's answer, unless it is a rejection, is sent only after the state that it
+//! reveals is on the disk, whatever `commitlog_sync` says.
+//! INV-serial-2: a commit's mutation is appended before its record and applied in the same turn.
+//! INV-serial-3: the view that a prepare reads is taken in the turn in which it is promised.
+//! INV-serial-4: a partition has one acceptor at a time.
+//!
+//! Promises without a record: INV-serial-7 ([`crate::promise_horizon`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

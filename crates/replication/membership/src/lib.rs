@@ -35,8 +35,8 @@ pub use crate::owner::Liveness;
 use crate::owner::Owner;
 pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
 
-/// How long a change of a keyspace's replication waits for the handover of the one before, and how
-/// often it looks.
+/// How long a change of a keyspace's replication waits for the previous handover, and how often it
+/// polls.
 const HANDOVER_WAIT: Duration = Duration::from_secs(8);
 const HANDOVER_LOOK: Duration = Duration::from_millis(50);
 
@@ -59,7 +59,7 @@ pub enum MetaRequest {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// From shard 0: the system tables say what `after` says.
+    /// From shard 0: the system tables have the contents of `after`.
     Applied {
         /// The snapshot before the change.
         before: Arc<ClusterSnapshot>,
@@ -158,8 +158,8 @@ struct Inner {
 }
 
 impl Membership {
-    /// Joins this shard to the node's metadata. Shard 0 gives the opened log and the directory it
-    /// lies below, the others `None`.
+    /// Joins this shard to the node's metadata. Shard 0 passes the opened log and the work
+    /// directory, the others `None`.
     pub fn new(
         rt: Rt,
         mesh: Arc<MetaMesh>,
@@ -186,7 +186,7 @@ impl Membership {
         this
     }
 
-    /// Forgets who holds what holds this.
+    /// Drops hooks and handles, to break their reference cycles with this.
     fn let_go(&self) {
         drop(self.inner.on_change.take());
         drop(self.inner.on_applied.take());
@@ -313,7 +313,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Lets every shard tell its clients of an applied change.
+    /// Has every shard notify its clients of an applied change.
     async fn tell(
         &self,
         before: &Arc<ClusterSnapshot>,
@@ -395,7 +395,7 @@ impl Membership {
             owner.log.borrow_mut().take();
             owner.on_apply.borrow_mut().take();
         }
-        // They hold what holds this.
+        // Breaks reference cycles: the hooks hold this.
         self.inner.on_change.borrow_mut().clear();
         self.inner.on_applied.borrow_mut().clear();
     }

@@ -23,7 +23,7 @@ use crate::log::{LogFile, write_registers};
 use crate::wire::{Answer, Ask, Value};
 use crate::{ApplyHook, Membership, SubmitError};
 
-/// How far ahead of this node's clock a ballot of another voter may be.
+/// Maximum lead of another voter's ballot over this node's clock.
 const SKEW_MAX_MICROS: u64 = 10 * 60 * 1_000_000;
 /// Payload of one message with entries.
 pub(crate) const ENTRIES_BYTES_MAX: usize = 4 << 20;
@@ -33,8 +33,8 @@ pub type Liveness = Rc<dyn Fn(HostId) -> bool>;
 
 /// State that only shard 0 has.
 pub(crate) struct Owner {
-    /// Taken out while it is written; after a failure it stays out, so that nothing is appended
-    /// behind an entry whose fate is unknown.
+    /// Taken out during a write. After a failure it stays out, so that nothing is appended after an
+    /// entry whose fate is unknown.
     pub(crate) log: RefCell<Option<LogFile>>,
     pub(crate) work_dir: String,
     pub(crate) acceptor: RefCell<LogAcceptor<Value>>,
@@ -160,7 +160,7 @@ impl Membership {
         }
     }
 
-    /// That a value fits behind this log, before anything is promised to it.
+    /// Checks that a value fits this log, before anything is promised to it.
     fn check(&self, owner: &Owner, ask: &Ask) -> Result<(), ErrorReply> {
         if ask.entry != owner.acceptor.borrow().next() {
             return Ok(());

@@ -22,7 +22,7 @@ use crate::owner::{ENTRIES_BYTES_MAX, Owner};
 use crate::wire::{self, Answer, Ask, Submission, Submitted, Value};
 use crate::{Membership, SubmitError};
 
-/// How long a change may take to be decided, and then to be applied by every live node.
+/// Timeouts of deciding a change, and of its application by every live node.
 const DECIDE: Duration = Duration::from_secs(10);
 const APPLY: Duration = Duration::from_secs(10);
 /// First patience with one phase of a round.
@@ -38,7 +38,7 @@ struct Back {
     answer: Result<Answer, ()>,
 }
 
-/// To whom a proposer's requests go, until when, and where answers come.
+/// Destinations and deadline of a proposer's requests, and the queue of their answers.
 struct Calls<'a> {
     members: &'a [HostId],
     deadline: Instant,
@@ -53,8 +53,8 @@ struct Sent {
 }
 
 impl Membership {
-    /// Joins this node to the others: from now on changes go through all voters and reach all
-    /// members. Shard 0 only; `is_alive` says whom to wait for.
+    /// Connects this node to the others: from now on changes are proposed to all voters and reach
+    /// all members. Shard 0 only; `is_alive` tells for which members to wait.
     pub fn attach(&self, messaging: Messaging, is_alive: impl Fn(HostId) -> bool + 'static) {
         if let Some(owner) = &self.inner.owner {
             *owner.messaging.borrow_mut() = Some(messaging);
@@ -62,8 +62,8 @@ impl Membership {
         }
     }
 
-    /// Proposes `change` behind `before`. Decided when it returns, and applied by every member that
-    /// is alive and answers in time.
+    /// Proposes `change` as the entry after `before`. When it returns, the change is decided, and
+    /// applied by every member that is alive and answers in time.
     pub(crate) async fn propose(
         &self,
         owner: &Owner,
@@ -384,7 +384,7 @@ impl Membership {
         }
         let Some(owner) = &self.inner.owner else {
             let (rt, mesh) = (&self.inner.rt, &self.inner.mesh);
-            // Nobody waits for it: the next frame of the peer says it again.
+            // No caller waits for it: the next frame of the peer repeats the epoch.
             drop(mesh.call(rt, ShardId(0), crate::MetaRequest::Notice { host, epoch }));
             return;
         };
@@ -406,7 +406,7 @@ impl Membership {
     }
 
     /// Asks the members for newer entries until a majority of the voters has answered, at most
-    /// until `deadline`. False: it has not, so this node may be behind.
+    /// until `deadline`. Returns false if no majority answered, so that this node may lag.
     pub async fn catch_up_at_start(&self, deadline: Instant) -> bool {
         let Some(owner) = &self.inner.owner else { return true };
         let snapshot = self.snapshot();
@@ -458,7 +458,7 @@ impl Membership {
                 Err(error) => responder.fail(&error),
             }
         };
-        // A closed gate: the dropped responder says that this node stops.
+        // A closed gate means that this node stops: the dropped responder notifies the peer.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-peer", task);
     }
 
@@ -539,7 +539,7 @@ impl Membership {
         Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
     }
 
-    /// Puts a newcomer into the log in the place of the dead member that stood at `address`.
+    /// Adds a newcomer to the log as the replacement of the dead member at `address`.
     async fn replace_for(&self, member: Member, address: IpAddr) -> Submitted {
         for _ in 0..JOIN_ATTEMPTS {
             let snapshot = self.snapshot();
@@ -595,7 +595,7 @@ impl Membership {
                 first.host_id
             ));
         }
-        // A replacement that stands where the dead one stood, and whose directory was emptied.
+        // An earlier replacement of the same dead member, whose directory was emptied.
         let of_it = first.replaces.and_then(|old| snapshot.members.get(&old));
         Ok(of_it.unwrap_or(first))
     }
@@ -693,7 +693,7 @@ fn surely_not_delivered(error: &MessagingError) -> bool {
 /// Why a node is not let in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// It never will be as it is; in words for the operator.
+    /// It never will be in this form; in words for the operator.
     #[error("{0}")]
     Refused(String),
     /// A retry may succeed: no member answered, or others are moving.
@@ -706,19 +706,19 @@ pub enum JoinError {
 pub struct JoinRequest {
     /// Itself; without tokens when it has no wish.
     pub member: Member,
-    /// How many tokens it is to get then.
+    /// Number of tokens to allocate then.
     pub tokens: u16,
     /// For which replication factor they make the shares even.
     pub replication_factor: u16,
-    /// The address of the dead member whose tokens it is to get instead.
+    /// Address of the dead member whose tokens it gets instead.
     pub replaces: Option<IpAddr>,
 }
 
-/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Asking
-/// again is harmless.
+/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Repeating
+/// the request is harmless.
 ///
 /// # Errors
-/// What the member said, in words for the operator.
+/// The member's answer, in words for the operator.
 pub async fn ask_to_join(
     messaging: &Messaging,
     host: HostId,

@@ -50,17 +50,17 @@ pub(crate) enum Submission {
 /// Outcome of a [`Submission`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// It is this entry.
+    /// Decided as this entry.
     Decided(Epoch),
     /// The log ends here: plan again.
     Conflict(Epoch),
-    /// It does not fit, in words for the operator.
+    /// Invalid, in words for the operator.
     Rejected(String),
-    /// It may happen, or not.
+    /// The outcome is unknown.
     Unknown(String),
-    /// It did not happen: no majority of voters answered.
+    /// Not decided: no majority of voters answered.
     Unavailable(String),
-    /// It does not fit now, and may when what others do is done.
+    /// Invalid now; a retry may succeed when the others' changes are complete.
     Wait(String),
 }
 

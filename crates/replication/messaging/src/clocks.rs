@@ -1,9 +1,8 @@
-//! How far the wall clocks of peers are from this node's, measured with each ping, and whose clock is
-//! wrong.
+//! Clock offsets of peers, measured with each ping, and the decision whose clock is wrong.
 //!
-//! A clock that is wrong by a minute or more cannot take part in lightweight transactions, and gives
-//! plain writes without a timestamp of the client times that shadow those of others. Which one it is,
-//! the majority says: [`judge`].
+//! A node whose clock is wrong by a minute or more cannot take part in lightweight transactions. It
+//! gives plain writes without a client timestamp times that shadow those of others. The majority
+//! decides which clock is wrong: [`judge`].
 
 use crate::env::Env;
 use std::cell::RefCell;
@@ -14,7 +13,7 @@ use telemetry::Gauge;
 
 /// Clocks that are this far apart are not those of one cluster.
 pub const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(30);
-/// An answer that takes longer says too little.
+/// Measurements with a longer round trip are too inaccurate.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 /// A measurement that is older does not count.
 const FRESH: Duration = Duration::from_secs(10);
@@ -22,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(10);
 /// Nodes whose clock is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClockVerdict {
-    /// This node's, by so many microseconds (ahead of the others, if positive).
+    /// This node's clock is wrong by so many microseconds (ahead of the others, if positive).
     Own(i64),
     /// Clocks of these peers are wrong, each with its offset; empty: all clocks agree.
     Peers(Vec<(HostId, i64)>),
@@ -63,15 +62,15 @@ impl Clocks {
         self.by_host.borrow_mut().remove(&host);
     }
 
-    /// How far peers are ahead of this node, as measured not long ago; by host id.
+    /// Returns the recently measured offsets of peers' clocks from this node's, by host id.
     pub(crate) fn fresh(&self, now: Instant) -> Vec<(HostId, i64)> {
         let by_host = self.by_host.borrow();
         let fresh = by_host.iter().filter(|(_, measured)| now.since(measured.at) <= FRESH);
         fresh.map(|(host, measured)| (*host, measured.ahead_micros)).collect()
     }
 
-    /// A peer's clock showed `wall` when it answered what took `round_trip`; false when that says too
-    /// little.
+    /// Notes that a peer's clock showed `wall` in an answer after `round_trip`. Returns false if
+    /// the measurement is too inaccurate.
     pub(crate) fn note(
         &self,
         env: &Env,

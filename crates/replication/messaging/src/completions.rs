@@ -16,7 +16,7 @@ pub struct SendId(pub(crate) u64);
 /// Receives the ends of requests. Calls come from the messaging's own tasks, never from within a
 /// call to [`crate::Client::send`]; the handler may send and cancel.
 pub trait Completions {
-    /// A request ended, or one of its answers came.
+    /// Called when a request ended, or when one of its answers arrived.
     fn complete(&self, completion: Completion<'_>);
 
     /// All completions of this turn were delivered.
@@ -49,7 +49,7 @@ pub struct Answer<'a> {
     pub epoch: Epoch,
     /// The payload.
     pub payload: &'a [u8],
-    /// Not the last one: the request goes on.
+    /// True if the request continues: this is not its last answer.
     pub more: bool,
 }
 
@@ -76,7 +76,7 @@ impl Clients {
         drop(self.0.take());
     }
 
-    /// Tells the client; no borrow of this is held meanwhile.
+    /// Calls the client; no borrow of this is held meanwhile.
     pub(crate) fn complete(
         &self,
         env: &Env,

@@ -28,7 +28,7 @@ pub struct PeerStats {
     pub sent: u64,
     /// Messages received, answers included.
     pub received: u64,
-    /// Requests and messages that were given up: refused, late, or lost with their connection.
+    /// Requests and messages that were dropped: refused, late, or lost with their connection.
     pub dropped: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -45,11 +45,11 @@ pub struct KindStats {
     pub pending: u64,
     /// Messages sent, answers included.
     pub sent: u64,
-    /// Requests and messages that were given up.
+    /// Requests and messages that were dropped.
     pub dropped: u64,
 }
 
-/// Messages by kind, as Cassandra tells its connections apart: for `nodetool netstats`.
+/// Messages by kind, as Cassandra classifies its connections: for `nodetool netstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindsStats {
     /// Streams and repairs, which have connections of their own.

@@ -13,8 +13,8 @@ use std::net::IpAddr;
 use std::task::{Context, Poll};
 use stdx::Instant;
 
-/// Bytes of one connection that are taken as if they were sent; what comes then waits, as it does
-/// when a socket is full.
+/// Maximum bytes withheld per connection, which its writer treats as sent. Further bytes wait, as
+/// for a full socket.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// The addresses that are cut.

@@ -1,8 +1,8 @@
 //! Log lines about dropped messages, every few seconds, in Cassandra's words (`MessagingMetrics`): tools
-//! look for them.
+//! search for them.
 //!
-//! *Internal* are messages that this node did not send, or whose answer it stopped waiting for; *cross
-//! node* are those of peers that it did not carry out. Gossip is left out: peers that are down would fill
+//! *Internal* are messages that this node did not send, or whose answer it stopped waiting for. *Cross
+//! node* are those of peers that it did not execute. Gossip is left out: peers that are down would fill
 //! the log with it.
 
 use internode::Verb;

@@ -35,7 +35,7 @@ pub enum MessagingError {
         host: HostId,
         /// When it will be tried again.
         retry_in: Duration,
-        /// How the last attempt failed.
+        /// Cause of the last attempt's failure.
         cause: Arc<str>,
     },
     /// The peer refused the connection; nothing was delivered.

@@ -7,15 +7,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::{Epoch, HostId};
 
-/// A further opinion about who may connect: called on shard 0 with a HELLO that is otherwise
-/// acceptable and the address it came from. The membership refuses here a host id that another live
-/// node has.
+/// A further check of connecting nodes: called on shard 0 with a HELLO that is otherwise acceptable
+/// and the address it came from. Membership refuses here a host id that another live node has.
 pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 
 /// Returns true if connections to a peer are compressed.
 pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
 
-/// How a connection to a peer failed.
+/// Failure of a connection to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkFailure {
     /// It was open and ended although this node did not close it.
@@ -27,7 +26,7 @@ pub enum LinkFailure {
 /// Told of connections to peers that failed.
 pub type LinkFailed = Rc<dyn Fn(HostId, LinkFailure)>;
 
-/// Told of answers whose sender knows a newer epoch than [`Messaging::set_epoch`] said.
+/// Called for answers whose sender knows a newer epoch than that of [`Messaging::set_epoch`].
 pub type NewerEpoch = Rc<dyn Fn(HostId, Epoch)>;
 
 /// Called after each measurement of a peer's clock.
@@ -44,13 +43,13 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Asks `admission` too about who connects.
+    /// Sets a further check of connecting nodes.
     pub fn set_admission(&self, admission: Admission) {
         *self.admission.borrow_mut() = Some(admission);
     }
 
-    /// Compresses connections to those peers only for which `to` says so, if
-    /// [`crate::Settings::compression`] allows any; asked when a connection is made.
+    /// Compresses only connections to peers for which `to` returns true, if
+    /// [`crate::Settings::compression`] allows any; called when a connection is opened.
     pub fn compress_only(&self, to: Compressed) {
         *self.compressed.borrow_mut() = Some(to);
     }

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stdx::{Instant, IoError};
 
-/// Frames that waited for longer are looked at again before they are sent.
+/// Frames that waited for longer are checked again before they are sent.
 const STALE: Duration = Duration::from_millis(10);
 /// A buffer above this is given back when it is empty.
 const KEEP_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +35,8 @@ struct State {
     /// The frames in that; the first may be written in part.
     frames: VecDeque<Queued>,
     front_written: usize,
-    /// Positions in all that was ever appended: behind the last byte, and of what the kernel took.
+    /// Positions in all bytes ever appended: the end, and the end of the bytes that the kernel
+    /// took.
     end: u64,
     handed: u64,
     encoder: FrameEncoder,
@@ -170,7 +171,7 @@ impl Outbox {
         let most = if stdx::chaos!("messaging-short-piece") { 1 } else { PIECE_BYTES };
         let piece = rest.get(..most).unwrap_or(rest).to_vec();
         self.advance(&mut state, piece.len());
-        // It still waits, as far as the others can see.
+        // The other fields still count it as waiting.
         self.shared_bytes.set(self.shared_bytes.get() + piece.len());
         self.piece.set(piece.len());
         piece
@@ -228,7 +229,8 @@ impl Outbox {
         self.closed.get()
     }
 
-    /// Drops what waits; nothing is taken any more. What the kernel took stays known.
+    /// Drops waiting frames and accepts no more. The position of the bytes that the kernel took is
+    /// kept.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         {
@@ -335,7 +337,7 @@ impl Outbox {
     }
 }
 
-/// The time left until `deadline` as a frame says it: at least 1, at most 71 minutes.
+/// Encodes the time left until `deadline` for a frame: at least 1 µs, at most 71 minutes.
 pub(crate) fn micros_left(now: Instant, deadline: Instant) -> u32 {
     u32::try_from(deadline.since(now).as_micros()).unwrap_or(u32::MAX).max(1)
 }

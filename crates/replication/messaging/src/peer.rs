@@ -4,12 +4,13 @@ use internode::Verb;
 use std::net::SocketAddr;
 use stdx::{HostId, Instant, ShardId, Uuid};
 
-/// Where a peer is.
+/// Address and shards of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Address and storage port.
     pub address: SocketAddr,
-    /// Its shards, as far as is known; corrected by what the peer says when a connection opens.
+    /// Its number of shards, as far as is known; corrected by the peer's HELLO when a connection
+    /// opens.
     pub shard_count: u16,
 }
 

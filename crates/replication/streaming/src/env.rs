@@ -37,7 +37,7 @@ pub(crate) struct Env {
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) stopping: Cell<bool>,
-    /// Operations that are given up, until they are over.
+    /// Aborted operations, until they end.
     pub(crate) aborted: RefCell<BTreeSet<Uuid>>,
     pub(crate) stop: Notify,
     pub(crate) abort: Notify,
@@ -54,7 +54,8 @@ impl Env {
         self.abort.notify_waiters();
     }
 
-    /// The outcome of `work` for an operation, unless that is given up or streaming stops first.
+    /// Returns the outcome of `work` for an operation, unless the operation is aborted or streaming
+    /// stops first.
     pub(crate) async fn unless_aborted<T>(
         &self,
         plan: Uuid,

@@ -9,7 +9,7 @@ use crate::report::FetchReport;
 /// A range that could not be fetched from any of its sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRange {
-    /// The range, as it was asked for.
+    /// The requested range.
     pub range: FetchRange,
     /// The source tried last; `None`: there was none.
     pub source: Option<HostId>,

@@ -79,7 +79,7 @@ impl Fetcher {
     ) -> Result<FetchReport, StreamError> {
         self.running.borrow_mut().insert(operation.plan);
         let fetched = self.fetch_tables(operation, plan, progress, keep).await;
-        // From here on no abort is sent: none comes behind the order to forget.
+        // From here on no abort is sent, so none arrives after the order to forget.
         self.running.borrow_mut().remove(&operation.plan);
         for shard in 0..self.env.rt.shard_count() {
             // A shard that is gone has forgotten it.

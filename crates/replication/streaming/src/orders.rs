@@ -39,7 +39,7 @@ pub(crate) struct ShardOutcome {
 /// Orders of the shard that fetches to all shards, and their outcomes.
 pub struct StreamMesh(pub(crate) Mesh<Order, Result<ShardOutcome, StreamError>>);
 
-/// The mesh of a node of so many shards; made before they start.
+/// Creates the mesh of a node with so many shards; call it before they start.
 pub fn new_mesh(shards: u16) -> StreamMesh {
     // One table at a time, and seldom more than one operation.
     StreamMesh(Mesh::new(shards, 64))

@@ -32,7 +32,7 @@ pub enum PlanError {
     /// The node is no member.
     #[error("the host {0} is no member")]
     NoMember(HostId),
-    /// Nobody who is alive has a range. In Cassandra's words.
+    /// No live node has a range. In Cassandra's words.
     #[error(
         "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace} with \
          RF={factor}: only nodes that are down have it ({})",
@@ -45,7 +45,7 @@ pub enum PlanError {
         keyspace: String,
         /// The range.
         range: TokenRange,
-        /// How many replicas it has.
+        /// Number of its replicas.
         factor: usize,
         /// They, all of them down.
         down: Vec<HostId>,
@@ -195,7 +195,7 @@ pub fn plan_rebuild(
     Ok(fetches)
 }
 
-/// The parts of a range that lie in the wanted ones; all of it when there are none.
+/// Returns the parts of a range that lie in the wanted ranges; all of it if `wanted` is empty.
 fn common(range: TokenRange, wanted: &[TokenRange]) -> Vec<TokenRange> {
     if wanted.is_empty() {
         return vec![range];
@@ -248,11 +248,11 @@ pub fn plan_movement(
     plan_lacking(snapshot, moving, host, is_alive, MayLack::Nothing).map(|plan| plan.fetches)
 }
 
-/// As [`plan_movement`], but goes without what `may_lack` allows: of a range that too few replicas
-/// are alive for it takes what those have that are.
+/// As [`plan_movement`], but accepts the losses that `may_lack` allows: if too few replicas of a
+/// range are alive, the plan copies it from those that are.
 ///
 /// # Errors
-/// As [`plan`]; `NoReplica` goes before `TooFewReplicas`.
+/// As [`plan`]; `NoReplica` takes precedence over `TooFewReplicas`.
 pub fn plan_lacking(
     snapshot: &ClusterSnapshot,
     moving: HostId,
@@ -394,7 +394,7 @@ fn ranges_of(
     ranges
 }
 
-/// Adds a range, as a part of its neighbour when that comes from the same sources.
+/// Adds a range; extends the previous one if it has the same sources and is adjacent.
 fn push(ranges: &mut Vec<(TokenRange, Vec<HostId>)>, range: TokenRange, sources: Vec<HostId>) {
     let neighbour = ranges.iter_mut().rev().take(4).find(|(last, s)| {
         // Never over the end of the ring, and never to the full ring, which looks like nothing.

@@ -58,7 +58,7 @@ const ATTACHED_FORM: [u8; 2] = *b"+a";
 /// Most files of one answer to `StreamOpen`.
 const FILES_MAX: usize = 4096;
 
-/// Where the page before ended.
+/// End of the previous page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Serialised partition key.
@@ -102,7 +102,7 @@ pub struct FetchRequest {
     pub slice: Option<(ShardId, u16)>,
     /// Only what is held under this number and does not go as whole files.
     pub hold: Option<u64>,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub position: Option<Position>,
     /// `(start, end]`, ascending, `start < end`; at most [`RANGES_MAX`].
     pub ranges: Vec<(Token, Token)>,
@@ -370,7 +370,7 @@ pub struct FileOffer {
     pub generation: Generation,
     /// Version of its format.
     pub version: SstableVersion,
-    /// Its components with their bytes, in the order in which they go.
+    /// Its components with their bytes, in the order of their transfer.
     pub components: Vec<(Component, u64)>,
 }
 
@@ -462,9 +462,9 @@ pub struct ChunkRequest {
     pub generation: Generation,
     /// Component of the file.
     pub component: Component,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many at most.
+    /// Maximum number of bytes.
     pub bytes: u64,
 }
 
@@ -555,7 +555,7 @@ impl<'a> FetchAnswer<'a> {
         out.put_bytes(self.page);
     }
 
-    /// Reads one back; the page is not looked into.
+    /// Decodes an answer; the page is not validated.
     ///
     /// # Errors
     /// Not an answer of a known version.

@@ -40,7 +40,7 @@ pub(crate) type Known = BTreeMap<TableId, WallMicros>;
 /// The content of the file, or what it is to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
-    /// The cluster whose metadata log it follows.
+    /// The cluster whose metadata log the node follows.
     cluster: Uuid,
     /// The run that wrote it; `None`: unknown.
     run: Option<u64>,
@@ -67,7 +67,7 @@ impl Records {
         records
     }
 
-    /// Everything in the metadata counts as carried out, beside what the file says.
+    /// Adds every truncation of the metadata as carried out, beside those of the file.
     fn add_all_of(&mut self, snapshot: &ClusterSnapshot) {
         let all = Records::all_of(snapshot);
         (self.cluster, self.through, self.is_durable) = (all.cluster, all.through, false);
@@ -212,7 +212,8 @@ pub(crate) async fn load(
             let known = text.and_then(|text| text.lines().map(line_of).collect::<Option<Known>>());
             let known = known.ok_or_else(|| damaged(path, "it is not a list of truncations"))?;
             tracing::info!(path, "read in the form of an earlier release; it is rewritten");
-            // It had no checksum: it may only add to what counts as carried out.
+            // The file had no checksum: its lines may only add truncations that count as carried
+            // out.
             let mut records = Records::all_of(snapshot);
             known.into_iter().for_each(|(table, at)| records.note(table, at));
             return Ok(records);
@@ -285,7 +286,7 @@ fn names_of(snapshot: &ClusterSnapshot, due: &[(TableId, WallMicros)]) -> String
 /// Replaces the file, durably.
 ///
 /// # Errors
-/// It may be the one before or the new one.
+/// The file may be the old or the new one.
 pub(crate) async fn store(fs: &Fs, path: &str, records: &Records) -> Result<(), IoError> {
     fs.write_small(FORM, path, &records.encode()).await
 }

@@ -49,7 +49,7 @@ pub type AskShard = Rc<
 >;
 
 impl Truncations {
-    /// Answers what another shard asks. A dropped `reply` tells it that the node stops.
+    /// Answers requests of other shards. A dropped `reply` notifies the caller that the node stops.
     pub fn serve(&self, request: ShardRequest, reply: impl FnOnce(ShardReply) + 'static) {
         let this = self.clone();
         let (rt, gate) = (&self.inner.rt, &self.inner.gate);
@@ -81,10 +81,10 @@ impl Truncations {
         (0..self.inner.rt.shard_count()).map(ShardId).filter(move |shard| *shard != own)
     }
 
-    /// Empties this shard's part of a table, durably, unless its log says that this was done.
+    /// Empties this shard's part of a table, durably, unless its log records that this was done.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The reason of the failure.
     pub(crate) async fn empty_here(&self, table: TableId, at: WallMicros) -> Result<(), String> {
         let coordinator = &self.inner.coordinator;
         let store = coordinator.store();
@@ -99,7 +99,8 @@ impl Truncations {
         })
     }
 
-    /// Asks another shard until it answers: a later attempt would remove rows that were acknowledged meanwhile.
+    /// Asks another shard until it answers: a later attempt would remove rows that were
+    /// acknowledged meanwhile.
     pub(crate) async fn empty_on(
         &self,
         shard: ShardId,

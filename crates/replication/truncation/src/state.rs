@@ -40,7 +40,8 @@ pub struct TruncationParts {
     pub on_failure: Rc<dyn Fn(&StoreError)>,
 }
 
-/// The truncations of one shard. Those of shard 0 hold what the node has carried out. Clones are the same.
+/// The truncations of one shard; those of shard 0 record the truncations that the node has carried
+/// out. Clones share.
 #[derive(Clone)]
 pub struct Truncations {
     pub(crate) inner: Rc<Inner>,
@@ -53,7 +54,7 @@ pub(crate) struct Inner {
     pub(crate) gate: Gate,
     pub(crate) storage_address: SocketAddr,
     pub(crate) timeout: Cell<Duration>,
-    /// The node takes no requests any more.
+    /// The node accepts no more requests.
     pub(crate) is_stopping: Cell<bool>,
     pub(crate) ask: AskShard,
     pub(crate) on_failure: Rc<dyn Fn(&StoreError)>,
@@ -63,7 +64,7 @@ pub(crate) struct Inner {
     pub(crate) recorded: RefCell<Known>,
     /// Truncations that could not be completed so far, and why.
     pub(crate) failed: RefCell<BTreeMap<TableId, (WallMicros, String)>>,
-    /// Truncations that came too late and are not carried out here.
+    /// Truncations that were too late and are not carried out here.
     pub(crate) expired: RefCell<BTreeMap<TableId, WallMicros>>,
     /// When this run began to carry out truncations.
     pub(crate) began: Cell<WallMicros>,
@@ -74,14 +75,14 @@ pub(crate) struct Inner {
     pub(crate) of_others: RefCell<Option<OfOthers>>,
 }
 
-/// How a truncation went on a node.
+/// State of a truncation on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncationState {
     /// It has not been carried out yet.
     Pending,
     /// Nothing is left.
     Done,
-    /// Something could not be removed; the node's log says why.
+    /// Some data could not be removed; the node's log has the reason.
     Failed,
 }
 
@@ -177,22 +178,24 @@ impl Truncations {
         *self.inner.of_others.borrow_mut() = Some(Rc::new(ask));
     }
 
-    /// Changes the time that truncations have which are decided from now on.
+    /// Changes the timeout of truncations that are decided from now on.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.timeout.set(timeout);
     }
 
-    /// The node takes no requests any more: truncations that fail are left to the next start.
+    /// Notes that the node accepts no more requests: truncations that fail are left to the next
+    /// start.
     pub fn stop(&self) {
         self.inner.is_stopping.set(true);
     }
 
-    /// The node takes requests again.
+    /// Notes that the node accepts requests again.
     pub fn resume(&self) {
         self.inner.is_stopping.set(false);
     }
 
-    /// How the truncation of that time, or a later one, went here. To be called on shard 0.
+    /// Returns the state here of the truncation of that time, or of a later one. Must be called on
+    /// shard 0.
     pub fn state(&self, table: TableId, at: WallMicros) -> TruncationState {
         if self.inner.failure(table, at).is_some() {
             TruncationState::Failed

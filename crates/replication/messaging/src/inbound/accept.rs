@@ -1,4 +1,4 @@
-//! Shard 0: listening, handshakes of who connects, handing connections to their shards.
+//! Shard 0: listening, handshakes of accepted connections, handing connections to their shards.
 
 use super::Inbounds;
 use crate::io::{READ_BYTES_MAX, first_of};
@@ -35,7 +35,7 @@ impl Inbounds {
                     }
                     Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
                     Some(Err(error)) => {
-                        // Out of descriptors, say: keep those that are there, try again.
+                        // For example out of descriptors: keep the existing ones, retry.
                         tracing::warn!(%error, "a connection of a peer could not be accepted");
                         env.rt.sleep(pause).await;
                         pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
@@ -194,7 +194,7 @@ impl Inbounds {
         }
     }
 
-    /// A connection comes from shard 0.
+    /// Takes over a connection that shard 0 accepted.
     pub(crate) fn adopt_moved(self: &Rc<Self>, adopt: Adopt) {
         let Adopt { conn, hello, agreement, rest } = adopt;
         match Stream::from_moved(&self.env.rt, conn) {

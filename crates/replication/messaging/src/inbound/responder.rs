@@ -84,7 +84,7 @@ impl Responder {
         self.finish();
     }
 
-    /// Sends one of several answers; the request goes on.
+    /// Sends one of several answers; the request continues.
     pub fn respond_partly(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.send(FrameKind::Response, true, write);
     }
@@ -102,7 +102,7 @@ impl Responder {
         let (inbounds, inbound) = (&self.inbounds, &self.inbound);
         let now = inbounds.env.rt.now();
         if now > self.deadline {
-            // The peer has given up: the bytes would be for nothing.
+            // The peer has stopped waiting: the bytes would be useless.
             inbound.counters.late.inc();
             inbounds.env.dropped(self.verb, DroppedMessage::CrossNode(now.since(self.received)));
             return;

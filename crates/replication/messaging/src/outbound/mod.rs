@@ -42,7 +42,7 @@ pub(crate) struct Route {
     last_error: Option<Failure>,
 }
 
-/// How the last attempt failed.
+/// Failure of the last attempt.
 #[derive(Clone)]
 pub(crate) enum Failure {
     Cause(Arc<str>),
@@ -155,7 +155,7 @@ impl Outbound {
             return Err(MessagingError::UnknownHost(to.host));
         };
         if peer.address.port() == 0 {
-            // A member that has not said yet where it is.
+            // A member without a known address.
             self.env.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
             let (retry_in, cause) =
                 (self.env.settings.backoff_max, "its address is not known".into());

@@ -35,7 +35,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// Its number; `None`: everything comes as rows.
+    /// Number of the hold; `None`: everything is sent as rows.
     pub(super) fn hold(&self) -> Option<u64> {
         self.hold
     }
@@ -50,7 +50,7 @@ impl Offer {
     }
 }
 
-/// A chunk on its way.
+/// A chunk in flight.
 struct Asked {
     component: Component,
     bytes: u64,
@@ -89,8 +89,8 @@ impl Puller {
         let response = env.unless_aborted(pull.order.plan, response).await;
         let response = response.map_err(Trouble::Fatal)?;
         if let Err(MessagingError::Remote(ErrorReply::Invalid(_))) = &response {
-            // A build that knows another version of the question; if it is something else that is wrong,
-            // the pages say so.
+            // The source's build knows another version of the request. If the cause is another one,
+            // the page requests will report it.
             pull.offer = Some(Offer::rows_only());
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Puller {
                 (offer.component, offer.offset) = (offer.component + 1, 0);
             } else if got < bytes {
                 stdx::reached!("stream-short-chunk");
-                // A slow source gives less at a time: what is on its way begins at the wrong place.
+                // A slow source sends smaller chunks: those in flight have the wrong offsets.
                 asked.clear();
                 chunk = got;
                 next = (offer.component, offer.offset);

@@ -43,19 +43,19 @@ struct Pull<'a> {
     passes: Vec<u16>,
     /// Ranges of the present pass that are whole here.
     ranges_done: usize,
-    /// Where the last page that was taken ended.
+    /// End of the last page that was taken.
     position: Option<Position>,
     ingest: Option<Ingest>,
-    /// The page behind that, on its way.
+    /// The page after that, in flight.
     asked: Option<AskedPage>,
     /// The source's offer for this pass; `None`: not requested yet.
     offer: Option<Offer>,
     report: FetchReport,
 }
 
-/// A page on its way.
+/// A page in flight.
 struct AskedPage {
-    /// How many ranges were asked for.
+    /// Number of requested ranges.
     ranges: usize,
     /// True if the page is from a hold.
     hold: bool,
@@ -64,13 +64,13 @@ struct AskedPage {
 
 /// Why a page did not come.
 enum Trouble {
-    /// It may come when it is asked for again.
+    /// A retry may succeed.
     Again(String),
     /// Not from this source.
     Source(String),
     /// This pass has to restart: the data fetched in it is useless.
     Anew(String),
-    /// There is no such table here any more.
+    /// The table does not exist here any more.
     Dropped,
     /// Nothing can be stored.
     Fatal(StreamError),
@@ -222,7 +222,7 @@ impl Puller {
         pull.move_to(Position::of(page.end()), ranges)?;
         let is_last = pull.ranges_done >= pull.ranges.len();
         if !is_last {
-            // It comes while this one is stored.
+            // It is in flight while this one is stored.
             pull.asked = Some(self.ask_page(source, shard, pull));
         }
         let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
@@ -258,7 +258,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Asks for the page behind what was taken.
+    /// Requests the page after the position.
     fn ask_page(&self, source: HostId, shard: u16, pull: &Pull<'_>) -> AskedPage {
         let env = &self.env;
         let request = pull.request(env.settings.page_bytes, env.own_shard());
@@ -273,8 +273,8 @@ impl Puller {
         AskedPage { ranges: request.ranges.len(), hold: request.hold.is_some(), answer }
     }
 
-    /// Gives a source up: the next one goes on at the same place, but for what was held, which is
-    /// of that source and one moment as a whole.
+    /// Leaves a source: the next one continues at the same position. A hold is abandoned, because
+    /// its data is of one source and one moment as a whole.
     fn leave(&self, source: HostId, shard: u16, pull: &mut Pull<'_>) {
         pull.asked = None;
         match pull.offer.as_ref().and_then(Offer::hold) {
@@ -286,7 +286,7 @@ impl Puller {
         }
     }
 
-    /// Begins to store, unless that has begun.
+    /// Starts the ingest unless it has started.
     async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
         if pull.ingest.is_none() {
             let ingest =
@@ -333,7 +333,7 @@ impl<'a> Pull<'a> {
     /// The shard to be asked; `None` when all is here.
     fn shard(&self) -> Option<u16> {
         if self.shards == 0 {
-            // Any shard says how many there are.
+            // Any shard reports the number of shards.
             return Some(0);
         }
         self.passes.last().copied()

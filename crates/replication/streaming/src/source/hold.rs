@@ -30,7 +30,7 @@ pub(crate) struct Hold {
     /// Keyspace and table.
     name: String,
     touched: Cell<Instant>,
-    /// Told when it ends, so that nothing waits for that any more.
+    /// Notified when the hold ends.
     ended: Rc<Notify>,
 }
 

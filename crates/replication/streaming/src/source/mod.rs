@@ -23,7 +23,7 @@ use hold::Holds;
 
 use crate::wire::{self, ChunkRequest, FetchAnswer, FetchRequest, OpenRequest};
 
-/// A page may always have so many bytes, however slow the throttle.
+/// Minimum bytes of a page, however slow the throttle.
 const PAGE_BYTES_MIN: usize = 4096;
 
 /// Gives peers what they fetch.
@@ -80,7 +80,7 @@ impl Source {
         Rates { all: self.throttle.borrow().rate(), inter_dc: self.inter_dc.borrow().rate() }
     }
 
-    /// Releases what is held for peers.
+    /// Releases all holds.
     pub(crate) fn clear(&self) {
         self.holds.clear();
     }
@@ -115,7 +115,8 @@ impl Source {
                         Work::Chunk(chunk) => serving.chunk(from, chunk, responder).await,
                     }
                 };
-                // A closed gate: the responder is dropped and says that this node is stopping.
+                // A closed gate means that this node stops: the dropped responder notifies the
+                // peer.
                 let _ = env.gate.spawn(&env.rt, Group::Stream, "stream-serve", task);
             }
             Err(error) => {
