@@ -9,7 +9,7 @@
 //! progress:    "HLHO" · version u16 · flags u16 · sequence u64 · offset u64 · crc32 u32
 //! ```
 //! A record's checksum covers its place, so bytes of another file or offset are never taken for
-//! one, and a record behind damage is found by trying every offset.
+//! one, and a record after damage is found by trying every offset.
 
 use codec::checksum::Crc32;
 use codec::{DecodeError, Reader};
@@ -138,7 +138,7 @@ impl FileHeader {
     }
 }
 
-/// One hint as it is kept.
+/// One stored hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintRef<'a> {
     /// When the write was made, by the coordinator's clock.

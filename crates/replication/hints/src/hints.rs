@@ -32,7 +32,7 @@ pub struct Hints {
 pub struct HintsParts {
     /// The shard's messaging; hints are sent by it.
     pub messaging: Messaging,
-    /// The cluster as it is now.
+    /// Returns the current cluster snapshot.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
 }
 
@@ -225,7 +225,7 @@ impl Hints {
         self.inner.state.borrow().paused
     }
 
-    /// The settings as they are now.
+    /// Returns the current settings.
     pub fn settings(&self) -> HintsSettings {
         self.inner.state.borrow().settings.clone()
     }

@@ -217,7 +217,7 @@ fn a_killed_node_is_down_within_half_a_minute_and_up_again_after_its_restart() {
     }
 }
 
-/// The machine goes on and refuses connections, as after a crash or an OOM kill of the process.
+/// The host stays up and refuses connections, as after a crash or an OOM kill of the process.
 #[test]
 fn a_node_whose_process_ends_is_down_within_two_seconds() {
     for seed in 60..66 {
@@ -307,7 +307,7 @@ fn the_generation_of_a_start_survives_a_power_cut() {
     assert!(starts.is_sorted_by(|a, b| a < b), "INV-liveness-3: {starts:?}");
 }
 
-/// INV-liveness-2: a picture that comes late, behind a newer one, is not seen.
+/// INV-liveness-2: a picture that arrives late, after a newer one, is ignored.
 #[test]
 fn a_shard_keeps_the_newest_picture() {
     let world = World::new(5, WorldOptions::default());

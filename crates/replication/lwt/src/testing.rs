@@ -12,7 +12,7 @@ use crate::acceptors::Ask;
 use crate::paxos_row::{Partition, PaxosTable, Payload};
 use crate::shards::Shards;
 
-/// Fault injection: answers are sent before the state behind them is durable.
+/// Fault injection: answers are sent before the state that they reveal is durable.
 pub fn answer_before_sync<N: Shards>(lwt: &Lwt<N>) {
     lwt.inner.acceptors.registers().lies.set(true);
 }

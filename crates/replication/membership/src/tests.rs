@@ -27,7 +27,7 @@ use super::*;
 struct Facts {
     /// The membership of each running node.
     running: BTreeMap<u8, Membership>,
-    /// Keyspaces whose creation was answered with success, and by whom.
+    /// Keyspaces whose creation was answered with success, and the answering node.
     acknowledged: Vec<(String, u8)>,
     /// No new submissions.
     quiet: bool,

@@ -402,7 +402,7 @@ impl Submitted {
     }
 }
 
-/// The registers of one entry as they are stored: version, entry, registers, CRC32 of all before.
+/// Stored registers of one entry: version, entry, registers, CRC32 of all before.
 pub(crate) fn encode_registers(entry: Epoch, state: &AcceptorState<Value>) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u8(1);

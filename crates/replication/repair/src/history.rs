@@ -254,7 +254,7 @@ mod tests {
             let span = TokenSpan { first: Token(span.0), last: Token(span.1) };
             repaired_within(&shares, &history, table, span)
         };
-        // Repaired are the tokens behind -5 up to 5.
+        // The tokens after -5 up to 5 are repaired.
         assert_eq!(of(&[(-9, 9, true)], (-4, 5)), Some(200));
         assert_eq!(of(&[(-9, 9, true)], (-5, 5)), None);
         assert_eq!(of(&[(-9, 9, true)], (-4, 6)), None);

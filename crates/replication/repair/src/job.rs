@@ -195,7 +195,7 @@ impl Job {
 }
 
 impl Job {
-    /// The details as they are now.
+    /// Returns the current details.
     pub(crate) fn details(&self) -> RepairDetails {
         RepairDetails { options: self.options.clone(), ..self.details.borrow().clone() }
     }

@@ -307,7 +307,7 @@ pub struct OpenRequest {
     pub peer_shards: u16,
     /// As in [`FetchRequest`].
     pub ranges: Vec<(Token, Token)>,
-    /// Forms of files that are taken as they are.
+    /// Forms of files that are accepted verbatim.
     pub taken: TakenForms,
     /// Version of the message, and of its answer.
     pub version: u8,

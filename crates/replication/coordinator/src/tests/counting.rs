@@ -425,7 +425,7 @@ fn an_increment_that_has_read_before_a_truncation_reads_again() {
     }
 }
 
-/// Timestamps of increments are their clients', whose clocks may be behind.
+/// Timestamps of increments are their clients'; a client's clock may be slow.
 #[test]
 fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
     let nodes = Nodes::start(&Options::new(13));

@@ -94,7 +94,7 @@ struct Registry {
     hints_flushed: usize,
     /// So many flushes of hints fail.
     failing_flushes: usize,
-    /// By whom, for whom.
+    /// The node that stored it, and its target.
     hints: Vec<(u8, HostId, Vec<u8>)>,
     /// When their writes were made.
     hint_times: Vec<WallMicros>,
@@ -166,7 +166,7 @@ pub(super) struct Options {
     pub(super) counter_ids: CounterIds,
 }
 
-/// As whom nodes write their parts of counters.
+/// Counter ids under which nodes write their cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterIds {
     /// As their hosts.
@@ -432,7 +432,7 @@ impl Nodes {
         registry(|r| r.no_hints = true);
     }
 
-    /// For whom hints were stored, in order.
+    /// Returns the targets of the stored hints, in order.
     pub(super) fn hints(&self) -> Vec<HostId> {
         registry(|r| r.hints.iter().map(|(_, host, _)| *host).collect())
     }

@@ -43,7 +43,7 @@ fn moved(seed: u64) -> (Nodes, ClusterSnapshot, Vec<i32>) {
         Arc::make_mut(now.members.get_mut(&host(4)).unwrap()).state = state;
         for n in 2..=4 {
             learn(&nodes, n, &now);
-            // Each looks at its metadata between two entries.
+            // Each checks its metadata between two entries.
             nodes.write(n, cluster::Consistency::Any, 1000, "looked").unwrap();
         }
     }

@@ -529,7 +529,7 @@ fn a_hand_over_does_not_wait_for_a_slow_delivery_and_says_what_is_left() {
     assert!(cluster.store(1));
     let left = cluster.nodes[&1].run(&cluster.world, transfer);
     assert_eq!(left.iter().map(|left| left.host).collect::<Vec<_>>(), [host(2)]);
-    // Deliveries go on afterwards.
+    // Deliveries continue afterwards.
     cluster.facts.borrow_mut().refuse = 0;
     cluster.until_delivered();
     check(&cluster.facts.borrow()).unwrap();

@@ -1,4 +1,4 @@
-//! Two nodes whose connections fail and which die: what was confirmed arrives.
+//! Two nodes under connection failures and crashes: every confirmed hint arrives.
 
 use std::time::Duration;
 

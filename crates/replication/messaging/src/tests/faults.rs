@@ -58,7 +58,7 @@ fn a_one_way_partition_either_way_times_requests_out_and_heals() {
             let timeout = End::Error(MessagingError::Timeout { maybe_delivered: true });
             assert_eq!(ends(&ledger, 1), [timeout]);
             assert_eq!(ledger.borrow().0[&1].executed, u32::from(back), "seed {seed}");
-            // The connection is given up when no ping is answered.
+            // The connection is closed when no ping is answered.
             w.run_for(millis(2000));
             assert_eq!(one.messaging.peer_stats()[0].links, 0, "seed {seed}");
             w.heal_all();

@@ -234,7 +234,7 @@ impl<'a> Part<'a> {
         asked: &[Own],
     ) -> Result<Vec<Vec<Digest>>, RepairError> {
         let token = asked.first().map_or(Token::MIN, |o| o.segment.token());
-        // Twice as much as here: who has more is read page by page.
+        // Twice as much as here: a peer that has more is read page by page.
         let least = self.env.settings.segment_bytes;
         let commands: Vec<_> = asked
             .iter()

@@ -32,7 +32,7 @@ use files::Offer;
 
 use crate::wire::{FetchAnswer, FetchRequest, Position, RANGES_MAX};
 
-/// Ranges that have the same sources, as far as they are here.
+/// Progress of ranges that have the same sources.
 struct Pull<'a> {
     order: &'a TableOrder,
     /// `(start, end]`, ascending, apart from each other.

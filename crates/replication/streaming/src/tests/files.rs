@@ -1,4 +1,4 @@
-//! Files that go as they are, between shards that are alike and others, and under faults.
+//! Files that are sent verbatim, between shards that are alike and others, and under faults.
 
 use super::*;
 

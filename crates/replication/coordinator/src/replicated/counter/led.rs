@@ -235,7 +235,7 @@ impl Leading {
     }
 }
 
-/// The mutation with counts in place of increments, to be written to all replicas as it is.
+/// Builds the mutation with counts instead of increments; it is written to all replicas unmodified.
 pub(super) fn result(
     increments: &MutationRef<'_>,
     current: &Current,

@@ -61,7 +61,7 @@ struct Report {
 enum Pace {
     /// Nodes are away for a while.
     Calm,
-    /// Nodes die and come back within the rounds of others, whose messages are under way for long.
+    /// Nodes die and restart during the rounds of others, whose messages are in flight for long.
     Restless,
 }
 

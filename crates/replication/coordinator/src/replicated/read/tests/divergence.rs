@@ -193,7 +193,7 @@ fn some_slices(nodes: &Nodes) -> Slices {
 fn pages_that_go_on_at_other_nodes_show_every_row_once() {
     // INV-reading-2.
     for seed in 40..49 {
-        // Pages of replicas end behind few tombstones, those of the client too.
+        // Pages of replicas end after few tombstones, those of the client too.
         let page_tombstones = [10_000, 1, 3][seed as usize % 3];
         let nodes = Nodes::start(&Options { page_tombstones, ..Options::new(seed) });
         nodes.write_all(&acknowledged(seed, 250));

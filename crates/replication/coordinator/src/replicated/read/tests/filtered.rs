@@ -227,7 +227,7 @@ fn what_does_not_pass_stays_where_it_is_when_replicas_agree() {
             let found = read(&nodes, n, &command, &ask, filter);
             let stats = found.result.unwrap();
             assert_eq!(found.rows, expected.rows);
-            // Nothing comes that is dropped behind the replica.
+            // No row arrives that the coordinator would drop.
             assert_eq!(found.shown, found.rows.len() as u64);
             assert_eq!(stats.rows, found.shown + stats.filtered.rows);
             assert_eq!(stats.rows, looked_at.rows);

@@ -221,9 +221,9 @@ pub(super) struct Ask {
     pub(super) per_partition: u32,
     /// Each page of a range has as long as else the whole read.
     pub(super) by_page: bool,
-    /// Tombstones behind which the sink stops.
+    /// Number of tombstones after which the sink stops.
     pub(super) tombstones: u32,
-    /// Tombstones above which it refuses to go on.
+    /// Number of tombstones above which it aborts the read.
     pub(super) refused: u32,
 }
 

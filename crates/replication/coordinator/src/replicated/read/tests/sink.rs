@@ -161,7 +161,7 @@ pub(super) fn behind(command: &ReadCommand, cut: &Cut) -> Option<ReadCommand> {
     Some(next)
 }
 
-/// The command that goes on behind the rows that were shown; `None` when none were.
+/// Returns the command that continues after the rows that were shown; `None` if none were.
 pub(super) fn next_page(command: &ReadCommand, rows: &[Found]) -> Option<ReadCommand> {
     let (pk, ck, ..) = rows.last()?;
     let key = dist_testing::table::key(*pk);
