@@ -299,8 +299,8 @@ impl Coordinator {
         None
     }
 
-    /// Refuses new requests of other shards and waits for the running ones. What is in the batch
-    /// log is replayed once more where that is possible at once.
+    /// Refuses new requests of other shards and waits for the running ones. Replays the batch log
+    /// once more where that is possible at once.
     pub async fn stop(&self) {
         self.rooms.batches.stop();
         self.rooms.writer.stop_writes();

@@ -23,7 +23,7 @@ pub const HEADER_BYTES: usize = 64;
 pub const RECORD_HEADER_BYTES: usize = 28;
 /// Length of a progress file.
 pub const PROGRESS_BYTES: usize = 28;
-/// Longest mutation of a record; what a message between nodes carries is not longer.
+/// Longest mutation of a record; messages between nodes do not carry longer ones.
 pub const MUTATION_BYTES_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 4] = b"HLHT";

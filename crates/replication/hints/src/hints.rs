@@ -163,7 +163,7 @@ impl Hints {
         }
     }
 
-    /// The replica is up: what is kept for it is delivered.
+    /// Notes that the replica is up: its hints are delivered.
     pub fn set_up(&self, host: HostId) {
         let is_member = (self.inner.parts.snapshot)().members.contains_key(&host);
         let mut state = self.inner.state.borrow_mut();
@@ -467,7 +467,7 @@ impl Inner {
     /// that removed them and [`Hints::forget`].
     fn notice_departures(&self) {
         let snapshot = (self.parts.snapshot)();
-        // A node that is out itself knows nothing of the others.
+        // A node that left itself does not know the current members.
         if !snapshot.members.contains_key(&snapshot.local.host_id) {
             return;
         }

@@ -1,5 +1,5 @@
-//! Decisions, without effects: whether a hint is kept, whether it is delivered or dropped, when the
-//! next one may be sent, what a failed one means.
+//! Decisions, without effects: whether a hint is kept, delivered or dropped, when the next one may
+//! be sent, and how a failed one is handled.
 
 use std::time::Duration;
 

@@ -35,8 +35,9 @@ pub struct HintsSettings {
     /// Bytes of hints that wait in memory to be written; more are refused.
     pub buffer_bytes_max: u64,
     /// "hinted_handoff_throttle", bytes per second of one node's delivery to one replica when the
-    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound. Only for replicas
-    /// that were away: what one missed that was there all the time is delivered at full speed.
+    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound. Only for
+    /// replicas that were down: hints for a replica that was up all the time are delivered at full
+    /// speed.
     pub throttle_bytes_per_second: u64,
     /// "max_hints_delivery_threads": replicas that one shard delivers to at a time.
     pub deliveries_max: usize,

@@ -186,7 +186,8 @@ impl Inner {
         }
     }
 
-    /// A write or sync of the file failed: it is written no more, what is synced of it stays.
+    /// Abandons a file after a failed write or sync: it is not written any more; its synced part
+    /// stays.
     async fn give_up(&self, host: HostId, active: &Active, synced: u64) {
         stdx::reached!("hints-file-given-up");
         if let Some(entry) = self.state.borrow_mut().hosts.get_mut(&host) {

@@ -168,7 +168,7 @@ pub(crate) struct Registers {
     /// All partitions, in the order of the next checks for eviction.
     order: RefCell<VecDeque<Partition>>,
     last_id: Cell<u64>,
-    /// A record failed to reach the disk: what rows show may not be there.
+    /// A record failed to reach the disk: the state in rows may be missing on the disk.
     is_unsure: Cell<bool>,
     /// The table of the latest request.
     table: Cell<Option<PaxosTable>>,
@@ -548,7 +548,7 @@ impl<N: Shards> Acceptors<N> {
                     if sync {
                         turn.token = Some(token);
                     } else if was_idle {
-                        // A prune: what is lost with it is a few bytes.
+                        // A prune: losing it costs a few bytes.
                         self.report(ask, generation, Input::Persisted(token));
                     } else {
                         self.prune_later(&ask.partition, token);

@@ -1,14 +1,14 @@
-//! The newest ballot that this shard's acceptors refuse whatever they know.
+//! Ballot floor: the newest ballot that this shard's acceptors always refuse.
 //!
-//! Owns: `metadata/paxos-floor/<shard>` of the work directory: how far rows of `system.paxos` may have
-//! been deleted ([`crate::paxos_cleanup`]). Never: which rows go.
+//! Owns: `metadata/paxos-floor/<shard>` of the work directory: the ballot up to which rows of
+//! `system.paxos` may have been deleted ([`crate::paxos_cleanup`]). Never: chooses the rows to delete.
 //!
-//! INV-serial-6: a row goes only when all of it is at most as new as the floor in the file of its shard,
-//! and the floor never goes back, whatever the wall clock does. So what a deleted row would have refused
-//! is refused.
+//! INV-serial-6: a row is deleted only when all of it is at most as new as the floor in the file of its
+//! shard, and the floor never moves back, whatever the wall clock does. So ballots that a deleted row
+//! would have refused are still refused.
 //!
-//! File ([`crate::checkpoint_file`]): `micros <microseconds since 1970>`. A node may be
-//! started with other shards: the newest of all files counts for each.
+//! File ([`crate::checkpoint_file`]): `micros <microseconds since 1970>`. A node may be started with
+//! other shards: the newest of all files counts for each.
 
 use std::cell::{Cell, RefCell};
 

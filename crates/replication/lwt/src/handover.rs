@@ -388,7 +388,7 @@ impl<N: Shards> Lwt<N> {
             let unusable =
                 |error: DecodeError| HandoverError::Source { host, why: error.to_string() };
             let (promised, mut rows, is_last) = decode_page(&payload).map_err(unusable)?;
-            // Before rows count: what is in none of them was promised all the same.
+            // Before the rows: the promise also covers partitions without a row.
             self.promise_to_all(host, promised).await?;
             ask.after = rows.last().map(|(partition, _)| partition.key.to_vec());
             rows.retain(|(partition, _)| only.is_none_or(|only| only.contains(&partition.table)));

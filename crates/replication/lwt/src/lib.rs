@@ -223,7 +223,8 @@ pub struct CasOrder {
     pub durable: bool,
     /// When the client is answered at the latest while nothing is decided.
     pub deadline: Instant,
-    /// The request is traced: what this node does is noted, and the other nodes write down what they do for it.
+    /// Trace of the request: this node's steps are recorded in it, and the other nodes record
+    /// theirs.
     pub trace: Option<Rc<RequestTrace>>,
 }
 
@@ -396,12 +397,12 @@ impl<N: Shards> Lwt<N> {
         }
     }
 
-    /// Has this shard's acceptors refuse what rows of `system.paxos` that are deleted, in this run or an earlier one,
-    /// would have refused, and remember what was promised without a record. To be called before the node is part of
-    /// its cluster.
+    /// Loads the checkpoints of this shard's acceptors. They refuse the ballots that deleted rows
+    /// of `system.paxos` would have refused, and keep the promises that were made without a record.
+    /// Must be called before the node joins its cluster.
     ///
     /// # Errors
-    /// What was persisted below `work_dir` cannot be read.
+    /// The files below `work_dir` cannot be read.
     pub async fn load_checkpoints(&self, work_dir: &str) -> Result<(), IoError> {
         self.inner.acceptors.load_checkpoints(work_dir).await
     }

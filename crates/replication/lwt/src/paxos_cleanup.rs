@@ -60,7 +60,7 @@ pub(crate) struct Sweeps {
     wake: Notify,
 }
 
-/// Looks at no rows, and writes a mutation whatever there is.
+/// Reads no rows, and always writes a mutation.
 #[derive(Default)]
 pub(crate) struct Nothing(Vec<u8>);
 

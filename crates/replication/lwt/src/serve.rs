@@ -1,4 +1,4 @@
-//! The other side: what proposers, of peers or of this node, ask of its acceptors.
+//! Acceptor side: serves the requests of proposers, of peers and of this node.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -263,7 +263,7 @@ impl<N: Shards> Lwt<N> {
         let is_local = match (&incoming.request, scope_of(&incoming.request)) {
             (_, Some(is_local)) => is_local,
             (Request::Commit(_), None) => false,
-            // These bring commits; what they ask is of a promise that was given.
+            // These requests carry commits; their promise was given before.
             (_, None) => return true,
         };
         let replicas = replicas_of(self.env(), snapshot, &incoming.partition);

@@ -36,13 +36,13 @@ pub enum ShardReply {
     Turn(Result<u64, NoTurn>),
     /// To `TurnEnd`.
     TurnEnded,
-    /// To `Promises`: what every partition has been promised.
+    /// To `Promises`: the promise to every partition.
     Promises(Result<Ballot, StoreError>),
 }
 
 /// Access to the other shards of this node, which lightweight transactions need.
 pub trait Shards: Node {
-    /// Asks another shard; what is asked is sent when this returns.
+    /// Sends a request to another shard; it is sent when this returns.
     fn lwt(
         &self,
         shard: ShardId,

@@ -1,9 +1,9 @@
 //! Drives the metadata log and publishes its fold to every shard of the node.
 //!
 //! Owns: the log file ([`log`]), the order of metadata changes (one at a time, on shard 0), votes
-//! and catching up among nodes, the current [`ClusterSnapshot`] of each shard. Never: CQL, what a
-//! change means (that is `cluster` and `schema`), how voters agree (that is `paxos`). A node that
-//! is the only member decides by its durable append.
+//! and catching up among nodes, the current [`ClusterSnapshot`] of each shard. Never: CQL, the
+//! meaning of a change (that is `cluster` and `schema`), the consensus of voters (that is `paxos`).
+//! A node that is the only member decides by its durable append.
 //!
 //! Invariants: INV-membership-1: a change is answered only after it is durable, published to every
 //! shard and written to the system tables. INV-membership-2: epochs that a shard sees only grow.

@@ -260,7 +260,7 @@ impl Membership {
         Ok(answer)
     }
 
-    /// Appends a decided entry, publishes its snapshot, lets the system tables be written.
+    /// Appends a decided entry, publishes its snapshot, and has the system tables written.
     async fn append(&self, owner: &Owner, entry: LogEntry<Value>) -> Result<(), SubmitError> {
         let before = self.snapshot();
         let change = Transformation::decode(&entry.value)

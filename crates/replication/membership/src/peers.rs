@@ -261,7 +261,7 @@ impl Membership {
         let task = async move {
             let (from, ballot) = (call.target, call.ballot);
             let answer = this.call(call, deadline).await;
-            // The proposer may have come to its end.
+            // The send fails if the proposer has ended.
             let _ = back.send(Back { from, ballot, answer }).await;
         };
         let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-call", task);

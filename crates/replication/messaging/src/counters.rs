@@ -245,7 +245,7 @@ impl Counters {
         self.peers.borrow().iter().map(|(host, c)| (*host, c.clone())).collect()
     }
 
-    /// Messages by kind; what waits is not counted here.
+    /// Returns the messages by kind; waiting ones are not included.
     pub(crate) fn kinds(&self) -> KindsStats {
         let [large, small, gossip] = self.kinds.each_ref().map(KindCounts::stats);
         KindsStats { large, small, gossip }
@@ -268,8 +268,8 @@ impl Counters {
         self.stages.answers.completed();
     }
 
-    /// A message of this kind was dropped after it waited for so long: what `nodetool tpstats` lists by
-    /// verb.
+    /// Counts a dropped message of this kind and its waiting time, which `nodetool tpstats` lists
+    /// by verb.
     pub(crate) fn dropped(&self, verb: Verb, waited: Duration) {
         if let Some(kind) = self.kinds.get(kind_of(verb.number())) {
             kind.dropped.set(kind.dropped.get() + 1);

@@ -1,4 +1,4 @@
-//! [`Env`]: what both directions of a shard's messaging work with.
+//! [`Env`]: the environment that both directions of a shard's messaging share.
 
 use crate::counters::{Counters, KindsStats};
 use crate::cut::Cuts;

@@ -34,8 +34,8 @@ impl Announcer {
         Announcer { env, shards, participations }
     }
 
-    /// Takes news of a repair in, from a peer or of this node itself; what is to be estimated now.
-    /// Shard 0.
+    /// Takes in news of a repair, from a peer or of this node itself. Returns a comparison whose
+    /// size is to be estimated now. Shard 0.
     pub(crate) fn hear(&self, about: RepairKey, news: News) -> Option<Estimating> {
         self.participations.take(about, news, Clock::read(&self.env.rt))
     }

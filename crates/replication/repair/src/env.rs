@@ -1,4 +1,4 @@
-//! [`Env`]: what every room of a shard's repair works with.
+//! [`Env`]: the environment that all parts of a shard's repair share.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

@@ -161,7 +161,8 @@ impl Repair {
         Ok(())
     }
 
-    /// The metadata changed: other tables, ranges or options hold. To be called on every shard.
+    /// Applies changed metadata: tables, ranges or options may differ. Must be called on every
+    /// shard.
     pub fn metadata_changed(&self) {
         self.history.apply_policies();
     }

@@ -216,7 +216,7 @@ impl Shards {
     ) -> Result<(), ErrorReply> {
         let ranges = ranges.to_vec();
         let internal = |error: String| ErrorReply::Internal(error);
-        // First to the disk: what was purged for it must not be forgotten to be repaired.
+        // First to the disk: tombstones are purged for the record, so it must not be lost.
         self.history.write(table, &ranges, seconds).await.map_err(|e| internal(e.to_string()))?;
         let noted = Order::Noted { table, ranges, seconds };
         self.on_all(&noted).await.map_err(|e| internal(e.to_string()))?;

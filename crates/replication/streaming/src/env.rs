@@ -1,4 +1,4 @@
-//! [`Env`]: what every room of a shard's streaming works with.
+//! [`Env`]: the environment that all parts of a shard's streaming share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

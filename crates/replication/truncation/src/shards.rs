@@ -22,7 +22,7 @@ pub enum ShardRequest {
     },
     /// These truncations are recorded, durably: see [`store::Store::truncation_recorded`].
     Recorded(Arc<BTreeMap<TableId, WallMicros>>),
-    /// To shard 0: whether the nodes have emptied a table.
+    /// To shard 0: the progress of a truncation on all nodes.
     Progress {
         /// The table.
         table: TableId,
@@ -37,7 +37,7 @@ pub enum ShardRequest {
 pub enum ShardReply {
     /// To `Recorded`.
     Done,
-    /// To `Empty`: whether it is empty now, durably, or why not.
+    /// To `Empty`: success means that the shard's part is empty, durably.
     Emptied(Result<(), String>),
     /// To `Progress`.
     Progress(Progress),

@@ -158,16 +158,16 @@ impl Truncations {
         Truncations { inner }
     }
 
-    /// Sets how to find out which entry of the metadata a member has applied last; `None` when that is
-    /// not known. To be called on shard 0. TRUNCATE waits until every member has applied its entry;
-    /// without this it relies on the metadata log's answer.
+    /// Sets the source of the last metadata entry that a member has applied; `None`: unknown. Must
+    /// be called on shard 0. TRUNCATE waits until every member has applied its entry; without this
+    /// it relies on the metadata log's answer.
     pub fn set_applied_epochs(&self, applied: impl Fn(HostId) -> Option<Epoch> + 'static) {
         *self.inner.applied_epochs.borrow_mut() = Some(Rc::new(applied));
     }
 
-    /// Sets how to ask a member, by its own [`Truncations::state`], how a truncation went there;
-    /// `None` when it does not answer. To be called on shard 0. Without this what a member has applied
-    /// counts as done.
+    /// Sets the query of a truncation's state at a member, by its own [`Truncations::state`];
+    /// `None`: no answer. Must be called on shard 0. Without this a truncation counts as done where
+    /// its entry is applied.
     pub fn set_states_of_others<F>(&self, ask: impl Fn(HostId, TableId, WallMicros) -> F + 'static)
     where
         F: Future<Output = Option<TruncationState>> + 'static,

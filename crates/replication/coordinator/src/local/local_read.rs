@@ -102,7 +102,7 @@ impl Local {
         Box::pin(self.replay(&mut pages, None, sink)).await
     }
 
-    /// As [`Local::read_filtered`]; what each shard reads is noted.
+    /// As [`Local::read_filtered`]; records the reads of each shard.
     ///
     /// # Errors
     /// As [`Local::read`].

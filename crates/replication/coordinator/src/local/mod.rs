@@ -80,7 +80,7 @@ impl Local {
         self.inner.env.limit_replica_pages(tombstones);
     }
 
-    /// Asks a shard of this node; what is asked is sent when this returns.
+    /// Sends a request to a shard of this node; it is sent when this returns.
     pub(crate) fn call(
         &self,
         shard: ShardId,

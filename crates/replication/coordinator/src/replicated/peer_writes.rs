@@ -1,7 +1,8 @@
-//! The other side: what peers ask of this node as a replica or as a keeper of batch logs.
+//! Replica side of writes: requests of peers to this node as a replica or as a keeper of batch
+//! logs.
 //!
-//! Owns: [`PeerWrites`]. A peer's bytes are checked here, with the table's schema, before
-//! anything else sees them; afterwards they are as trusted as this node's own.
+//! Owns: [`PeerWrites`]. A peer's bytes are checked here, with the table's schema, before any other
+//! code sees them; afterwards they are as trusted as this node's own.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -86,7 +86,7 @@ impl Inbounds {
             Ok(None) => return conn.shutdown(),
             Err(error) => {
                 tracing::warn!(%peer, %error, "connection refused");
-                // A peer of ours gets an answer; what is no peer could not read it.
+                // Only a peer gets an answer; another program could not decode it.
                 let is_peer = !matches!(error, HandshakeError::NotInternode(_));
                 let refusal = is_peer.then(|| Refusal::Malformed(error.to_string()));
                 return self.refuse(&conn, refusal.as_ref()).await;

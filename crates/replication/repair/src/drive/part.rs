@@ -42,8 +42,8 @@ pub(super) struct Part<'a> {
     shape: Rc<TableShape>,
     durable: bool,
     snapshot: Arc<ClusterSnapshot>,
-    /// The clock of TTLs for all replicas of what is compared now: what expires between the reads
-    /// of two of them is no difference.
+    /// Clock of TTLs, the same for all replicas: a cell that expires between the reads of two of
+    /// them is no difference.
     now: DeletionSeconds,
     /// Selects the data to compare.
     pub(super) scope: ReadScope,

@@ -433,7 +433,8 @@ fn trouble_of(error: MessagingError) -> Trouble {
     }
 }
 
-/// The writer of a pass is gone in its middle: what was fetched would be left out, so the range fails.
+/// Error of a pass that lost its writer: the data fetched in it would be incomplete, so the pass
+/// restarts.
 #[cold]
 fn lost_ingest() -> Trouble {
     let bug = stdx::bug!("INV-stream-1: a pass has no writer for what it fetched");

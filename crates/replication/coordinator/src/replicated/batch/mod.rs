@@ -166,9 +166,9 @@ impl BatchReplay {
 }
 
 impl Batches {
-    /// Replays all batches that are in the log, of all shards. To be called on one shard at start,
-    /// before clients are served. What cannot be applied now is tried again by the background task
-    /// of this shard.
+    /// Replays all batches in the log, of all shards. Must be called on one shard at start, before
+    /// clients are served. Batches that cannot be applied now are retried by the background task of
+    /// this shard.
     pub async fn replay_batches(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
         if !keeps_batches(snapshot) {
             return BatchReplay::default();

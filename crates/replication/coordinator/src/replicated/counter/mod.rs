@@ -83,8 +83,8 @@ struct Identity {
     replications: FixedMap<TableId, Replication>,
 }
 
-/// Which tables were emptied on this shard. What is found in one afterwards was written afterwards,
-/// whatever timestamps it has: those of increments are their clients'.
+/// Truncations of tables on this shard. Data found in such a table afterwards was written
+/// afterwards, whatever timestamps it has: those of increments are set by clients.
 #[derive(Default)]
 struct Emptied {
     /// Number of truncations in this run.

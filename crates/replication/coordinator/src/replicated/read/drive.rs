@@ -71,7 +71,7 @@ pub(super) struct Reader<'a, S> {
     epoch: Epoch,
     /// Up to this epoch the rest of the read has not moved, unless `needed` is newer.
     seen: Cell<Epoch>,
-    /// A replica refused the plan: what it is based on is older than this epoch.
+    /// A replica refused the plan: the plan's metadata is older than this epoch.
     needed: Rc<Cell<Epoch>>,
     trace: Option<Rc<ReadTrace>>,
     /// Set for a read whose pages replicas filter.

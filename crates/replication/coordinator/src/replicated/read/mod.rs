@@ -166,10 +166,10 @@ impl Reads {
         self.read_traced(command, order, ReadOptions::default(), sink).await
     }
 
-    /// As [`Reads::read_replicated`]. Of a request that is traced what is asked and what this node reads is
-    /// noted, and the other nodes write down what they do for it. With a filter what this node alone reads is
-    /// filtered by its shards, and of a range what replicas agree on by one of them ([`filtered`]); what is merged is
-    /// shown as it is.
+    /// As [`Reads::read_replicated`], with options. A trace records the requests and this node's
+    /// reads, and the other nodes record their part. With a filter, rows that this node alone reads
+    /// are filtered by its shards; rows of a range on which replicas agree are filtered by one of
+    /// them ([`filtered`]); merged rows are shown unfiltered.
     ///
     /// # Errors
     /// As [`Reads::read_replicated`].

@@ -55,7 +55,7 @@ impl Plan {
         let mut replicas = ReplicaList::new();
         self.cluster.replicas_to_read(&self.topology, token, &mut replicas);
         self.cluster.rank(&self.topology, &mut replicas);
-        // More than a plan can number are left out; what the level needs stays what it is.
+        // Replicas beyond a plan's maximum are left out; the needs of the level do not change.
         replicas.truncate(request::types::REPLICAS_MAX);
         match ReadPlan::new(self.consistency, self.need.clone(), &replicas) {
             Ok(plan) => plan,

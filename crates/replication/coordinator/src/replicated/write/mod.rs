@@ -335,9 +335,9 @@ impl Writer {
         self.write_for(order, Purpose::Client).await
     }
 
-    /// As [`Writer::write_replicated`], for a request that may be traced: what this node does is
-    /// noted, and the other nodes write down what they do for it. While replicas have much to do, writes
-    /// of different sources (connections) are begun in turn.
+    /// As [`Writer::write_replicated`], for a request that may be traced: this node's steps are
+    /// recorded, and the other nodes record theirs. While replicas are busy, writes of different
+    /// sources (connections) are started in turn.
     ///
     /// # Errors
     /// As [`Writer::write_replicated`].

@@ -30,7 +30,7 @@ struct Slot {
 pub(crate) struct Writes {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
-    /// By deadline; finished ones are dropped when they come to the front.
+    /// By deadline; finished ones are dropped when they reach the front.
     due: RefCell<VecDeque<(Instant, SlotName)>>,
     /// The time at which the timer wakes without a notification.
     pub(crate) armed: Cell<Instant>,
