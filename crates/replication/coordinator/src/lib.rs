@@ -76,7 +76,7 @@ pub(crate) struct Rooms {
     peer_writes: PeerWrites,
     lwt: Lwt<Local>,
     verbs: VerbRegistry<Rooms>,
-    /// What may be under way to a replica, in the place of the settings'.
+    /// Overrides the settings' limit of messages in flight to a replica.
     replica_window: Cell<Option<request::WindowSettings>>,
 }
 
@@ -141,7 +141,8 @@ impl Coordinator {
         }
     }
 
-    /// Sets what may be under way to a replica once this is part of a cluster. For tests, which take the bounds away.
+    /// Sets the limit of messages in flight to a replica once this is part of a cluster. For tests,
+    /// which remove the limits.
     pub fn limit_windows(&self, window: request::WindowSettings) {
         self.rooms.replica_window.set(Some(window));
     }
@@ -158,7 +159,7 @@ impl Coordinator {
         self.local.env().shard_map()
     }
 
-    /// Whether this shard owns the partition of a mutation.
+    /// Returns true if this shard owns the partition of a mutation.
     #[inline]
     pub fn owns<B: AsRef<[u8]>>(&self, mutation: &ReplicaMutation<B>) -> bool {
         self.local.env().owns(mutation)
@@ -182,7 +183,7 @@ impl Coordinator {
         &self.rooms.reads
     }
 
-    /// Scans and aggregations that are done where the rows lie.
+    /// Returns the scans and aggregations that run on the shards that own the rows.
     #[inline]
     pub fn scans(&self) -> &Scans {
         &self.rooms.scans
@@ -218,8 +219,8 @@ impl Coordinator {
         &self.rooms.replica_reads
     }
 
-    /// Whether a table's data lies on several nodes: then its statements take [`Coordinator::writer`] and
-    /// [`Coordinator::reads`]. Cheap for a node that is alone.
+    /// Returns true if a table's data is replicated on several nodes. Its statements then use
+    /// [`Coordinator::writer`] and [`Coordinator::reads`]. Cheap on a single-node cluster.
     #[inline]
     pub fn is_replicated(&self, snapshot: &ClusterSnapshot, table: TableId) -> bool {
         self.rooms.shared.is_replicated(snapshot, table)
@@ -235,7 +236,7 @@ impl Coordinator {
         self.rooms.shared.write_replicas(snapshot, table, token)
     }
 
-    /// Whether a node is held for alive; this one always is.
+    /// Returns true if a node is considered alive; this node always is.
     pub fn is_alive(&self, host: HostId) -> bool {
         self.rooms.shared.is_alive(host)
     }
@@ -298,8 +299,8 @@ impl Coordinator {
         None
     }
 
-    /// Refuses new requests of other shards and waits for the running ones. What is in the batch
-    /// log is replayed once more where that is possible at once.
+    /// Refuses new requests of other shards and waits for the running ones. Replays the batch log
+    /// once more where that is possible at once.
     pub async fn stop(&self) {
         self.rooms.batches.stop();
         self.rooms.writer.stop_writes();
@@ -313,8 +314,8 @@ impl Coordinator {
 fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
     let is_read = matches!(request, ShardRequest::Read(_) | ShardRequest::Replica(_));
     if is_read && !reply.is_wanted() {
-        // Its deadline passed in the ring. Writes are done all the same: nobody need wait for
-        // them.
+        // The caller's deadline passed while the request was in the ring. Writes run regardless:
+        // they have an effect even if no caller waits for them.
         rooms.shared.local.note_abandoned();
         return;
     }
@@ -337,7 +338,7 @@ fn serve(rooms: &Rc<Rooms>, request: ShardRequest, reply: Reply<ShardReply>) {
         };
         reply.send(answer);
     };
-    // A closed gate means that the node stops: dropping the reply tells the caller.
+    // A closed gate means that the node stops: the dropped reply notifies the caller.
     let _ = env.gate.spawn(&env.rt, Group::Statement, "shard-request", task);
 }
 

@@ -18,9 +18,9 @@ use store::StoreError;
 pub struct ReplicatedWrite {
     /// The metadata it is planned and carried through with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
-    /// What errors call it.
+    /// Write type that errors report.
     pub write_type: WriteType,
     /// The mutations to write.
     pub mutations: Vec<ReplicaMutation>,
@@ -37,9 +37,9 @@ pub struct ReplicatedWrite {
 pub struct CounterWrite {
     /// The metadata it begins with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
-    /// Its live cells are increments ([`data::counter::update`]).
+    /// The mutation; its live cells are increments ([`data::counter::update`]).
     pub mutation: ReplicaMutation,
     /// When the client is answered at the latest.
     pub deadline: Instant,
@@ -55,26 +55,26 @@ pub struct Lead {
     pub(crate) trace: Option<Uuid>,
 }
 
-/// How a read of several nodes is done; what is read stands in its `ReadCommand`.
+/// Terms of a read of several nodes; its `ReadCommand` selects the rows.
 #[derive(Clone, Debug)]
 pub struct ReplicatedRead {
     /// The metadata it is planned and carried through with.
     pub snapshot: Arc<ClusterSnapshot>,
-    /// Of the statement.
+    /// Consistency level of the statement.
     pub consistency: Consistency,
     /// When the client is answered at the latest.
     pub deadline: Instant,
-    /// Of a scan that takes as long as it takes: each page of each range has so much time, in the place of the
-    /// deadline.
+    /// For scans without an overall deadline: the timeout of each page of each range, used instead
+    /// of the deadline.
     pub page_timeout: Option<Duration>,
     /// As of [`crate::Local::read`].
     pub rows_wanted: usize,
-    /// What replicas need to know of the statement's limits.
+    /// The limits of the statement that replicas need.
     pub limits: SelectLimits,
 }
 
 impl ReplicatedRead {
-    /// The same at SERIAL or LOCAL_SERIAL.
+    /// Returns the terms of the same read at SERIAL or LOCAL_SERIAL.
     pub fn serial(&self, scope: paxos::Scope, trace: Option<Rc<RequestTrace>>) -> SerialRead {
         SerialRead {
             snapshot: self.snapshot.clone(),

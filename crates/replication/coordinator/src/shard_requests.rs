@@ -1,4 +1,4 @@
-//! What one shard of a node asks another.
+//! Requests between the shards of one node.
 
 use replica::{Origin, PackedPage, PackedRead, ReplicaMutation, ReplicaQuery};
 use rt::Mesh;
@@ -6,7 +6,7 @@ use store::{ReplicaRead, StoreError};
 
 use crate::orders::{Lead, ReplicatedError};
 
-/// What one shard asks another.
+/// Request of one shard to another.
 #[derive(Debug)]
 pub enum ShardRequest {
     /// Apply one mutation and make it as durable as configured.
@@ -19,7 +19,7 @@ pub enum ShardRequest {
     Replica(Box<ReplicaQuery>),
     /// Lead increments of counters.
     Count(Box<Lead>),
-    /// What conditional writes and serial reads need of the shard that owns a partition.
+    /// A request of conditional writes and serial reads to the shard that owns a partition.
     Lwt(lwt::ShardRequest),
 }
 

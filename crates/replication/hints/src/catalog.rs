@@ -1,4 +1,4 @@
-//! What a shard knows of its hints: files, what waits in memory, who is up. No effects.
+//! Catalog of a shard's hints: files, hints in memory, liveness of replicas. No effects.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -43,11 +43,11 @@ pub(crate) struct HintFile {
     pub(crate) offset: u64,
     /// `offset` as the progress file has it.
     pub(crate) saved: u64,
-    /// Hints behind `offset` that were delivered, by their offset.
+    /// Offsets of delivered hints after `offset`.
     pub(crate) acked: BTreeSet<u64>,
     /// Header and progress were read.
     pub(crate) opened: bool,
-    /// Had damage: it is set aside when it is through.
+    /// Had damage: it is quarantined once delivered.
     pub(crate) damaged: bool,
     /// Starts of the gaps that were logged.
     pub(crate) reported: BTreeSet<u64>,
@@ -76,7 +76,7 @@ impl HintFile {
 pub(crate) struct Active {
     pub(crate) id: FileId,
     pub(crate) file: File,
-    /// Its name is durable.
+    /// True if its directory entry is durable.
     pub(crate) entry_synced: bool,
 }
 
@@ -85,12 +85,13 @@ pub(crate) struct Active {
 pub(crate) struct Host {
     pub(crate) up: bool,
     pub(crate) down_since: Option<Instant>,
-    /// It was away when some of what is kept was stored, or has been since: what it gets is throttled, as it
-    /// has much else to do. What a replica misses that is there all the time is delivered at full speed.
+    /// The replica was down when some of its hints were stored, or has been since. Its delivery is
+    /// throttled, because a node that comes back has much else to do. Hints for a replica that was
+    /// up all the time are delivered at full speed.
     pub(crate) throttled: bool,
     /// A delivery failed: the next one begins then.
     pub(crate) retry_at: Instant,
-    /// It left the cluster; what is kept for it goes.
+    /// The replica left the cluster; its hints are dropped or redistributed.
     pub(crate) left: bool,
     pub(crate) files: BTreeMap<FileId, HintFile>,
     pub(crate) active: Option<Active>,
@@ -128,7 +129,7 @@ impl Host {
     }
 }
 
-/// What is kept for one replica, for `nodetool listpendinghints`.
+/// Hints kept for one replica, for `nodetool listpendinghints`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingHints {
     /// The replica.
@@ -139,7 +140,7 @@ pub struct PendingHints {
     pub bytes: u64,
     /// When the oldest file was begun, or the oldest hint in memory written.
     pub oldest: WallMicros,
-    /// The same of the youngest.
+    /// The same time of the newest one.
     pub newest: WallMicros,
 }
 
@@ -169,7 +170,7 @@ pub(crate) struct State {
     pub(crate) next_sequence: u64,
     pub(crate) disk_full: bool,
     pub(crate) paused: bool,
-    /// Hand-overs of everything under way.
+    /// Number of running transfers, which hand over all hints.
     pub(crate) transfers: i64,
     pub(crate) closed: bool,
 }
@@ -239,7 +240,7 @@ impl State {
         }
     }
 
-    /// The portion could not be written: it waits again, before what came later.
+    /// Puts a portion back that could not be written: it waits again, before later hints.
     pub(crate) fn portion_failed(&mut self, target: HostId, portion: Vec<Kept>) {
         if let Some(host) = self.hosts.get_mut(&target) {
             host.writing = None;

@@ -1,4 +1,4 @@
-//! What telemetry shows.
+//! Metrics of hints.
 
 use telemetry::{Counter, EstimatedHistogram, Gauge, Shard, Stage};
 

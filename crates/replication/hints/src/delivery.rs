@@ -1,9 +1,9 @@
-//! Files to their replica.
+//! Delivery of hint files to their replica.
 //!
-//! A file is read from where its delivery came to; hints are sent by [`Verb::Hint`] to the shard of
-//! the replica that owns their partition, several at a time. The first failure ends the delivery;
-//! it begins again from there with the next period or when the replica is up again. A file that is
-//! through is removed.
+//! A file is read from its delivered offset. Hints are sent by [`Verb::Hint`] to the shard of the
+//! replica that owns their partition, several at a time. The first failure ends the delivery. It
+//! resumes there with the next period or when the replica is up again. A completely delivered file
+//! is removed.
 
 use std::time::Duration;
 
@@ -21,31 +21,31 @@ use crate::hints::{Hints, Inner};
 use crate::policy::{self, Dropped, Failure, Pace};
 use crate::walk::{Found, Step, Walker};
 
-/// A file is set aside after so many failed reads without progress between.
+/// A file is quarantined after so many failed reads without progress between.
 const READ_FAILURES_MAX: u32 = 5;
-/// Longest sleep before it is looked again whether the delivery goes on.
+/// Longest sleep before a delivery checks whether it should continue.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long a delivery under way may take to end for one that hands everything over, and how often that
-/// is looked for: longer than answers are waited for.
+/// How long a transfer waits for a running delivery to end, and how often it polls: longer than the
+/// timeout of answers.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(10);
 const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
 
-/// How a delivery of a file ended.
+/// Outcome of the delivery of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The file is through and gone.
+    /// The file is delivered and deleted.
     Through,
     /// The rest waits.
     Later,
 }
 
-/// Where hints go.
+/// Route of hints.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     /// Their replica.
     pub(crate) target: HostId,
-    /// Who they are sent to: it, or a node that keeps them for it.
+    /// The receiving node: the target, or a node that keeps them for it.
     pub(crate) via: HostId,
     /// This node leaves: pauses do not count, and it is not one of many that deliver.
     pub(crate) is_transfer: bool,
@@ -62,7 +62,7 @@ impl Hints {
             state.hosts.iter().filter(|(_, h)| !h.is_empty()).map(|(id, h)| (*id, h.left)).collect()
         };
         for (host, has_left) in hosts {
-            // A delivery under way may be a slow one; it ends where it is, and this one goes on.
+            // A running delivery may be a slow one; it ends where it is, and this one continues.
             if !inner.take_over(host).await {
                 continue;
             }
@@ -84,13 +84,14 @@ impl Hints {
 }
 
 impl Inner {
-    /// As long as there is one, no other delivery begins or goes on.
+    /// Changes the number of transfers. While there is one, no other delivery begins or continues.
     fn set_transfers(&self, by: i64) {
         let mut state = self.state.borrow_mut();
         state.transfers = state.transfers.saturating_add(by);
     }
 
-    /// Waits until no other task has a host's files, and takes them; false: it took too long.
+    /// Waits until no other task has a host's files, and takes them. Returns false if it took too
+    /// long.
     async fn take_over(&self, host: HostId) -> bool {
         let until = self.rt.now() + TAKE_OVER_MAX;
         loop {
@@ -109,7 +110,8 @@ impl Inner {
         }
     }
 
-    /// Delivers a replica's files in their order until none is left or one has to wait; true: none is.
+    /// Delivers a replica's files in their order until none is left or one has to wait. Returns
+    /// true if none is left.
     pub(crate) async fn deliver_to(&self, route: Route) -> bool {
         if self.must_stop(route, None) {
             return false;
@@ -155,8 +157,8 @@ impl Inner {
         ended
     }
 
-    /// Opens a file for reading: where its records go on, or `None` when it cannot be used and was
-    /// set aside.
+    /// Opens a file and returns its reader, positioned at the next record. `None`: the file cannot
+    /// be used and was quarantined.
     pub(crate) async fn begin_file(&self, id: FileId) -> Result<Option<(Window, Walker)>, IoError> {
         let begin = self.directory.read_begin(id).await?;
         if let Err(why) = begin.fits(id) {
@@ -187,7 +189,7 @@ impl Inner {
         let mut flight = Flight::default();
         let mut pace = Pace::default();
         let mut failed = None;
-        // Behind the last record that was taken up: sent, or not worth it.
+        // After the last record that was handled: sent, or not worth it.
         let mut cursor = walker.position();
         let complete = loop {
             if self.must_stop(route, Some(id)) {
@@ -253,7 +255,7 @@ impl Inner {
             && offset > file.offset
         {
             file.offset = offset;
-            // It goes on: failed reads before were the device's mood.
+            // It made progress: earlier failed reads were transient.
             file.read_failures = 0;
             file.acked = file.acked.split_off(&offset);
         }
@@ -420,7 +422,7 @@ impl Inner {
         }
     }
 
-    /// A file is through: it goes.
+    /// Deletes a delivered file, or quarantines it if it was damaged.
     pub(crate) async fn finish(&self, id: FileId) -> Ended {
         if self.state.borrow().file(id).is_some_and(|f| f.damaged) {
             self.set_aside(id, "it has damaged places").await;
@@ -446,7 +448,7 @@ impl Inner {
         host.and_then(|h| h.files.remove(&id)).map_or(0, |f| f.bytes)
     }
 
-    /// Renames a file so that an operator can look at it, and goes on without it.
+    /// Renames a file so that an operator can inspect it, and continues without it.
     async fn set_aside(&self, id: FileId, why: &str) {
         let name = id.file_name();
         match self.directory.set_aside(id).await {
@@ -485,7 +487,7 @@ impl Inner {
         Ended::Later
     }
 
-    /// Makes durable how far a file's delivery came, when that moved far enough or `always`.
+    /// Persists the delivered offset of a file if it has advanced far enough, or `always`.
     pub(crate) async fn save_progress(&self, id: FileId, always: bool) {
         let progress = {
             let state = self.state.borrow();

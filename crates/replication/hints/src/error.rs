@@ -10,14 +10,14 @@ pub enum HintsError {
     Setting {
         /// Its name in `cassandra.yaml`.
         name: &'static str,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: &'static str,
     },
     /// The disk is full, or has less room than is kept free. The hints stay in memory, which is
     /// bounded, and are written when there is room again.
     #[error("no room for hints: {0}")]
     DiskFull(String),
-    /// Reading or writing failed. What was not synced stays in memory and is written anew into
+    /// Reading or writing failed. Hints that were not synced stay in memory and are rewritten into
     /// another file.
     #[error("hints: {0}")]
     Io(#[from] IoError),

@@ -23,7 +23,7 @@ pub(crate) struct Directory {
     pub(crate) path: String,
 }
 
-/// What a directory holds for one shard.
+/// Contents of a directory for one shard.
 pub(crate) struct Listing {
     pub(crate) files: Vec<(FileId, HintFile)>,
     /// Bytes of files that were set aside.
@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Begins a file; its name is not durable yet.
+    /// Creates a file; its directory entry is not durable yet.
     pub(crate) async fn create(&self, id: FileId) -> Result<File, IoError> {
         let options = OpenOptions { write: true, create_new: true, ..OpenOptions::default() };
         self.fs.open(&self.path_of(id), options).await
@@ -172,7 +172,8 @@ impl Directory {
         Ok(Begin { file, header: FileHeader::decode(&header), progress })
     }
 
-    /// Bytes that may still be written; a file system that does not say has enough.
+    /// Returns the bytes that may still be written. If the file system does not tell, there is
+    /// enough room.
     pub(crate) async fn free_bytes(&self) -> u64 {
         self.fs.free_bytes(&self.path).await.unwrap_or(u64::MAX)
     }
@@ -186,7 +187,8 @@ pub(crate) struct Begin {
 }
 
 impl Begin {
-    /// Whether the header is that of the file's name; a damaged one may have been.
+    /// Checks that the header matches the file's name. A damaged header is accepted: it may have
+    /// matched.
     pub(crate) fn fits(&self, id: FileId) -> Result<(), String> {
         match &self.header {
             Ok(header) if header.id != id => Err("its header names another file".to_owned()),

@@ -18,7 +18,7 @@ pub(crate) struct Sent {
     pub(crate) future: RequestFuture,
 }
 
-/// What one delivery has under way, and what of it failed.
+/// Hints in flight of one delivery, and the failed ones.
 #[derive(Default)]
 pub(crate) struct Flight {
     sent: Vec<Sent>,
@@ -32,9 +32,9 @@ impl Flight {
         self.sent.is_empty()
     }
 
-    /// Whether a hint for that token may be sent. One of the same partition must be answered
-    /// before, so that the writes of a partition arrive in their order, also when one has to be
-    /// repeated.
+    /// Returns true if a hint for that token may be sent. A hint in flight for the same partition
+    /// must be answered first, so that the writes of a partition arrive in their order, even after
+    /// a retry.
     pub(crate) fn has_room(&self, token: Token, count_max: usize, bytes_max: usize) -> bool {
         self.sent.len() < count_max
             && self.bytes < bytes_max

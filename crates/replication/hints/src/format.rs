@@ -9,7 +9,7 @@
 //! progress:    "HLHO" · version u16 · flags u16 · sequence u64 · offset u64 · crc32 u32
 //! ```
 //! A record's checksum covers its place, so bytes of another file or offset are never taken for
-//! one, and a record behind damage is found by trying every offset.
+//! one, and a record after damage is found by trying every offset.
 
 use codec::checksum::Crc32;
 use codec::{DecodeError, Reader};
@@ -23,7 +23,7 @@ pub const HEADER_BYTES: usize = 64;
 pub const RECORD_HEADER_BYTES: usize = 28;
 /// Length of a progress file.
 pub const PROGRESS_BYTES: usize = 28;
-/// Longest mutation of a record; what a message between nodes carries is not longer.
+/// Longest mutation of a record; messages between nodes do not carry longer ones.
 pub const MUTATION_BYTES_MAX: usize = 64 << 20;
 
 const MAGIC: &[u8; 4] = b"HLHT";
@@ -62,7 +62,7 @@ impl FileId {
     }
 }
 
-/// What a file says of itself.
+/// Header of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHeader {
     /// As in the file's name.
@@ -138,7 +138,7 @@ impl FileHeader {
     }
 }
 
-/// One hint as it is kept.
+/// One stored hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HintRef<'a> {
     /// When the write was made, by the coordinator's clock.
@@ -149,19 +149,19 @@ pub struct HintRef<'a> {
     pub mutation: &'a [u8],
 }
 
-/// Where a record lies and what its writer had synced before it.
+/// Position of a record, and the prefix that its writer had synced before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// [`FileId::sequence`] of the file.
     pub sequence: u64,
     /// Offset of the record.
     pub offset: u64,
-    /// So many bytes of the file were on the disk before the record was written. Damage below is
-    /// damage, behind it may be the tail of a crash.
+    /// Length of the file's durable prefix when the record was written. Invalid bytes below it are
+    /// damage; invalid bytes after it may be the tail of a crash.
     pub synced: u32,
 }
 
-/// Appends a record that will lie at `place`. A mutation is at most [`MUTATION_BYTES_MAX`] long.
+/// Appends a record for `place`. A mutation is at most [`MUTATION_BYTES_MAX`] long.
 pub fn encode_record(out: &mut Vec<u8>, place: Place, hint: &HintRef<'_>) {
     stdx::invariant!(
         hint.mutation.len() <= MUTATION_BYTES_MAX,
@@ -187,7 +187,7 @@ pub fn encode_record(out: &mut Vec<u8>, place: Place, hint: &HintRef<'_>) {
     out.extend_from_slice(hint.mutation);
 }
 
-/// Bytes that a record with this mutation takes.
+/// Returns the size of a record with this mutation.
 pub fn record_bytes(mutation: usize) -> u64 {
     RECORD_HEADER_BYTES.saturating_add(mutation) as u64
 }
@@ -223,7 +223,7 @@ impl RecordHeader {
         let mut r = Reader::new(fields, "hint record");
         let length = usize::try_from(u32::from_le_bytes(r.array().ok()?)).ok()?;
         let synced = u32::from_le_bytes(r.array().ok()?);
-        // Cheap tests first: behind damage every offset is tried.
+        // Cheap tests first: after damage every offset is tried.
         if length == 0 || length > MUTATION_BYTES_MAX || u64::from(synced) > offset {
             return None;
         }
@@ -240,14 +240,14 @@ impl RecordHeader {
     }
 }
 
-/// How far a file was delivered.
+/// Delivered part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// [`FileId::sequence`] of the file.
     pub sequence: u64,
     /// Everything before was delivered, or dropped for a reason that was counted.
     pub offset: u64,
-    /// There was damage before: the file is not deleted when it is through, but set aside.
+    /// Damage was found before: once delivered, the file is quarantined instead of deleted.
     pub damaged: bool,
 }
 

@@ -5,7 +5,7 @@ use stdx::invariant;
 use crate::format::{FileHeader, HEADER_BYTES, Progress};
 use crate::walk::{Step, Walker, walk_file};
 
-/// A hint file. Small windows find the same records and gaps as one look at the whole.
+/// A hint file. Reading it in small windows finds the same records and gaps as reading it at once.
 pub fn fuzz_hint_file(data: &[u8]) {
     let sequence = FileHeader::decode(data).map_or(1, |h| h.id.sequence);
     let mut whole = Vec::new();

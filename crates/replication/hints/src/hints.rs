@@ -28,11 +28,11 @@ pub struct Hints {
     pub(crate) inner: Rc<Inner>,
 }
 
-/// What hints need of the rest of the node.
+/// Dependencies of hints.
 pub struct HintsParts {
     /// The shard's messaging; hints are sent by it.
     pub messaging: Messaging,
-    /// The cluster as it is now.
+    /// Returns the current cluster snapshot.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
 }
 
@@ -43,7 +43,7 @@ pub struct Missed {
     pub target: HostId,
     /// The table.
     pub table: TableId,
-    /// Of the partition.
+    /// Token of the partition.
     pub token: Token,
     /// When the write was made.
     pub written_at: WallMicros,
@@ -135,8 +135,8 @@ impl Hints {
         Ok(hints)
     }
 
-    /// Whether a write that `host` misses would be kept: for a coordinator that decides whether a
-    /// write at ANY may begin. Does not look at the write.
+    /// Returns true if a write that `host` misses would be kept. A coordinator asks this to decide
+    /// whether a write at ANY may begin. Does not inspect the write.
     pub fn may_hint(&self, host: HostId) -> bool {
         match self.inner.check(host) {
             Ok(()) => true,
@@ -163,7 +163,7 @@ impl Hints {
         }
     }
 
-    /// The replica is up: what is kept for it is delivered.
+    /// Notes that the replica is up: its hints are delivered.
     pub fn set_up(&self, host: HostId) {
         let is_member = (self.inner.parts.snapshot)().members.contains_key(&host);
         let mut state = self.inner.state.borrow_mut();
@@ -198,7 +198,7 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Who takes the hints of replicas that left. Without it they are dropped.
+    /// Sets the recipient of the hints of replicas that left. Without it they are dropped.
     pub fn set_redistribute(&self, redistribute: Redistribute) {
         *self.inner.redistribute.borrow_mut() = Some(redistribute);
     }
@@ -208,7 +208,7 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Stops deliveries (`nodetool pausehandoff`); those under way end after the hints in flight.
+    /// Stops deliveries (`nodetool pausehandoff`); running ones end after the hints in flight.
     /// Hints are still kept.
     pub fn pause(&self) {
         self.inner.state.borrow_mut().paused = true;
@@ -220,12 +220,12 @@ impl Hints {
         self.inner.wake.notify_one();
     }
 
-    /// Whether deliveries are paused.
+    /// Returns true if deliveries are paused.
     pub fn is_paused(&self) -> bool {
         self.inner.state.borrow().paused
     }
 
-    /// The settings as they are now.
+    /// Returns the current settings.
     pub fn settings(&self) -> HintsSettings {
         self.inner.state.borrow().settings.clone()
     }
@@ -256,7 +256,7 @@ impl Hints {
         self.inner.state.borrow_mut().settings.throttle_bytes_per_second = bytes_per_second;
     }
 
-    /// What is kept, by host id (`nodetool listpendinghints`).
+    /// Returns the pending hints, by host id (`nodetool listpendinghints`).
     pub fn pending(&self) -> Vec<PendingHints> {
         self.inner.state.borrow().pending()
     }
@@ -278,11 +278,11 @@ impl Hints {
         self.inner.truncate(host).await
     }
 
-    /// Writes and syncs what is in memory, ends deliveries and notes how far they came. Nothing is
-    /// kept afterwards.
+    /// Writes and syncs the hints in memory, ends deliveries and persists their progress. No hint
+    /// is accepted afterwards.
     ///
     /// # Errors
-    /// As [`Hints::flush`]: what is not on the disk is lost.
+    /// As [`Hints::flush`]: hints that are not on the disk are lost.
     pub async fn close(&self) -> Result<(), HintsError> {
         self.inner.state.borrow_mut().closed = true;
         self.inner.wake.notify_one();
@@ -328,7 +328,7 @@ impl Hints {
             let now = self.inner.rt.now();
             let may = |h: &Host| h.up && !paused && now >= h.retry_at;
             let due = |h: &Host| !h.busy && !h.is_empty() && (h.left || may(h));
-            // Those whose time has not come are looked at again then.
+            // Hosts that are not due yet are checked again later.
             let waits = |h: &&Host| h.up && !h.left && !h.busy && !h.throttled && !h.is_empty();
             let later = state.hosts.values().filter(waits).map(|h| h.retry_at);
             if let Some(at) = later.filter(|at| *at > now).min() {
@@ -366,7 +366,8 @@ impl Hints {
                         hints.inner.deliver_by(entry.retry_at);
                     }
                     if entry.left && !left {
-                        // It left meanwhile, and whoever told waits for the delivery's end.
+                        // The replica left meanwhile, and the caller that reported it waits for the
+                        // delivery's end.
                         hints.inner.wake.notify_one();
                     }
                 }
@@ -445,7 +446,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Hints for replicas that are there are written and delivered by then.
+    /// Sets the deadline by which hints for live replicas are written and delivered.
     fn deliver_by(&self, at: Instant) {
         if at < self.live_due.get() {
             self.live_due.set(at);
@@ -453,7 +454,7 @@ impl Inner {
         }
     }
 
-    /// What is known of a table; `None` when there is none.
+    /// Returns the facts of a table; `None` if there is no such table.
     pub(crate) fn table(&self, id: TableId) -> Option<TableFacts> {
         let snapshot = (self.parts.snapshot)();
         let table = snapshot.schema.table_by_id(id)?;
@@ -466,7 +467,7 @@ impl Inner {
     /// that removed them and [`Hints::forget`].
     fn notice_departures(&self) {
         let snapshot = (self.parts.snapshot)();
-        // A node that is out itself knows nothing of the others.
+        // A node that left itself does not know the current members.
         if !snapshot.members.contains_key(&snapshot.local.host_id) {
             return;
         }

@@ -1,7 +1,12 @@
-//! Replicas that left the cluster: their hints go to the present owners, or are dropped.
+//! Replicas that left the cluster: their hints are handed to the present owners, or dropped.
 //!
-//! Order: 1. every hint of a file is handed on; 2. what that stored as hints is synced
-//! ([`Inner::flush_all`]); 3. the file is removed. A crash between hands hints on again.
+//! Order:
+//!
+//! 1. Hand on every hint of a file.
+//! 2. Sync the hints that this stored ([`Inner::flush_all`]).
+//! 3. Remove the file.
+//!
+//! A crash before step 3 hands hints on again.
 
 use codec::murmur::token_of;
 use data::MutationRef;

@@ -1,20 +1,20 @@
 //! Keeps writes that a replica missed and delivers them when it is back.
 //!
-//! Owns: the files of the hints directory, what waits in memory to be written to them, deliveries
-//! and their pace. Never: decides which replicas missed a write (`request` does), applies a hint
-//! that a peer sent (`coordinator` does), or lets a user's write fail or wait.
+//! Owns: the files of the hints directory, the hints in memory that wait to be written to them,
+//! deliveries and their pace. Never: decides which replicas missed a write (`request` does),
+//! applies a hint that a peer sent (`coordinator` does), or makes a user's write fail or wait.
 //!
-//! Hints are a help, not a promise: what is refused, dropped or lost is counted, and a repair
-//! brings it back.
+//! Hints are best effort: refused, dropped and lost hints are counted, and a repair restores their
+//! writes.
 //!
 //! Invariants:
 //! INV-hints-1: a hint that [`Hints::flush`] confirmed is delivered at least once, unless it
-//! expires, its table goes or is truncated, its replica leaves, an operator drops it, or the disk
-//! loses it.
+//! expires, its table is dropped or truncated, its replica leaves, an operator drops it, or the
+//! disk loses it.
 //! INV-hints-2: the hints that one shard keeps of one partition for one replica are delivered first
 //! in the order in which they were stored.
 //! INV-hints-3: memory and files are bounded; above a bound hints are refused and counted.
-//! INV-hints-4: bytes that cannot be read are named in the log and cost no hint but their own.
+//! INV-hints-4: unreadable bytes are reported in the log and cost no hint but their own.
 //!
 //! Reading order: [`Hints`], [`policy`] (all decisions), [`format`], [`walk`], then `writer`,
 //! `delivery`, `leave`. See `docs/formats/hints.md`.

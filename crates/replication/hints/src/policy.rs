@@ -1,5 +1,5 @@
-//! Decisions, without effects: whether a hint is kept, whether it is delivered or dropped, when the
-//! next one may be sent, what a failed one means.
+//! Decisions, without effects: whether a hint is kept, delivered or dropped, when the next one may
+//! be sent, and how a failed one is handled.
 
 use std::time::Duration;
 
@@ -11,15 +11,14 @@ use crate::format::HintRef;
 use crate::settings::HintsSettings;
 use crate::walk::expires_at;
 
-/// What is known when it is asked whether a hint may be kept for a replica. Byte counts are of this
-/// shard.
+/// Inputs of the decision whether a hint may be kept for a replica. Byte counts are of this shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Situation<'a> {
-    /// Whether the replica is a member, and not this node.
+    /// True if the replica is a member, and not this node.
     pub is_peer: bool,
     /// Its datacenter.
     pub datacenter: &'a str,
-    /// For how long it has been down; `None` when it is up or nobody said.
+    /// How long it has been down; `None`: it is up, or its state was never reported.
     pub down_for: Option<Duration>,
     /// Age of the oldest hint kept for it.
     pub oldest_age: Option<Duration>,
@@ -42,7 +41,7 @@ pub struct Situation<'a> {
 pub enum Refusal {
     /// Hinted handoff is off.
     Disabled,
-    /// It is off for the replica's datacenter.
+    /// Hints are off for the replica's datacenter.
     DatacenterDisabled,
     /// The replica is no member, or this node itself.
     NoPeer,
@@ -98,8 +97,8 @@ impl Refusal {
     }
 }
 
-/// Whether a hint may be kept; the order of the reasons is Cassandra's (`StorageProxy.shouldHint`),
-/// ours come behind.
+/// Decides whether a hint may be kept. The order of the reasons is Cassandra's
+/// (`StorageProxy.shouldHint`); ours follow.
 ///
 /// # Errors
 /// The first reason against it.
@@ -130,7 +129,7 @@ pub fn may_hint(settings: &HintsSettings, now: &Situation<'_>) -> Result<(), Ref
     }
 }
 
-/// What is known of a hint's table today.
+/// Current facts of a hint's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableFacts {
     /// Its `gc_grace_seconds`.
@@ -150,11 +149,11 @@ pub enum Dropped {
     Truncated,
     /// Its bytes are no mutation of a known version.
     Unreadable,
-    /// The replica said that it will never take it.
+    /// The replica refused it for good.
     Refused,
     /// Its replica left the cluster.
     NoReplica,
-    /// An operator said so.
+    /// An operator removed it.
     Operator,
 }
 
@@ -184,11 +183,11 @@ impl Dropped {
     }
 }
 
-/// Whether a hint is still worth delivering. `table` is `None` when there is no such table any
-/// more.
+/// Decides whether a hint is still worth delivering. `table` is `None` if the table does not exist
+/// any more.
 ///
 /// # Errors
-/// Why not.
+/// The reason for dropping the hint.
 pub fn deliverable(
     hint: &HintRef<'_>,
     table: Option<TableFacts>,
@@ -204,7 +203,7 @@ pub fn deliverable(
     Ok(())
 }
 
-/// What a failed delivery of one hint means.
+/// Consequence of a failed delivery of one hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Try again later, from this hint on.
@@ -237,7 +236,7 @@ pub fn rate(settings: &HintsSettings, members: usize, shards: u16) -> u64 {
     (settings.throttle_bytes_per_second / parts).max(1)
 }
 
-/// Spreads bytes over time: who sends pays afterwards, by waiting with the next.
+/// Spreads bytes over time: each send delays the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Pace {
     free_at: Instant,

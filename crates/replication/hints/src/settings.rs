@@ -1,4 +1,4 @@
-//! What a node's hints are bounded by; the same on all its shards.
+//! Limits of a node's hints; the same on all its shards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use crate::error::HintsError;
 use crate::format::{HEADER_BYTES, RECORD_HEADER_BYTES};
 
-/// How hints are kept and delivered. Names in quotes are those of `cassandra.yaml`; bounds are of
-/// the node, each shard has its share.
+/// Settings of hints and their delivery. Names in quotes are those of `cassandra.yaml`; bounds are
+/// of the node, each shard has its share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HintsSettings {
     /// "hints_directory": of all shards' files.
     pub directory: String,
     /// "hinted_handoff_enabled": whether hints are kept. Kept ones are delivered anyway.
     pub enabled: bool,
-    /// "hinted_handoff_disabled_datacenters": for whose nodes none are kept.
+    /// "hinted_handoff_disabled_datacenters": no hints are kept for their nodes.
     pub disabled_datacenters: BTreeSet<String>,
     /// "max_hint_window": no hints for a replica that has been down for longer.
     pub window: Duration,
     /// "hint_window_persistent_enabled": nor for one whose oldest kept hint is older than that, so
-    /// that a restart of this node does not begin the window anew.
+    /// that a restart of this node does not restart the window.
     pub window_persistent: bool,
     /// "hints_flush_period": how long a hint may wait in memory before it is written and synced,
     /// and how often delivery to replicas that are up is tried again.
@@ -35,8 +35,9 @@ pub struct HintsSettings {
     /// Bytes of hints that wait in memory to be written; more are refused.
     pub buffer_bytes_max: u64,
     /// "hinted_handoff_throttle", bytes per second of one node's delivery to one replica when the
-    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound. Only for replicas
-    /// that were away: what one missed that was there all the time is delivered at full speed.
+    /// cluster has two nodes; divided by the number of the other nodes. 0 = no bound. Only for
+    /// replicas that were down: hints for a replica that was up all the time are delivered at full
+    /// speed.
     pub throttle_bytes_per_second: u64,
     /// "max_hints_delivery_threads": replicas that one shard delivers to at a time.
     pub deliveries_max: usize,
@@ -44,14 +45,14 @@ pub struct HintsSettings {
     pub in_flight_max: usize,
     /// Bytes of those; one may stick out.
     pub in_flight_bytes_max: usize,
-    /// How long the replica's answer to one hint is waited for.
+    /// Timeout of the replica's answer to one hint.
     pub answer_timeout: Duration,
-    /// How soon hints for a replica that is there are written and delivered.
+    /// Delay before hints for a live replica are written and delivered.
     pub live_delay: Duration,
     /// When that is tried again after it failed.
     pub live_retry: Duration,
-    /// After so many delivered bytes of a file the place is made durable; hints behind the last
-    /// durable place may be delivered again after a restart.
+    /// The delivered offset is persisted after so many bytes. Hints after the last persisted offset
+    /// may be delivered again after a restart.
     pub progress_bytes: u64,
 }
 

@@ -1,8 +1,7 @@
 //! Reads the records of a file through a window that its driver moves.
 //!
-//! Bytes that are no record are stepped over: by the record's length when its header is whole, else
-//! to the next offset at which a whole record header lies. What was stepped over is told as a
-//! [`Gap`].
+//! Bytes that are no record are skipped: by the record's length if its header is valid, else to the
+//! next offset with a valid record header. Skipped bytes are reported as a [`Gap`].
 
 use stdx::WallMicros;
 
@@ -13,10 +12,10 @@ use crate::format::{HintRef, RECORD_HEADER_BYTES, RecordHeader};
 pub struct Gap {
     /// Its first byte.
     pub from: u64,
-    /// The first byte behind it: of a record, or the file's end.
+    /// Offset after the gap: of a record, or the file's end.
     pub to: u64,
-    /// Whether the writer had synced its first byte. If not, it is what a crash left of a write
-    /// that nothing depended on.
+    /// True if the writer had synced its first byte. If not, the gap may be left over from a write
+    /// that a crash interrupted and that nothing depended on.
     pub was_synced: bool,
 }
 
@@ -25,22 +24,22 @@ pub struct Gap {
 pub struct Found<'w> {
     /// Offset of the record.
     pub at: u64,
-    /// Offset behind it.
+    /// Offset after the record.
     pub next: u64,
-    /// What it holds.
+    /// The hint in the record.
     pub hint: HintRef<'w>,
 }
 
-/// What the driver does next.
+/// Next step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'w> {
     /// A record.
     Record(Found<'w>),
     /// The window must begin at `from` and hold at least `bytes` from there.
     Read {
-        /// Where it must begin.
+        /// Start of the window.
         from: u64,
-        /// Bytes that are needed there; there are so many in the file.
+        /// Bytes that are needed there; the file has so many.
         bytes: usize,
     },
     /// No more records.
@@ -48,7 +47,7 @@ pub enum Step<'w> {
 }
 
 /// Walks over one file. The caller asks for the next step with a window of the file's bytes, moves
-/// the window when told so, and asks for the gaps when it likes.
+/// the window when a step requires it, and asks for the gaps at any time.
 #[derive(Clone, Debug)]
 pub struct Walker {
     sequence: u64,
@@ -67,7 +66,7 @@ impl Walker {
         Walker { sequence, at, end, open: None, attested: 0, gaps: Vec::new() }
     }
 
-    /// Where the next record is looked for.
+    /// Returns the offset at which the next record is searched.
     pub fn position(&self) -> u64 {
         self.at
     }
@@ -82,7 +81,7 @@ impl Walker {
         self.end = self.end.min(end);
     }
 
-    /// The gaps so far. That one was synced may turn out later, by a record behind it.
+    /// Returns the gaps so far. A later record may still show that one was synced.
     pub fn gaps(&self) -> impl Iterator<Item = Gap> + '_ {
         let gap = |(from, to): &(u64, u64)| {
             let was_synced = *from < self.attested;
@@ -126,7 +125,7 @@ impl Walker {
             let at = self.at;
             let mutation = rest.get(RECORD_HEADER_BYTES..whole).unwrap_or(&[]);
             let next = at + whole as u64;
-            // Also with a damaged mutation the header tells what was synced.
+            // A record with a damaged mutation, too, proves what was synced.
             self.attested = self.attested.max(u64::from(header.synced));
             if codec::crc32(mutation) != header.mutation_crc {
                 self.open.get_or_insert(at);
@@ -157,7 +156,7 @@ pub fn expires_at(hint: &HintRef<'_>, gc_grace_now: u32) -> WallMicros {
     WallMicros(hint.written_at.0.saturating_add(seconds.saturating_mul(1_000_000)))
 }
 
-/// All records of a whole file's bytes behind its header, and the gaps: for tools, tests and
+/// Visits all records after the header of a whole file and returns the gaps: for tools, tests and
 /// fuzzing.
 pub fn walk_file(sequence: u64, bytes: &[u8], mut visit: impl FnMut(Found<'_>)) -> Vec<Gap> {
     let begin = crate::format::HEADER_BYTES as u64;

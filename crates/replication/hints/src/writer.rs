@@ -1,9 +1,15 @@
-//! Memory to files.
+//! Writes hints from memory to files.
 //!
-//! Order of one write: 1. write the records behind what is synced; 2. sync the file; 3. when it is
-//! new, sync the directory; 4. let deliveries read them and take them out of memory. A crash before
-//! 3 leaves records that nothing depended on. After a failed sync nobody knows what is on the disk,
-//! so the file is not written any more and its unsynced records go into another one.
+//! Order of one write:
+//!
+//! 1. Append the records after the durable ones.
+//! 2. Sync the file.
+//! 3. Sync the directory if the file is new.
+//! 4. Release the hints to deliveries, which read them from the file, and remove them from memory.
+//!
+//! A crash before step 3 completes leaves records that nothing depended on. After a failed sync the
+//! contents of the disk are unknown. So the file is not written any more, and its unsynced records
+//! go into another one.
 
 use rt::Buf;
 use stdx::{HostId, IoErrorKind};
@@ -156,8 +162,8 @@ impl Inner {
             {
                 return Ok((active, file.bytes));
             }
-            // The clock, so that the name tells the file's age; never twice, whatever the clock
-            // does.
+            // The clock, so that the name tells the file's age; unique even if the clock is set
+            // back.
             let by_clock = u64::try_from(self.rt.wall().millis()).unwrap_or(0);
             let sequence = state.next_sequence.max(by_clock);
             state.next_sequence = sequence + 1;
@@ -180,7 +186,8 @@ impl Inner {
         }
     }
 
-    /// A write or sync of the file failed: it is written no more, what is synced of it stays.
+    /// Abandons a file after a failed write or sync: it is not written any more; its synced part
+    /// stays.
     async fn give_up(&self, host: HostId, active: &Active, synced: u64) {
         stdx::reached!("hints-file-given-up");
         if let Some(entry) = self.state.borrow_mut().hosts.get_mut(&host) {

@@ -13,7 +13,7 @@ use telemetry::{Counter, Gauge};
 
 use crate::{Liveness, PeerRow, Start, generation};
 
-/// A message that could not be sent for so many rounds says nothing new.
+/// A message that could not be sent for so many rounds is obsolete.
 const MESSAGE_ROUNDS: u32 = 3;
 
 pub(crate) struct Driver {
@@ -29,7 +29,7 @@ pub(crate) struct Driver {
     /// Not taking part for now.
     is_paused: Cell<bool>,
     is_stopped: Cell<bool>,
-    /// A shard could not be told of the last picture.
+    /// A shard has not received the latest picture.
     is_stale: Cell<bool>,
     counters: Counters,
 }
@@ -95,7 +95,7 @@ impl Driver {
             if self.is_stale.replace(false) {
                 self.publish();
             }
-            // The end of the wait is looked for above, whatever ended it.
+            // The end of the wait is checked above, whatever ended it.
             let _ = rt.timeout(self.wake_at.get(), self.wake.notified()).await;
         }
     }
@@ -255,7 +255,7 @@ impl Driver {
 
     pub(crate) fn set_members(&self, members: Vec<Member>) {
         self.step(Input::Members(members));
-        // Who is out is not alive any more.
+        // A removed node is not alive any more.
         self.publish();
     }
 
@@ -314,7 +314,7 @@ impl Driver {
     pub(crate) fn stop(&self) {
         if !self.is_paused.get() {
             self.update(|app| {
-                // Its disks are as full while it is down.
+                // Its disk usage is kept while it is down.
                 app.flags = app.flags.without(Flags::CQL_READY).with(Flags::SHUTTING_DOWN);
             });
             self.announce();

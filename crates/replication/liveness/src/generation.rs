@@ -12,10 +12,10 @@ fn path(work_dir: &str) -> String {
     format!("{}/metadata/generation", work_dir.trim_end_matches('/'))
 }
 
-/// The generation of this start: above every earlier one, durable when it is given.
+/// Returns the generation of this start: above every earlier one, and durable.
 ///
-/// A file that is damaged is rebuilt from the clock: should the clock be behind the lost number, the others
-/// say so and gossip raises the generation.
+/// A damaged file is rebuilt from the clock. If the clock is behind the lost number, the others
+/// report it and gossip raises the generation.
 ///
 /// # Errors
 /// The file cannot be read or written.

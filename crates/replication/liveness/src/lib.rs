@@ -1,13 +1,13 @@
-//! Drives gossip and tells every shard of the node which nodes are alive.
+//! Drives gossip and notifies every shard of the node which nodes are alive.
 //!
-//! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable
-//! generation), the [`Picture`] of who is alive, and how full their disks are, that shard 0 hands to
-//! all shards, the hooks that are told of changes. Never: who is a member (the caller says so by [`Liveness::set_members`]),
-//! whether a node that is down stays in the ring.
+//! Owns: the one `gossip` machine of the node (on shard 0: its rounds, its messages, the durable generation); the
+//! [`Picture`] of live nodes and their disk usage, which shard 0 hands to all shards; the hooks that are notified of
+//! changes. Never: membership (the caller sets it by [`Liveness::set_members`]), whether a node that is down stays in the
+//! ring.
 //!
-//! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true`
-//! first. INV-liveness-2: pictures that a shard sees only get newer. INV-liveness-3: the generation with
-//! which a node starts is durable before its first message.
+//! Invariants: INV-liveness-1: a shard's hooks hear `true` and `false` of a host in turn, `true` first. INV-liveness-2:
+//! pictures that a shard sees only get newer. INV-liveness-3: the generation with which a node starts is durable before its
+//! first message.
 //!
 //! Reading order: [`Liveness`], [`Picture`], `driver`.
 
@@ -29,27 +29,26 @@ use stdx::{Epoch, FixedMap, HostId, ShardId};
 use crate::driver::Driver;
 pub use crate::generation::next_generation;
 
-/// Who is alive and how full the disks are, as shard 0 saw it at one moment. This node itself is not
-/// in it.
+/// Live nodes and disk usages, as shard 0 saw them at one moment. This node itself is not included.
 #[derive(Clone, Debug, Default)]
 pub struct Picture {
     /// Counts the pictures of this run.
     number: u64,
     /// The live ones, and whether they serve clients.
     alive: FixedMap<HostId, bool>,
-    /// How full they last said their disks are, also of those that are down; those that say nothing
-    /// are not in it.
+    /// Last reported disk usages, also of nodes that are down; nodes that report none are not
+    /// included.
     disks: FixedMap<HostId, DiskUsage>,
-    /// Who says that its clock is wrong, this node too.
+    /// Nodes that report their own clock as wrong, this node included.
     wrong_clocks: Vec<HostId>,
 }
 
 /// The way from shard 0 to the others.
 pub type LivenessMesh = Mesh<Arc<Picture>, ()>;
 
-/// What only shard 0 is given.
+/// Parameters of shard 0.
 pub struct Start {
-    /// Of shard 0.
+    /// Messaging of shard 0.
     pub messaging: Messaging,
     /// From [`next_generation`], which made it durable.
     pub generation: u64,
@@ -59,9 +58,9 @@ pub struct Start {
     pub phi_convict_threshold: f64,
     /// Time between rounds; a second.
     pub round: Duration,
-    /// What this node says of itself first: shards, release, epoch, load.
+    /// Initial state that this node gossips: shards, release, epoch, load.
     pub state: AppState,
-    /// Told of every epoch that a peer says it has applied.
+    /// Called for every epoch that a peer reports as applied.
     pub on_epoch: Box<dyn Fn(HostId, Epoch)>,
 }
 
@@ -76,16 +75,16 @@ pub struct PeerRow {
     pub version: u64,
     /// Its state.
     pub app: AppState,
-    /// Whether it is up.
+    /// True if the node is up.
     pub is_alive: bool,
-    /// How suspicious its silence is.
+    /// Suspicion level of its silence.
     pub phi: f64,
 }
 
 type Hook = Rc<dyn Fn(HostId, bool)>;
 type DiskHook = Rc<dyn Fn(HostId, DiskUsage)>;
 
-/// One shard's knowledge of who is alive; clones share.
+/// One shard's view of live nodes; clones share.
 #[derive(Clone)]
 pub struct Liveness {
     inner: Rc<Inner>,
@@ -128,7 +127,7 @@ impl Liveness {
         });
         let ending = this.clone();
         rt.at_end(move || {
-            // They hold what holds this.
+            // Breaks reference cycles: the hooks hold this.
             drop(ending.inner.on_change.take());
             drop(ending.inner.on_ready.take());
             drop(ending.inner.on_disk_usage.take());
@@ -137,18 +136,18 @@ impl Liveness {
         this
     }
 
-    /// Whether requests may be sent to a node. This node is always alive.
+    /// Returns true if requests may be sent to a node. This node is always alive.
     #[inline]
     pub fn is_alive(&self, host: HostId) -> bool {
         host == self.inner.host || self.inner.picture.borrow().alive.contains_key(&host)
     }
 
-    /// Whether a node, not this one, is alive and serves clients.
+    /// Returns true if a node, not this one, is alive and serves clients.
     pub fn is_ready(&self, host: HostId) -> bool {
         self.inner.picture.borrow().alive.get(&host).copied().unwrap_or(false)
     }
 
-    /// Whether a node, or this one, has said that its clock is not that of the others.
+    /// Returns true if a node, or this one, has reported that its clock differs from the others'.
     pub fn has_wrong_clock(&self, host: HostId) -> bool {
         self.inner.picture.borrow().wrong_clocks.contains(&host)
     }
@@ -173,15 +172,15 @@ impl Liveness {
         self.inner.on_change.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(host, is_ready)` on this shard when a node begins or ceases to be alive and
-    /// serving clients: what drivers are told as STATUS_CHANGE.
+    /// Calls `hook(host, is_ready)` on this shard when a node starts or stops being alive and
+    /// serving clients: the source of STATUS_CHANGE events for drivers.
     pub fn on_ready(&self, hook: impl Fn(HostId, bool) + 'static) {
         self.inner.on_ready.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(host, usage)` on this shard when a node, not this one, says something else of its
-    /// disks than before, and now of those that have said something. Who goes down is as full as
-    /// before; who is no member any more says nothing.
+    /// Calls `hook(host, usage)` on this shard when a node, not this one, reports another disk
+    /// usage than before, and now for the usages reported so far. A node that goes down keeps its
+    /// usage; a removed member reports none.
     pub fn on_disk_usage(&self, hook: impl Fn(HostId, DiskUsage) + 'static) {
         let picture = self.inner.picture.borrow().clone();
         for (host, usage) in &picture.disks {
@@ -190,7 +189,7 @@ impl Liveness {
         self.inner.on_disk_usage.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Begins to gossip; shard 0 only, once.
+    /// Starts to gossip; shard 0 only, once.
     pub fn start(&self, start: Start) {
         let messaging = start.messaging.clone();
         let driver = Rc::new(Driver::new(self.clone(), start));
@@ -211,14 +210,14 @@ impl Liveness {
         self.inner.driver.borrow().clone()
     }
 
-    /// Says who is in the cluster; others are forgotten. Shard 0 only.
+    /// Sets the members of the cluster; others are forgotten. Shard 0 only.
     pub fn set_members(&self, members: Vec<Member>) {
         if let Some(driver) = self.driver() {
             driver.set_members(members);
         }
     }
 
-    /// Changes what this node says of itself. Shard 0 only.
+    /// Changes this node's gossip state. Shard 0 only.
     pub fn update(&self, change: impl FnOnce(&mut AppState)) {
         if let Some(driver) = self.driver() {
             driver.update(change);
@@ -245,21 +244,21 @@ impl Liveness {
         driver.announce();
     }
 
-    /// Takes part in gossip or not (`nodetool disablegossip`): who does not is down for the others
-    /// and keeps what it last knew of them. Shard 0 only.
+    /// Enables or disables gossip (`nodetool disablegossip`). A node without gossip is down for the
+    /// others, and keeps its last view of them. Shard 0 only.
     pub fn set_gossiping(&self, on: bool) {
         if let Some(driver) = self.driver() {
             driver.set_gossiping(on);
         }
     }
 
-    /// Whether this node takes part in gossip; false on shards other than 0.
+    /// Returns true if this node takes part in gossip; false on shards other than 0.
     pub fn is_gossiping(&self) -> bool {
         self.driver().is_some_and(|driver| driver.is_gossiping())
     }
 
-    /// The last epoch that a node said it has applied; `None` when it is not known, not alive, or
-    /// this is not shard 0.
+    /// Returns the last epoch that a node has reported as applied. `None`: it is not known, not
+    /// alive, or this is not shard 0.
     pub fn applied_epoch(&self, host: HostId) -> Option<Epoch> {
         let row = self.driver()?.row(host)?;
         row.is_alive.then_some(row.app.epoch)
@@ -278,15 +277,15 @@ impl Liveness {
         }
     }
 
-    /// Says to everybody that this node stops, then gossips no more. The messages are on their way
-    /// when messaging has sent what it has.
+    /// Announces to all nodes that this node stops, then stops gossiping. The messages are on their
+    /// way when messaging has flushed its queues.
     pub async fn stop(&self) {
         let driver = self.inner.driver.borrow_mut().take();
         if let Some(driver) = driver {
             driver.stop();
         }
         self.inner.gate.close().await;
-        // They hold what holds this.
+        // Breaks reference cycles: the hooks hold this.
         self.inner.on_change.borrow_mut().clear();
         self.inner.on_ready.borrow_mut().clear();
         self.inner.on_disk_usage.borrow_mut().clear();

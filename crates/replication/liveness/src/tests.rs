@@ -12,7 +12,7 @@ use rt::{Main, NodeSpec};
 
 use super::*;
 
-/// What a shard of a node was told: node, shard, about whom, up or down.
+/// A notification of a shard: node, shard, subject, up or down.
 type Told = (u8, u16, u8, bool);
 
 #[derive(Default)]
@@ -22,11 +22,11 @@ struct Facts {
     /// Generation of each start: node, number.
     starts: Vec<(u8, u64)>,
     epochs: Vec<(u8, u8, u64)>,
-    /// What nodes are to say of their disks.
+    /// Disk usages for nodes to report.
     usages: Vec<(u8, DiskUsage)>,
-    /// What a shard of a node was told of them: node, shard, about whom.
+    /// Disk usages that shards were notified of: node, shard, subject.
     disks: Vec<(u8, u16, u8, DiskUsage)>,
-    /// What shard 0 last saw of `gossipinfo`: node, rows.
+    /// Last `gossipinfo` of shard 0: node, rows.
     views: Vec<(u8, Vec<(u8, bool)>)>,
 }
 
@@ -150,14 +150,15 @@ impl Cluster {
         self.world.run_for(Duration::from_secs(seconds));
     }
 
-    /// What the shards were told since the last call.
+    /// Takes the notifications of all shards since the last call.
     fn take(&self) -> Vec<Told> {
         let mut told = std::mem::take(&mut self.facts.lock().unwrap().told);
         told.sort_unstable();
         told
     }
 
-    /// Every shard of every node of `by` was told the same once about each of `about` (INV-liveness-1).
+    /// Asserts that every shard of every node of `by` was notified once about each of `about`
+    /// (INV-liveness-1).
     fn expect(&self, by: &[u8], about: &[u8], up: bool) {
         let mut expected: Vec<Told> = Vec::new();
         for n in by {
@@ -216,7 +217,7 @@ fn a_killed_node_is_down_within_half_a_minute_and_up_again_after_its_restart() {
     }
 }
 
-/// The machine goes on and refuses connections, as after a crash or an OOM kill of the process.
+/// The host stays up and refuses connections, as after a crash or an OOM kill of the process.
 #[test]
 fn a_node_whose_process_ends_is_down_within_two_seconds() {
     for seed in 60..66 {
@@ -306,7 +307,7 @@ fn the_generation_of_a_start_survives_a_power_cut() {
     assert!(starts.is_sorted_by(|a, b| a < b), "INV-liveness-3: {starts:?}");
 }
 
-/// INV-liveness-2: a picture that comes late, behind a newer one, is not seen.
+/// INV-liveness-2: a picture that arrives late, after a newer one, is ignored.
 #[test]
 fn a_shard_keeps_the_newest_picture() {
     let world = World::new(5, WorldOptions::default());
@@ -372,7 +373,7 @@ fn every_shard_hears_how_full_the_others_are_and_a_dead_one_is_as_full_as_before
         cluster.run(5);
         told()
     };
-    // A node is not told of itself.
+    // A node is not notified about itself.
     let of_3 = |usage| [(1, 0, 3, usage), (1, 1, 3, usage), (2, 0, 3, usage)];
     assert_eq!(say(3, Stuffed), of_3(Stuffed));
     assert_eq!(say(3, Full), of_3(Full));

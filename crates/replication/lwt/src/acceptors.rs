@@ -1,10 +1,14 @@
-//! The acceptors of this shard's partitions: made from their rows, fed, synced, dropped when idle.
+//! The acceptors of this shard's partitions: loaded from their rows, stepped, synced, dropped when
+//! idle.
 //!
-//! Invariants: INV-serial-1: nothing but a rejection leaves an acceptor before what it shows is on
-//! the disk, whatever `commitlog_sync` says. INV-serial-2: a commit's mutation is appended before
-//! its record and applied in the same turn. INV-serial-3: the view that a prepare reads is taken in
-//! the turn in which it is promised. INV-serial-4: a partition has one acceptor at a time. What is
-//! promised without a record is INV-serial-7 ([`crate::promise_horizon`]).
+//! Invariants:
+//! INV-serial-1: an acceptor's answer, unless it is a rejection, is sent only after the state that it
+//! reveals is on the disk, whatever `commitlog_sync` says.
+//! INV-serial-2: a commit's mutation is appended before its record and applied in the same turn.
+//! INV-serial-3: the view that a prepare reads is taken in the turn in which it is promised.
+//! INV-serial-4: a partition has one acceptor at a time.
+//!
+//! Promises without a record: INV-serial-7 ([`crate::promise_horizon`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -37,7 +41,7 @@ use telemetry::Counter;
 pub struct Ask {
     pub(crate) partition: Partition,
     pub(crate) request: Request<Payload>,
-    /// What a prepare reads.
+    /// The query of a prepare.
     pub(crate) query: Option<ReplicaQuery>,
     /// False: the keyspace has `durable_writes = false`.
     pub(crate) durable: bool,
@@ -46,8 +50,8 @@ pub struct Ask {
     pub(crate) table: PaxosTable,
     /// Registers of another replica to merge in, instead of the request.
     pub(crate) adopted: Option<Box<AcceptorState<Payload>>>,
-    /// For which electorate it was found to be: looked at again in the acceptor's turn
-    /// (INV-serial-5). `None`: whoever asks, it is done.
+    /// The electorate that the check found to be the present one; checked again in the acceptor's
+    /// turn (INV-serial-5). `None`: the request is carried out whatever its electorate.
     pub(crate) checked: Option<Box<Checked>>,
 }
 
@@ -95,12 +99,12 @@ impl Ask {
     }
 }
 
-/// What an acceptor answered, durable.
+/// Answer of an acceptor; it is durable.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// `None` for a prune.
     pub(crate) reply: Option<Reply<Payload>>,
-    /// What a prepare read.
+    /// The page that a prepare read.
     pub(crate) page: Option<Vec<u8>>,
     /// Nothing was done: the electorate is another one since this epoch.
     pub(crate) moved: Option<Epoch>,
@@ -110,11 +114,11 @@ struct Slot {
     /// Tells one acceptor of a partition from the next one.
     generation: u64,
     acceptor: Acceptor<Payload>,
-    /// Who waits for which answer.
+    /// Waiting requests, by the answer that they wait for.
     waiting: FixedMap<u64, oneshot::Sender<Reply<Payload>>>,
-    /// A prune behind records that are not durable yet; nobody waits for it.
+    /// A prune that waits for records to become durable; no request waits for it.
     prune: Option<Token>,
-    /// Asked since it was last looked at for dropping.
+    /// True if it was asked since the last check for eviction.
     used: bool,
 }
 
@@ -132,7 +136,7 @@ pub(crate) struct Acceptors<N> {
 pub(crate) struct Inner<N> {
     pub(crate) node: N,
     pub(crate) registers: Registers,
-    /// How far rows of `system.paxos` may have been deleted.
+    /// Ballot up to which rows of `system.paxos` may have been deleted.
     pub(crate) floor: Floor,
     pub(crate) horizon: Horizon,
     unlogged: Counter,
@@ -145,7 +149,7 @@ impl<N> Clone for Acceptors<N> {
     }
 }
 
-/// Acceptors that a shard keeps in memory; twice as many when they are all at work.
+/// Maximum number of acceptors in memory; twice as many when all are at work.
 const ACCEPTORS_MAX: usize = 16_384;
 
 /// A bound of acceptors.
@@ -161,14 +165,14 @@ impl Default for Most {
 #[derive(Default)]
 pub(crate) struct Registers {
     entries: RefCell<FixedMap<Partition, Entry>>,
-    /// All entries, those next to be looked at for dropping first.
+    /// All partitions, in the order of the next checks for eviction.
     order: RefCell<VecDeque<Partition>>,
     last_id: Cell<u64>,
-    /// A record failed to reach the disk: what rows show may not be there.
+    /// A record failed to reach the disk: the state in rows may be missing on the disk.
     is_unsure: Cell<bool>,
-    /// Of whoever asked last.
+    /// The table of the latest request.
     table: Cell<Option<PaxosTable>>,
-    /// How many are kept in memory; twice as many when they are all at work.
+    /// Maximum number of acceptors in memory; twice as many when all are at work.
     pub(crate) most: Most,
     /// Answers do not wait for the sync: a defect.
     #[cfg(feature = "testing")]
@@ -184,7 +188,7 @@ enum Reading {
     Going(View),
 }
 
-/// What a request's turn left to do.
+/// Work that a request's turn leaves to do.
 struct Turn {
     generation: u64,
     /// A record that its answer waits for.
@@ -222,7 +226,7 @@ impl Registers {
         self.entries.borrow_mut().remove(partition)
     }
 
-    /// Whose promises have no records.
+    /// Returns the partitions whose promises have no records.
     pub(crate) fn with_unwritten(&self) -> Vec<Partition> {
         let entries = self.entries.borrow();
         let unwritten = entries.iter().filter(|(_, entry)| match entry {
@@ -245,7 +249,7 @@ impl Registers {
         Some((self.table.get()?, slot.acceptor.unwritten().collect()))
     }
 
-    /// They have been appended.
+    /// Notes that the promises of a partition have been appended.
     pub(crate) fn are_written(&self, partition: &Partition) {
         if let Some(Entry::Ready(slot)) = self.entries.borrow_mut().get_mut(partition) {
             slot.acceptor.written();
@@ -302,7 +306,7 @@ impl<N: Shards> Acceptors<N> {
         &self.inner.horizon
     }
 
-    /// How far rows of `system.paxos` may have been deleted.
+    /// Returns the ballot floor: up to there rows of `system.paxos` may have been deleted.
     pub(crate) fn floor(&self) -> &Floor {
         &self.inner.floor
     }
@@ -392,7 +396,7 @@ impl<N: Shards> Acceptors<N> {
         Ok(Answered { reply, page, moved: None })
     }
 
-    /// The present epoch, if the electorate is not any more the one that was checked.
+    /// Returns the current epoch if the electorate differs from the one that was checked.
     fn moved_since(&self, ask: &Ask) -> Option<Epoch> {
         let checked = ask.checked.as_deref()?;
         let snapshot = self.env().cluster()?.snapshot();
@@ -441,7 +445,7 @@ impl<N: Shards> Acceptors<N> {
         Err(StoreError::QueueFull)
     }
 
-    /// Makes the acceptor from its row. Others wait for it meanwhile.
+    /// Loads the acceptor from its row. Other requests wait for it meanwhile.
     async fn load(&self, ask: &Ask) -> Result<(), StoreError> {
         let acceptors = &self.inner.registers;
         acceptors.table.set(Some(ask.table));
@@ -465,7 +469,7 @@ impl<N: Shards> Acceptors<N> {
                 acceptors.entries.borrow_mut().insert(ask.partition.clone(), entry)
             }
             Err(error) => {
-                // Those who wait try it themselves.
+                // Waiting requests retry the load themselves.
                 drop(acceptors.remove(&ask.partition));
                 return Err(error);
             }
@@ -474,7 +478,7 @@ impl<N: Shards> Acceptors<N> {
             matches!(before, Some(Entry::Loading(_))),
             "INV-serial-4: a partition got another acceptor while its row was read"
         );
-        // Those who wait go on.
+        // Wakes the waiting requests.
         drop(before);
         Ok(())
     }
@@ -489,7 +493,8 @@ impl<N: Shards> Acceptors<N> {
             store.sync().await?;
             acceptors.is_unsure.set(false);
         }
-        // No damage of the disk, but values of Cassandra, say: the partition takes part in no round.
+        // Not disk corruption, but for example values written by Cassandra: the partition takes
+        // part in no round.
         AcceptorState::from_row(|column| cells.get(column))
             .map_err(|error| StoreError::Invalid(error.to_string()))
     }
@@ -543,7 +548,7 @@ impl<N: Shards> Acceptors<N> {
                     if sync {
                         turn.token = Some(token);
                     } else if was_idle {
-                        // A prune: what is lost with it is a few bytes.
+                        // A prune: losing it costs a few bytes.
                         self.report(ask, generation, Input::Persisted(token));
                     } else {
                         self.prune_later(&ask.partition, token);
@@ -635,8 +640,8 @@ impl<N: Shards> Acceptors<N> {
         }
     }
 
-    /// Whether a partition's acceptor is being made, has answers that wait for the disk, or has
-    /// promised something newer.
+    /// Returns true if a partition's acceptor is being loaded, has answers that wait for the disk,
+    /// or has promised a ballot newer than `floor`.
     pub(crate) fn has_acceptor_at_work(&self, partition: &Partition, floor: Ballot) -> bool {
         match self.inner.registers.entries.borrow().get(partition) {
             None => false,
@@ -648,13 +653,14 @@ impl<N: Shards> Acceptors<N> {
         }
     }
 
-    /// Drops an acceptor that is not at work and has promised nothing that the floor does not refuse.
+    /// Evicts an acceptor. The caller has checked that it is not at work and that the floor covers
+    /// its promises.
     pub(crate) fn forget_acceptor(&self, partition: &Partition) {
         drop(self.inner.registers.remove(partition));
     }
 
-    /// A record could not be made durable: nothing is answered by this acceptor any more, the next
-    /// one begins with what the row says.
+    /// A record could not be made durable: this acceptor sends no answer any more, and the next one
+    /// is loaded from the row.
     #[cold]
     fn fail(&self, partition: &Partition, generation: u64) {
         let acceptors = &self.inner.registers;

@@ -1,14 +1,14 @@
-//! The newest ballot that this shard's acceptors refuse whatever they know.
+//! Ballot floor: the newest ballot that this shard's acceptors always refuse.
 //!
-//! Owns: `metadata/paxos-floor/<shard>` of the work directory: how far rows of `system.paxos` may have
-//! been deleted ([`crate::paxos_cleanup`]). Never: which rows go.
+//! Owns: `metadata/paxos-floor/<shard>` of the work directory: the ballot up to which rows of
+//! `system.paxos` may have been deleted ([`crate::paxos_cleanup`]). Never: chooses the rows to delete.
 //!
-//! INV-serial-6: a row goes only when all of it is at most as new as the floor in the file of its shard,
-//! and the floor never goes back, whatever the wall clock does. So what a deleted row would have refused
-//! is refused.
+//! INV-serial-6: a row is deleted only when all of it is at most as new as the floor in the file of its
+//! shard, and the floor never moves back, whatever the wall clock does. So ballots that a deleted row
+//! would have refused are still refused.
 //!
-//! File ([`crate::checkpoint_file`]): `micros <microseconds since 1970>`. A node may be
-//! started with other shards: the newest of all files counts for each.
+//! File ([`crate::checkpoint_file`]): `micros <microseconds since 1970>`. A node may be started with
+//! other shards: the newest of all files counts for each.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,7 +21,7 @@ use stdx::{IoError, WallMicros};
 
 use crate::checkpoint_file::Kept;
 
-/// Ballots so far behind a replica's clock are refused.
+/// Ballots that are this much older than a replica's clock are refused.
 const FLOOR_AGE: Duration = Duration::from_secs(12 * 3600);
 
 const FILE: Kept<1> = Kept {
@@ -34,7 +34,7 @@ const FILE: Kept<1> = Kept {
 /// The floor of a shard.
 pub(crate) struct Floor {
     newest: Cell<Ballot>,
-    /// Where it is kept; nowhere before [`Floor::load`].
+    /// Directory of the file; `None` before [`Floor::load`].
     directory: RefCell<Option<String>>,
 }
 
@@ -51,7 +51,7 @@ impl Floor {
         if kept.is_newer_than(by_clock) { kept } else { by_clock }
     }
 
-    /// Takes over what earlier runs have kept, and keeps it there from now on.
+    /// Loads the floor that earlier runs have persisted, and persists it there from now on.
     ///
     /// # Errors
     /// A file cannot be read, or is damaged.
@@ -77,10 +77,10 @@ impl Floor {
         }
     }
 
-    /// Refuses what is at most as new from now on, durably when it returns.
+    /// Refuses ballots up to `floor` from now on, durably when it returns.
     ///
     /// # Errors
-    /// It cannot be kept; it is refused all the same until the node ends.
+    /// It cannot be persisted; the ballots are refused all the same until the node ends.
     pub(crate) async fn raise(&self, rt: &Rt, floor: Ballot) -> Result<(), IoError> {
         self.raise_to(floor);
         let directory = self.directory.borrow().clone();

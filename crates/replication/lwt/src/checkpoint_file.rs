@@ -38,7 +38,7 @@ impl<const N: usize> Kept<N> {
         };
         let (mut all, mut has_own) = (Vec::new(), false);
         for name in entries.into_iter().map(|entry| entry.name) {
-            // What was being written when the node ended counts for nothing.
+            // Temporary files of an interrupted write are ignored.
             let Ok(shard) = name.parse::<u16>() else { continue };
             let path = format!("{directory}/{name}");
             let numbers = match rt.fs().read_small(self.form, &path, BYTES_MAX).await {
@@ -54,10 +54,10 @@ impl<const N: usize> Kept<N> {
         Ok((all, has_own))
     }
 
-    /// Writes this shard's, durably.
+    /// Persists this shard's numbers.
     ///
     /// # Errors
-    /// It may be the one before or the new one.
+    /// The file may have the old or the new numbers.
     pub(crate) async fn store(
         &self,
         rt: &Rt,

@@ -1,7 +1,8 @@
-//! Prunes on their way: what every replica has is told to each of them for many partitions at once.
+//! Batched prunes: commits that every replica has are announced to each replica for many partitions
+//! at once.
 //!
-//! Nobody waits for a prune, and losing one costs a few bytes until the next round or sweep of its
-//! partition; a message and a task for each would cost a tenth of an uncontended write.
+//! No request waits for a prune. Losing one costs a few bytes until the next round or sweep of its
+//! partition. One message and one task per prune would cost a tenth of an uncontended write.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -18,20 +19,20 @@ use crate::acceptors::Ask;
 use crate::paxos_row::Partition;
 use crate::shards::Shards;
 
-/// How long one waits for others.
+/// How long a prune waits for others.
 const WAIT: Duration = Duration::from_millis(10);
-/// After so many it goes at once; half of what a message may have.
+/// Number of prunes that are sent without waiting; half of a message's maximum.
 const FULL: usize = PRUNES_MAX / 2;
 
-/// Where prunes go; no host: this node.
+/// Destination of prunes; no host: this node.
 type To = (Option<HostId>, ShardId);
 
-/// Those that wait. In the order in which their destinations were first needed: what is sent must not
-/// depend on a hash.
+/// Waiting prunes, in the order in which their destinations were first needed: the order of sends
+/// must not depend on a hash.
 #[derive(Default)]
 pub(crate) struct Waiting {
     lists: RefCell<Vec<(To, Prunes)>>,
-    /// A task is there that will send them.
+    /// A scheduled task will send them.
     is_due: Cell<bool>,
 }
 
@@ -115,7 +116,7 @@ impl<N: Shards> Lwt<N> {
             for (partition, ballot) in prunes {
                 let Some(cluster) = this.cluster() else { return };
                 let snapshot = (cluster.parts.snapshot)();
-                // Dropped meanwhile, or never there.
+                // The table was dropped, or never existed.
                 if snapshot.schema.table_by_id(partition.table).is_none() {
                     continue;
                 }

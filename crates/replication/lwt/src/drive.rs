@@ -1,4 +1,4 @@
-//! Drives the machine of one operation: sends what it wants sent, gives it what comes.
+//! Driver of the machine of one operation: sends its requests and feeds it the answers.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ use replica::RequestTrace;
 use replica::TableFacts;
 use replica::{of_reply, replica_error};
 
-/// What one operation is.
+/// Description of one operation.
 pub(crate) struct Job {
     pub(crate) facts: Rc<TableFacts>,
     pub(crate) snapshot: Arc<ClusterSnapshot>,
@@ -55,7 +55,7 @@ pub(crate) struct Job {
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ReplicaError>>>>;
 type SnapshotFuture = Pin<Box<dyn Future<Output = Arc<ClusterSnapshot>>>>;
 
-/// What came.
+/// Event of an operation.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and not kept")]
 enum Event {
     Answer(Target, Ballot, Result<Answer<Payload>, ReplicaError>),
@@ -72,18 +72,18 @@ pub(crate) struct Driver<N: Shards> {
     targets: Targets,
     /// Rows that prepares read.
     rows: Rc<Cell<u32>>,
-    /// The electorates of the plans given so far: messages of a round say those of its plan.
+    /// Electorates of the plans so far: messages of a round carry those of its plan.
     plans: Vec<(Epoch, Electorate, Electorate)>,
     calls: Vec<(Target, Ballot, AnswerFuture)>,
     replanning: Option<SnapshotFuture>,
     timer: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Of an operation that is traced.
+    /// Record of a traced operation.
     noted: Noted,
     /// The round that `pages` were read in.
     round: Ballot,
     pages: Vec<(Target, Vec<u8>)>,
     turn: Option<Turn<N>>,
-    /// Who failed last, and how.
+    /// Latest failures by replica.
     pub(crate) failures: Failures,
     outcome: Option<Outcome>,
     is_finished: bool,
@@ -128,7 +128,8 @@ impl<N: Shards> Driver<N> {
         }
     }
 
-    /// What deciding needs: the table, how many rows are read from the next round on, the partition.
+    /// Returns the inputs of a decision: the table, the row limit from the next round on, and the
+    /// partition.
     pub(crate) fn facts(&self) -> (Rc<TableFacts>, Rc<Cell<u32>>, Partition) {
         (self.job.facts.clone(), self.rows.clone(), self.job.partition.clone())
     }
@@ -161,7 +162,7 @@ impl<N: Shards> Driver<N> {
         }
     }
 
-    /// What is left to do after the answer: the commit's other acknowledgements, hints, the prune.
+    /// Finishes the work after the answer: the commit's other acknowledgements, hints, the prune.
     pub(crate) fn finish_behind(mut self) {
         if self.is_finished {
             return;
@@ -531,7 +532,7 @@ impl<N: Shards> Driver<N> {
     }
 }
 
-/// What was said of an operation in its trace.
+/// Parts of an operation that its trace already records.
 #[derive(Default)]
 struct Noted {
     /// The round that was decided last, and whether with something to write.

@@ -1,13 +1,13 @@
-//! Registers on the move: a node that will own ranges takes over what their acceptors know, and
-//! rounds that nobody finished are finished.
+//! Handover of registers: a node that will own ranges takes over what their acceptors know, and
+//! completes rounds that their proposers left unfinished.
 //!
 //! Owns: the verb `PaxosRepair` of both sides (`docs/formats/internode.md`). Never: which movement is
 //! under way (`node`), the merge of registers (`paxos::AcceptorState::merge`).
 //!
-//! INV-serial-5: the registers that a source gives are read at the epoch in which the newcomer is
-//! pending, or later; from that epoch on the source votes in no round of the electorate before it,
-//! because an acceptor's turn looks at the epoch again. So what any old quorum promised or accepted is
-//! in them, and in every later round the newcomer takes part itself.
+//! INV-serial-5: a source reads the registers that it hands over at the epoch in which the newcomer is
+//! pending, or later. From that epoch on it votes in no round of the previous electorate, because an
+//! acceptor's turn checks the epoch again. So the registers contain everything that an old quorum
+//! promised or accepted, and the newcomer itself takes part in every later round.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -70,19 +70,19 @@ pub enum HandoverError {
     Store(#[from] StoreError),
 }
 
-/// What a search for unfinished rounds came to.
+/// Outcome of a search for unfinished rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Finished {
     /// Partitions with rounds that were not known to be finished.
     pub found: u64,
-    /// Those of them that could not be finished: too few replicas, too much contention.
+    /// The part of `found` that could not be finished: too few replicas, too much contention.
     pub failed: u64,
 }
 
 /// Registers of one partition.
 pub(crate) type Row = (Partition, AcceptorState<Payload>);
 
-/// Whose rows are read.
+/// Selects the rows to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// All of this node.
@@ -149,7 +149,7 @@ fn encode_page(promised: Ballot, rows: &[Row], is_last: bool, out: &mut Vec<u8>)
     }
 }
 
-/// What the source has promised to every partition; rows; whether it is the last page.
+/// Decodes the source's promise to every partition, the rows, and whether this is the last page.
 fn decode_page(bytes: &[u8]) -> Result<(Ballot, Vec<Row>, bool), DecodeError> {
     let mut r = Reader::new(bytes, "paxos registers");
     let version = r.u8()?;
@@ -196,7 +196,7 @@ struct Rows<'t> {
     key: Arc<[u8]>,
     rows: Vec<Row>,
     bytes: usize,
-    /// Rows of Cassandra, say: they are left where they are.
+    /// Number of unreadable rows, for example of Cassandra: they are left unmodified.
     unreadable: usize,
     is_full: bool,
 }
@@ -236,8 +236,8 @@ fn table_of(clustering: &[u8]) -> Option<TableId> {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// A page of what this node's acceptors know of the partitions of a range, behind a key; whether
-    /// it is the last one.
+    /// Returns a page of the registers of a range's partitions, after a key, and whether it is the
+    /// last one.
     pub(crate) async fn registers(
         &self,
         snapshot: &ClusterSnapshot,
@@ -257,7 +257,7 @@ impl<N: Shards> Lwt<N> {
         };
         let mut ranges = key_ranges(range);
         if let Some((token, key)) = start {
-            // The parts before the one that the key lies in are done.
+            // Ranges before the one that contains the key are done.
             let holds = |r: &KeyRange| match (&r.start, &r.end) {
                 (RingBound::Token { token: a, after }, RingBound::Token { token: b, .. }) => {
                     (*a < token || !*after && *a == token) && token <= *b
@@ -290,12 +290,14 @@ impl<N: Shards> Lwt<N> {
         Ok((sink.rows, !sink.is_full))
     }
 
-    /// Takes over what the acceptors of the present owners know of the ranges that this node will
-    /// own when the movement of `moving` (itself, or a node that leaves) is finished, durably. To be
-    /// called when every live member has applied the epoch at which this node became pending, and
-    /// before the step after which it counts as a natural replica. Can be called again. With
-    /// `as_many_as_live` what dead replicas knew is given up, as their data is. `dead` is one that is
-    /// known to be so, whatever this node has seen of it so far. Gives the number of partitions.
+    /// Takes over the registers of the present owners for the ranges that this node will own when
+    /// the movement of `moving` (itself, or a node that leaves) is finished, durably. Returns the
+    /// number of partitions.
+    ///
+    /// Must be called when every live member has applied the epoch at which this node became
+    /// pending, and before the step after which it counts as a natural replica. May be repeated.
+    /// With `as_many_as_live` the registers of dead replicas are abandoned, as their data is.
+    /// `dead` is a node that is known to be dead, whatever this node has seen of it so far.
     ///
     /// # Errors
     /// See [`HandoverError`].
@@ -311,7 +313,7 @@ impl<N: Shards> Lwt<N> {
         let me = snapshot.local.host_id;
         let is_alive = |host: HostId| Some(host) != dead && (cluster.parts.is_alive)(host);
         let (before, after) = (unmoved(&snapshot), finished(&snapshot, moving));
-        // Whether tables of users are replicated so: those of the system hold nobody up.
+        // True if user tables are replicated so: system tables do not hold a movement up.
         let mut keys: BTreeMap<PlacementKey, bool> = BTreeMap::new();
         for keyspace in snapshot.schema.keyspaces.values() {
             let key = PlacementKey::of_keyspace(&snapshot, keyspace);
@@ -386,7 +388,7 @@ impl<N: Shards> Lwt<N> {
             let unusable =
                 |error: DecodeError| HandoverError::Source { host, why: error.to_string() };
             let (promised, mut rows, is_last) = decode_page(&payload).map_err(unusable)?;
-            // Before rows count: what is in none of them was promised all the same.
+            // Before the rows: the promise also covers partitions without a row.
             self.promise_to_all(host, promised).await?;
             ask.after = rows.last().map(|(partition, _)| partition.key.to_vec());
             rows.retain(|(partition, _)| only.is_none_or(|only| only.contains(&partition.table)));
@@ -434,7 +436,7 @@ impl<N: Shards> Lwt<N> {
         let Some(table) = PaxosTable::of(&snapshot.schema) else { return Ok(()) };
         let mut answers = Vec::new();
         for (partition, state) in rows {
-            // Of a table that was dropped.
+            // The table was dropped.
             let Some(facts) = self.env().facts(&snapshot, partition.table) else {
                 continue;
             };
@@ -519,7 +521,7 @@ impl<N: Shards> Lwt<N> {
             rows_per_partition: 1,
             trace: None,
         };
-        // It finishes what it finds; its rows are of no use.
+        // It completes the rounds that it finds; the rows are not needed.
         let mut nothing = Nothing::default();
         self.read_serial(&command, &order, &mut nothing).await.is_ok()
     }
@@ -599,7 +601,7 @@ impl<N: Shards> Lwt<N> {
     }
 }
 
-/// Whether a round may have accepted a value that is not known to be committed.
+/// Returns true if a round may have accepted a value that is not known to be committed.
 fn is_unfinished(state: &AcceptorState<Payload>) -> bool {
     let committed = state.committed.as_ref().map(|c: &Commit<Payload>| c.ballot);
     let is_newer = |a: &Accepted<Payload>| committed.is_none_or(|c| a.ballot.is_newer_than(c));

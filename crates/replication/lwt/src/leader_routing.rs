@@ -1,11 +1,11 @@
-//! Where conditional statements and serial reads of a partition are carried out: at one replica, so
-//! that those of all coordinators stand in one queue.
+//! Routing of conditional statements and serial reads: those of a partition run at one replica, so that
+//! the statements of all coordinators wait in one queue.
 //!
-//! Owns: which node that is, the way there and what a lost answer means. Never: what is in a
+//! Owns: the choice of the node, the forwarding, the meaning of a lost answer. Never: the contents of a
 //! forwarded statement; the front end gives and takes bytes ([`ForwardedHandler`]).
 //!
-//! A statement is forwarded once: where it arrives it is carried out, whoever that node holds for the
-//! first. Two nodes that both carry out statements of a partition cost each other rounds, nothing else.
+//! A statement is forwarded once: the receiving node executes it, even if it would choose another
+//! leader. Two nodes that both execute statements of a partition only cost each other extra rounds.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -25,11 +25,11 @@ use crate::Lwt;
 use crate::shards::Shards;
 use replica::ReplicaList;
 
-/// Longer than the executing node takes by its own deadlines, so that its answer, also that it is
-/// too late, is still waited for.
+/// Slack beyond the executing node's own deadlines, so that its answer still arrives, even the
+/// answer that it is too late.
 const ANSWER_SLACK: Duration = Duration::from_millis(500);
 
-/// Whom a statement goes to.
+/// Route of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SerialRoute {
     /// The table of its partition.
@@ -44,7 +44,7 @@ pub struct SerialRoute {
 /// Why a statement was not carried out elsewhere, or is not known to have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotForwarded {
-    /// Nothing was done there: somebody else may do it.
+    /// Nothing was done there: another node may do it.
     Elsewhere,
     /// The node has too much to do; nothing was done.
     Overloaded,
@@ -57,7 +57,7 @@ pub enum NotForwarded {
 pub struct ForwardedStatement {
     /// As the other front end wrote it.
     pub payload: Vec<u8>,
-    /// When the other node gives up; nothing decides by it when the client gets an answer.
+    /// Time at which the other node aborts; the client's answer does not depend on it.
     pub deadline: Instant,
     /// Id of the trace that the other node keeps.
     pub trace: Option<Uuid>,
@@ -74,7 +74,7 @@ pub enum ForwardRefused {
     Invalid(String),
 }
 
-/// What carries a forwarded statement out: gives the answer's bytes.
+/// Handler that executes a forwarded statement and returns the encoded answer.
 pub type ForwardedHandler = Rc<
     dyn Fn(ForwardedStatement) -> Pin<Box<dyn Future<Output = Result<Vec<u8>, ForwardRefused>>>>,
 >;
@@ -89,7 +89,7 @@ impl Forwarded {
     }
 }
 
-/// What a statement is forwarded with.
+/// Terms of a forwarded statement.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardTerms {
     /// The table of its partition.
@@ -103,7 +103,7 @@ pub struct ForwardTerms {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// Who carries out the conditional statements of a partition. `None`: this node.
+    /// Returns the route of a partition's conditional statements. `None`: this node executes them.
     pub fn serial_route(
         &self,
         snapshot: &ClusterSnapshot,
@@ -122,7 +122,7 @@ impl<N: Shards> Lwt<N> {
         let natural = replicas.iter().filter(|r| !r.pending);
         let now = self.env().rt.now();
         let mut silent = self.inner.silent.borrow_mut();
-        // The ballots of one whose clock is wrong are refused by all others.
+        // All other nodes refuse the ballots of a node with a wrong clock.
         let wrong_clock = self.inner.wrong_clock.borrow().clone();
         let is_wrong = |host| wrong_clock.as_ref().is_some_and(|is_wrong| is_wrong(host));
         let skips_self = is_wrong(snapshot.local.host_id);
@@ -140,14 +140,14 @@ impl<N: Shards> Lwt<N> {
         Some(SerialRoute { table, hosts, quorum })
     }
 
-    /// Leaves nodes out of the routes of statements whose clocks are wrong, as `is_wrong` says, this node
-    /// too, as long as there are others.
+    /// Leaves nodes with a wrong clock, as `is_wrong` reports, out of the routes of statements.
+    /// That includes this node, as long as there are others.
     pub fn route_around_clocks(&self, is_wrong: impl Fn(HostId) -> bool + 'static) {
         *self.inner.wrong_clock.borrow_mut() = Some(Rc::new(is_wrong));
     }
 
-    /// Sends a statement to another node to be carried out, and waits for its answer. `write` appends the
-    /// payload and is given the time from the client's deadline until this node gives up.
+    /// Forwards a statement to another node and waits for its answer. `write` appends the payload;
+    /// its argument is the time from the client's deadline until this node aborts.
     ///
     /// # Errors
     /// See [`NotForwarded`].

@@ -70,8 +70,8 @@ use serve::is_sound;
 /// Says whether a node's clock is wrong.
 type WrongClock = Rc<dyn Fn(HostId) -> bool>;
 
-/// How far ahead of a replica's clock a ballot may be. Cassandra has no such bound; nodes whose
-/// clocks are this far apart lose plain writes, too.
+/// Maximum lead of a ballot over a replica's clock. Cassandra has no such limit; nodes whose clocks
+/// are this far apart lose plain writes, too.
 const SKEW_MAX: Duration = Duration::from_secs(60);
 /// Bytes after which the read of a prepare ends; a condition that needs more is refused.
 const PAGE_BYTES_MAX: usize = 8 << 20;
@@ -95,7 +95,7 @@ impl<N> Clone for Lwt<N> {
     }
 }
 
-/// What one shard keeps for lightweight transactions.
+/// State of one shard for lightweight transactions.
 struct Inner<N> {
     node: N,
     acceptors: Acceptors<N>,
@@ -105,7 +105,7 @@ struct Inner<N> {
     clock: RefCell<Option<BallotClock>>,
     forwarded: leader_routing::Forwarded,
     silent: RefCell<unresponsive_replicas::Silent>,
-    /// Whose clock is wrong.
+    /// Reports the nodes with a wrong clock.
     wrong_clock: RefCell<Option<WrongClock>>,
     sweeps: paxos_cleanup::Sweeps,
     prunes: commit_pruning::Waiting,
@@ -173,27 +173,27 @@ impl<N: Shards> Inner<N> {
     }
 }
 
-/// What a conditional write does with the rows that it finds. As a sink it is shown the rows of its
-/// read, merged and live, each time that its condition is to be decided.
+/// A conditional write. As a sink it is shown the rows of its read, merged and live, each time that
+/// its condition is to be decided.
 pub trait CasOperation: RowSink {
     /// Forgets what was shown: it is shown again, newer.
     fn restart(&mut self);
 
-    /// Decides by what was shown since the last restart. `Some`: the condition holds, and this is the
-    /// encoded mutation, all of it of the operation's partition and with that timestamp. `None`: it
-    /// does not; what was shown is what the client is told.
+    /// Decides from the rows shown since the last restart. `Some`: the condition holds, and this is
+    /// the encoded mutation, which writes the operation's partition only, with that timestamp.
+    /// `None`: the condition does not hold; the client gets the rows that were shown.
     ///
     /// # Errors
     /// The condition or the values cannot be evaluated; nothing is written then.
     fn decide(&mut self, timestamp: TimestampMicros) -> Result<Option<Vec<u8>>, CasRefused>;
 
-    /// What the read cost of which everything was shown since the last restart; told before
+    /// Reports the cost of the read that showed all rows since the last restart. Called before
     /// [`CasOperation::decide`].
     fn has_read(&mut self, stats: &ReadStats) {
         let _ = stats;
     }
 
-    /// So many of its rounds were lost to other proposers; told once, at the end.
+    /// Reports how many of its rounds were lost to other proposers. Called once, at the end.
     fn contended(&mut self, rounds: u32) {
         let _ = rounds;
     }
@@ -211,22 +211,24 @@ pub struct CasOrder {
     pub snapshot: Arc<ClusterSnapshot>,
     /// All rows and columns of one partition that the conditions need.
     pub read: ReadCommand,
-    /// Rows of it that the operation stops after, as of `Coordinator::read`; `usize::MAX`: it takes
+    /// Rows of it after which the operation stops, as of `Coordinator::read`; `usize::MAX`: it uses
     /// all. Replicas send no more of them at first.
     pub rows_wanted: usize,
     /// `Global` for SERIAL, `Local` for LOCAL_SERIAL.
     pub scope: paxos::Scope,
-    /// Who must have the write before it is acknowledged.
+    /// Consistency level of the commit: which replicas must have the write before it is
+    /// acknowledged.
     pub commit: Consistency,
     /// False: the keyspace has `durable_writes = false`.
     pub durable: bool,
     /// When the client is answered at the latest while nothing is decided.
     pub deadline: Instant,
-    /// The request is traced: what this node does is noted, and the other nodes write down what they do for it.
+    /// Trace of the request: this node's steps are recorded in it, and the other nodes record
+    /// theirs.
     pub trace: Option<Rc<RequestTrace>>,
 }
 
-/// How a conditional write ended.
+/// Outcome of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasOutcome {
     /// The condition held and the write is committed at the level that was asked for.
@@ -261,7 +263,7 @@ pub enum CasError {
     Store(#[from] StoreError),
 }
 
-/// What a failed operation is to its client.
+/// Maps a failed operation to its client's error.
 struct Failing {
     scope: Scope,
     commit: Consistency,
@@ -395,18 +397,18 @@ impl<N: Shards> Lwt<N> {
         }
     }
 
-    /// Has this shard's acceptors refuse what rows of `system.paxos` that are deleted, in this run or an earlier one,
-    /// would have refused, and remember what was promised without a record. To be called before the node is part of
-    /// its cluster.
+    /// Loads the checkpoints of this shard's acceptors. They refuse the ballots that deleted rows
+    /// of `system.paxos` would have refused, and keep the promises that were made without a record.
+    /// Must be called before the node joins its cluster.
     ///
     /// # Errors
-    /// What was persisted below `work_dir` cannot be read.
+    /// The files below `work_dir` cannot be read.
     pub async fn load_checkpoints(&self, work_dir: &str) -> Result<(), IoError> {
         self.inner.acceptors.load_checkpoints(work_dir).await
     }
 
-    /// Has the next start know all promises from their rows. To be called when nothing is asked any more
-    /// and the store is still there.
+    /// Writes all promises to their rows, so that the next start finds them there. Must be called
+    /// when no request is served any more and the store is still open.
     pub async fn close_horizon(&self) {
         self.inner.acceptors.close_horizon().await;
     }
@@ -437,7 +439,7 @@ impl<N: Shards> Lwt<N> {
                 operation.restart();
                 let Some(stats) = show_all(&read, &facts.shape, &page, operation) else {
                     if rows.replace(u32::MAX) < u32::MAX {
-                        // Of the rows that were sent some are deleted.
+                        // Some of the rows that were sent are deleted.
                         return Decision::ReadAgain;
                     }
                     let text = format!("the condition needs more than {PAGE_BYTES_MAX} bytes");
@@ -451,10 +453,9 @@ impl<N: Shards> Lwt<N> {
                         refused = Some(CasRefused(text.to_owned()));
                         Decision::Abort
                     }
-                    // What acceptors agreed on would have to be applied.
                     Ok(Some(mutation)) => match self.env().refusal_of(&mutation) {
                         None => Decision::Value(Payload::from(mutation)),
-                        // What acceptors agree on must be applied.
+                        // A value that acceptors agree on must be applicable.
                         Some(why) => {
                             refused = Some(CasRefused(why));
                             Decision::Abort
@@ -488,7 +489,7 @@ impl<N: Shards> Lwt<N> {
     }
 
     /// A read of one partition at SERIAL or LOCAL_SERIAL: sees every conditional write that ended
-    /// before it began. What does not fit into one page of 8 MiB is read by a serial read of its own.
+    /// before it began. Rows beyond one page of 8 MiB are read by further serial reads.
     ///
     /// # Errors
     /// See [`CasError`]; never `Unknown`. `Refused`: it is a range. Rows may have been shown before
@@ -613,7 +614,7 @@ impl<N: Shards> Lwt<N> {
         let now = self.env().rt.now();
         let commit_time = self.cluster().map(|c| c.parts.settings.write_request_timeout);
         let commit_deadline = match kind {
-            // Of a write that is decided its client is told, if that takes no longer than a write may.
+            // A decided write is reported to its client, unless that takes longer than a write may.
             Kind::Write => deadline.max(now + commit_time.unwrap_or(COMMIT_TIME)),
             Kind::Read => deadline,
         };
@@ -653,7 +654,7 @@ struct Page {
     page: Vec<u8>,
 }
 
-/// What an operation is made of.
+/// Parameters of an operation.
 struct Parts {
     snapshot: Arc<ClusterSnapshot>,
     command: ReadCommand,

@@ -1,15 +1,16 @@
-//! Rows of `system.paxos` that say nothing any more are deleted, so that the table stays bounded.
+//! Cleanup of `system.paxos`: rows without information are deleted, so that the table stays bounded.
 //!
-//! Owns: when a row goes, and how one that nothing settles is settled. An acceptor refuses ballots that
-//! are some time behind the wall clock ([`crate::ballot_floor`]), and a row goes when all of it is older
-//! than twice that and [`AcceptorState::is_droppable`] says so. So what a dropped row would have
-//! refused is refused still; also when the wall clock goes back by more than the difference, because
-//! how far rows were dropped is kept ([`crate::ballot_floor`]). While the clock jumps nothing is dropped: else
-//! one that is days ahead for a moment would close the node's partitions for days.
+//! Owns: when a row is deleted, and how a row is settled that no node settles. An acceptor refuses ballots
+//! that are some time behind the wall clock ([`crate::ballot_floor`]). A row is deleted when all of it is
+//! older than twice that and [`AcceptorState::is_droppable`] allows it. So ballots that a deleted row would
+//! have refused are still refused. That also holds when the wall clock is set back by more than the
+//! difference, because the floor of the deletions is persisted ([`crate::ballot_floor`]). While the clock
+//! jumps no row is deleted: otherwise a clock that is days ahead for a moment would close the node's
+//! partitions for days.
 //!
-//! A write whose condition was false leaves a promise, a read that buried one an empty value; both
-//! keep their row. When they are old, the replica that proposes for the partition commits a write of
-//! nothing, which all replicas then have, prune and drop.
+//! A write whose condition was false leaves a promise. A read that buried one leaves an empty value. Both keep
+//! their row. When they are old, the replica that proposes for the partition commits an empty write, which all
+//! replicas then have, prune and drop.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -40,10 +41,10 @@ const JUMP: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3600);
 /// Time for one write of nothing.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-/// Writes of nothing in one sweep: what is left comes next time.
+/// Maximum empty writes of one sweep; the next sweep continues.
 const SETTLES_MAX: u64 = 10_000;
 
-/// What a sweep of a shard came to.
+/// Statistics of a sweep of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Rows deleted.
@@ -59,7 +60,7 @@ pub(crate) struct Sweeps {
     wake: Notify,
 }
 
-/// Looks at no rows, and writes a mutation whatever there is.
+/// Reads no rows, and always writes a mutation.
 #[derive(Default)]
 pub(crate) struct Nothing(Vec<u8>);
 
@@ -86,7 +87,7 @@ impl CasOperation for Nothing {
 }
 
 impl<N: Shards> Lwt<N> {
-    /// By how many microseconds the wall clock is ahead of the one that nobody sets.
+    /// Offset of the wall clock from the monotonic clock, in microseconds.
     fn clock_offset(&self) -> i128 {
         let now = i128::from(self.env().rt.now().0) / 1_000;
         i128::from(self.env().rt.wall().0) - now
@@ -128,8 +129,8 @@ impl<N: Shards> Lwt<N> {
         self.inner.sweeps.wake.notify_waiters();
     }
 
-    /// Deletes this shard's rows of `system.paxos` that say nothing any more and are so old, and
-    /// settles those that nobody else will.
+    /// Deletes this shard's rows of `system.paxos` that carry no information any more and have this
+    /// age. Settles those that no other node will settle.
     ///
     /// # Errors
     /// The store's.
@@ -162,7 +163,8 @@ impl<N: Shards> Lwt<N> {
                     && (self.proposes(&snapshot, &partition)
                         || !state.promised.is_newer_than(long_ago))
                 {
-                    // Who proposes for it may know nothing of it: in the end anybody does it.
+                    // The node that proposes for it may not know of it: eventually any node settles
+                    // it.
                     old.push(partition);
                 }
             }
@@ -184,14 +186,14 @@ impl<N: Shards> Lwt<N> {
         state: &AcceptorState<Payload>,
     ) -> Result<(), StoreError> {
         self.inner.acceptors.forget_acceptor(partition);
-        // Newer cells, of a round that came meanwhile, stay.
+        // Newer cells, of a round that ran meanwhile, stay.
         let mutation =
             table.deletion(partition, state.promised.timestamp(), self.env().rt.wall().seconds());
         let mutation = ReplicaMutation::durable(partition.token(), mutation);
         self.env().replica.admit_and_apply(&mutation, Origin::PaxosCleanup)
     }
 
-    /// Whether this node is the replica that proposes for a partition.
+    /// Returns true if this node is the replica that proposes for a partition.
     fn proposes(&self, snapshot: &ClusterSnapshot, partition: &Partition) -> bool {
         let token = partition.token();
         let is_replica = replicas_of(self.env(), snapshot, partition).is_some_and(|(list, _)| {

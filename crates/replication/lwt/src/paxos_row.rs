@@ -15,7 +15,7 @@ use store::{Flow, RowSink};
 /// Encoded mutations: shared by the machine, the messages and the acceptors.
 pub(crate) type Payload = Arc<[u8]>;
 
-/// A partition of a table, on its way between shards too.
+/// A partition of a table; also sent between shards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
     /// The table.
@@ -48,7 +48,7 @@ pub struct PaxosTable {
 }
 
 impl PaxosTable {
-    /// Of a schema that has it.
+    /// Returns the Paxos table; `None`: the schema has none.
     pub(crate) fn of(schema: &Schema) -> Option<PaxosTable> {
         let table = schema.table("system", "paxos")?;
         let mut columns = [(Column::Proposal, ColumnId(0)); Column::ALL.len()];
@@ -59,7 +59,7 @@ impl PaxosTable {
         Some(PaxosTable { table: table.id, schema_version: table.version, columns })
     }
 
-    /// Its id.
+    /// Returns the table's id.
     pub(crate) fn id(&self) -> TableId {
         self.table
     }

@@ -1,4 +1,5 @@
-//! Who takes part in an operation: the replicas of a token as targets, quorums out of levels.
+//! Participants of an operation: the replicas of a token as targets, and quorums derived from
+//! levels.
 
 use std::sync::Arc;
 
@@ -25,13 +26,13 @@ pub(crate) struct Level {
 pub(crate) struct Voters {
     pub(crate) epoch: Epoch,
     pub(crate) plan: Plan,
-    /// Of the plan's scope.
+    /// Electorate of the plan's scope.
     pub(crate) electorate: Electorate,
-    /// Of all datacenters.
+    /// Electorate of all datacenters.
     pub(crate) everybody: Electorate,
 }
 
-/// All replicas that an operation has met; a target is an index into it, for ever.
+/// All replicas that an operation has met. A target is an index into it and stays valid.
 #[derive(Default)]
 pub(crate) struct Targets(Vec<ReplicaInfo>);
 

@@ -1,20 +1,20 @@
-//! Up to which ballot this shard's acceptors promise without a record.
+//! Promise horizon: the ballot up to which this shard's acceptors promise without a record.
 //!
-//! Owns: `metadata/paxos-horizon/<shard>` of the work directory, and what acceptors have promised without
-//! a record: when that is appended. A promise that is not newer than the *horizon* is in memory only; a
-//! start that finds a horizon in a file behaves as if that ballot had been promised to a write of every
-//! partition ([`paxos::AcceptorState::promised_to_all`]), so nothing that was promised is forgotten. It
-//! costs the clients of such a node a round more for the first serial read of a partition, and refuses
-//! ballots for as long as the horizon was ahead of the clock. A clean stop appends what is in memory
-//! and takes the horizon out of the file.
+//! Owns: `metadata/paxos-horizon/<shard>` of the work directory, and the time at which promises without a
+//! record are appended. A promise that is not newer than the *horizon* is in memory only. A start that
+//! finds a horizon in a file behaves as if that ballot had been promised to a write of every partition
+//! ([`paxos::AcceptorState::promised_to_all`]), so no promise is forgotten. It costs the clients of such
+//! a node an extra round for the first serial read of a partition, and refuses ballots for as long as the
+//! horizon was ahead of the clock. A clean stop appends the promises in memory and removes the horizon
+//! from the file.
 //!
-//! INV-serial-7: the horizon that is used is never beyond the one in the file, and an acceptor goes from
-//! memory, or its row to another node, only with what it has promised appended, or with all of it below
-//! what is promised to every partition.
+//! INV-serial-7: the horizon in use is never beyond the one in the file. An acceptor is evicted from
+//! memory, or its row is sent to another node, only when its promises are appended, or when all of them
+//! are below the promise to every partition.
 //!
-//! File ([`crate::checkpoint_file`]): `micros <the horizon>`, `forgotten <what a start
-//! has promised to every partition>`; microseconds since 1970, 0 for none. A node may be started with
-//! other shards: the newest of all files counts for each.
+//! File ([`crate::checkpoint_file`]): `micros <the horizon>`, `forgotten <the promise of a start to every
+//! partition>`; microseconds since 1970, 0 for none. A node may be started with other shards: the newest
+//! of all files counts for each.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -40,22 +40,22 @@ const FILE: Kept<2> = Kept {
     advice: "remove it if this node's clock was never set back; it is rebuilt from the clock",
 };
 
-/// How far ahead of the clock the horizon is put. What a crash costs grows with it: for so long ballots
-/// are refused by the replica that comes back.
+/// Lead of the horizon over the clock. The cost of a crash grows with it: for so long the restarted
+/// replica refuses ballots.
 const AHEAD: Duration = Duration::from_secs(1);
 /// Promises with records before the horizon is moved on: a node with few conditional statements
 /// writes no file for each.
 const PROMISES: u32 = 8;
-/// Acceptors whose promises are appended in one go.
+/// Acceptors whose promises are appended in one batch.
 const IN_ONE_GO: usize = 256;
 
 /// The horizon of a shard.
 pub(crate) struct Horizon {
     until: Cell<Ballot>,
-    /// What the file says; `until` is never beyond.
+    /// The horizon in the file; `until` is never beyond.
     in_file: Cell<Ballot>,
     forgotten: Cell<Ballot>,
-    /// Where it is kept; without a place there is no horizon.
+    /// Directory of the file; without one there is no horizon.
     directory: RefCell<Option<String>>,
     /// One file at a time.
     writing: Semaphore,
@@ -91,12 +91,12 @@ impl Horizon {
         self.until.get()
     }
 
-    /// What every partition has been promised.
+    /// Returns the ballot that every partition has been promised.
     pub(crate) fn forgotten(&self) -> Ballot {
         self.forgotten.get()
     }
 
-    /// From now on every partition that comes into memory has been promised this.
+    /// Promises this ballot to every partition that is loaded from now on.
     pub(crate) fn forget(&self, ballot: Ballot) {
         self.forgotten.set(self.forgotten.get().max(ballot));
     }
@@ -106,7 +106,8 @@ impl Horizon {
         self.forgotten.set(Ballot::ZERO);
     }
 
-    /// Takes over what earlier runs have kept, and keeps it there from now on.
+    /// Loads the horizons that earlier runs have persisted, and persists this shard's there from
+    /// now on.
     ///
     /// # Errors
     /// A file cannot be read, or is damaged.
@@ -143,7 +144,7 @@ impl Horizon {
         self.promises.get() >= PROMISES
     }
 
-    /// Writes the file; with a goal, the horizon is there afterwards.
+    /// Persists the file. With a goal, the horizon is at the goal afterwards.
     async fn keep(&self, rt: &Rt, goal: Option<Ballot>) -> Result<(), IoError> {
         let directory = self.directory.borrow().clone();
         let Some(directory) = directory else { return Ok(()) };
@@ -191,8 +192,9 @@ impl<N: Shards> Acceptors<N> {
         let horizon = &self.inner.horizon;
         let goal = ahead_of(self.env().rt.wall(), AHEAD);
         if horizon.until.get().is_newer_than(goal) {
-            // The clock was set back: a crash would have every partition refused until it is there
-            // again. What was promised is in records when the horizon goes back.
+            // The clock was set back. After a crash every partition would be refused until the
+            // clock reaches the old horizon. When the horizon moves back, all promises are in
+            // records.
             horizon.until.set(Ballot::ZERO);
             self.write_promises().await?;
             self.env().store.sync().await?;
@@ -200,8 +202,8 @@ impl<N: Shards> Acceptors<N> {
         Ok(horizon.keep(&self.env().rt, Some(goal)).await?)
     }
 
-    /// Appends what this shard's acceptors have promised without records, so that their rows show it.
-    /// It is not durable yet, and needs not be.
+    /// Appends the promises of this shard's acceptors that have no records, so that their rows show
+    /// them. They are not durable yet, and need not be.
     pub(crate) async fn write_promises(&self) -> Result<(), StoreError> {
         let acceptors = &self.inner.registers;
         let waiting = acceptors.with_unwritten();
@@ -262,8 +264,8 @@ impl<N: Shards> Acceptors<N> {
         Ok(horizon.forgotten.get())
     }
 
-    /// Has the next start know all promises from their rows. To be called when nothing is asked any more
-    /// and the store is still there.
+    /// Writes all promises to their rows, so that the next start finds them there. Must be called
+    /// when no request is served any more and the store is still open.
     pub(crate) async fn close_horizon(&self) {
         let horizon = &self.inner.horizon;
         horizon.is_closed.set(true);

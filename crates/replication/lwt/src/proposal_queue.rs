@@ -1,12 +1,13 @@
-//! Whose turn it is to propose for a partition: one queue on the shard of this node that owns it.
+//! Turns to propose for a partition: one queue on the shard of this node that owns it.
 //!
-//! Every coordinating node has its own queue; two nodes that propose at once cost each other rounds,
-//! nothing else. A turn of another shard ends by a message; if that is lost (its mesh was full), by
-//! the turn's own end of time.
+//! Every coordinating node has its own queue. Two nodes that propose at once only cost each other
+//! extra rounds. A turn of another shard ends by a message. If the message is lost (its mesh was
+//! full), the turn ends when its time expires.
 //!
-//! A refusal is decided at arrival, but when many are refused they are not told at once: clients that
-//! ask again the moment they are refused would take the CPU that the queue needs to move, turns would
-//! become longer, and ever more be refused. So each of them waits for a part of the time it has left.
+//! A refusal is decided at arrival, but when many are refused their answers are delayed. Clients that
+//! retry the moment they are refused would take the CPU that the queue needs to move: turns would
+//! become longer, and more requests would be refused. So each of them waits for a part of the time it
+//! has left.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,9 +24,9 @@ use crate::paxos_row::Partition;
 use crate::shards::{ShardReply, ShardRequest, Shards};
 use replica::Env;
 
-/// Refusals that wait to be told; more are told at once.
+/// Maximum number of delayed refusals; further ones are answered at once.
 const HELD_MAX: usize = 4096;
-/// A refusal is told at once when the one before it was so long ago.
+/// A refusal is answered at once if the previous one is at least this old.
 const REFUSALS_APART: Duration = Duration::from_millis(100);
 
 /// A wish for a turn, for the shard that owns the partition.
@@ -34,14 +35,14 @@ pub struct TurnWish {
     pub(crate) partition: Partition,
     pub(crate) is_write: bool,
     pub(crate) deadline: Instant,
-    /// When the turn ends by itself.
+    /// Time at which the turn expires.
     pub(crate) ends: Instant,
 }
 
 /// Why there is no turn.
 #[derive(Clone, Debug)]
 pub enum NoTurn {
-    /// It did not come before the deadline.
+    /// The turn did not come before the deadline.
     Late,
     /// There would be none in time, or too many wait; the text is for the client.
     Refused(String),
@@ -56,7 +57,7 @@ pub(crate) struct Turns {
     /// Running ones of other shards, and when they end by themselves.
     leases: RefCell<FixedMap<u64, (Partition, Instant)>>,
     last_id: Cell<u64>,
-    /// Refusals that wait to be told.
+    /// Number of delayed refusals.
     held: Cell<usize>,
     /// The last refusal.
     refused: Cell<Option<Instant>>,
@@ -80,7 +81,7 @@ impl Default for Turns {
     }
 }
 
-/// A refusal that waits to be told.
+/// A delayed refusal.
 struct Held<'a>(&'a Turns);
 
 impl Drop for Held<'_> {
@@ -115,7 +116,7 @@ pub(crate) struct Turn<N: Shards> {
 }
 
 impl<N: Shards> Turn<N> {
-    /// Ends it; what it leaves behind is known.
+    /// Ends the turn; `left` is its outcome.
     pub(crate) fn end(mut self, left: Left) {
         self.left = left;
     }
@@ -129,7 +130,7 @@ impl<N: Shards> Drop for Turn<N> {
         }
         let end = ShardRequest::TurnEnd(Box::new(self.partition.clone()), self.id, self.left);
         let call = queue.inner.node.lwt(self.owner, end);
-        // It is sent; the answer says nothing.
+        // The message is sent; the answer is not needed.
         drop(call);
     }
 }
@@ -158,7 +159,7 @@ impl<N: Shards> Drop for Place<'_, N> {
 impl Turns {
     fn go_on(&self, next: &Next) {
         for id in &next.late {
-            // Its sender is dropped, which says so.
+            // The dropped sender notifies the caller.
             drop(self.waiting.borrow_mut().remove(&id.0));
         }
         for id in &next.start {
@@ -203,8 +204,8 @@ impl<N: Shards> ProposalQueue<N> {
         turn
     }
 
-    /// Waits for a quarter to three quarters of the time that is left, so that those who were refused
-    /// together do not come again together.
+    /// Waits for a quarter to three quarters of the time that is left, so that clients that were
+    /// refused together do not retry together.
     async fn hold_refusal(&self, deadline: Instant) {
         let (rt, turns) = (&self.env().rt, &self.inner.turns);
         let now = rt.now();
@@ -231,7 +232,7 @@ impl<N: Shards> ProposalQueue<N> {
         let request = ShardRequest::Turn(Box::new(wish));
         let call = self.inner.node.lwt(owner, request);
         let (sender, receiver) = oneshot::channel();
-        // A turn that nobody waits for any more is given back.
+        // A turn whose caller is gone is given back.
         self.env().spawn_or_drop("paxos-turn", async move {
             let result = match call.await {
                 Ok(ShardReply::Turn(id)) => id.map(turn),

@@ -1,4 +1,4 @@
-//! The other side: what proposers, of peers or of this node, ask of its acceptors.
+//! Acceptor side: serves the requests of proposers, of peers and of this node.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,10 +25,10 @@ use crate::shards::Shards;
 use replica::error_reply;
 use replica::{ReplicaQuery, TableFacts};
 
-/// A request to an acceptor before its electorate was looked at.
+/// A request to an acceptor before the check of its electorate.
 pub(crate) struct Incoming {
     pub(crate) partition: Partition,
-    /// Of the proposer's plan.
+    /// Epoch of the proposer's plan.
     pub(crate) epoch: Epoch,
     pub(crate) electorate: Electorate,
     pub(crate) request: Request<Payload>,
@@ -41,7 +41,7 @@ pub(crate) struct Incoming {
 
 type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer<Payload>, ErrorReply>>>>;
 
-/// Whether bytes are a mutation of this partition that fits its table.
+/// Returns true if bytes are a mutation of this partition that fits its table.
 pub(crate) fn is_sound(table: &Table, partition: &Partition, bytes: &[u8]) -> bool {
     let Some(opened) = MutationRef::open(bytes) else { return false };
     opened.table == partition.table
@@ -68,10 +68,10 @@ fn verb_of(request: &Request<Payload>) -> Verb {
     }
 }
 
-/// What an acceptor was asked, for a trace.
+/// An acceptor's request, for a trace.
 pub(crate) struct Asked {
     round: Option<Ballot>,
-    /// What it does then, as Cassandra puts it.
+    /// Activity that the request causes, in Cassandra's words.
     text: String,
     is_proposal: bool,
 }
@@ -82,7 +82,7 @@ impl Asked {
         Asked { round: ballot_of(request), text: describe(request), is_proposal }
     }
 
-    /// What it has done.
+    /// Describes the acceptor's answer.
     pub(crate) fn describe(&self, answer: Option<&Answer<Payload>>) -> String {
         let Some(Answer::Reply { reply: Reply::Rejected { why, .. }, .. }) = answer else {
             return self.text.clone();
@@ -131,7 +131,8 @@ fn ballot_of(request: &Request<Payload>) -> Option<Ballot> {
     }
 }
 
-/// Of such a request: whether the replicas of one datacenter vote.
+/// Returns true if only the replicas of one datacenter vote on the request; `None`: the request has
+/// no ballot.
 fn scope_of(request: &Request<Payload>) -> Option<bool> {
     Some(ballot_of(request)?.scope() == Scope::Local)
 }
@@ -213,9 +214,8 @@ impl<N: Shards> Lwt<N> {
         self.consider(&snapshot, incoming).await
     }
 
-    /// Asks the acceptor unless the electorate is another one. What it takes of other nodes was
-    /// checked. The request is on its way to the acceptor when this returns, as long as nothing has
-    /// to be waited for.
+    /// Asks the acceptor unless the electorate differs. Requests of other nodes were validated
+    /// before. The request is on its way to the acceptor when this returns, unless it has to wait.
     pub(crate) fn consider(
         &self,
         snapshot: &Arc<ClusterSnapshot>,
@@ -242,7 +242,7 @@ impl<N: Shards> Lwt<N> {
             }
             let ours = known.epoch;
             match &incoming.request {
-                // What was chosen is applied whoever says so.
+                // A commit carries a chosen value: it is applied whatever the sender's epoch.
                 Request::Commit(_) => {
                     let newer = (ours > incoming.epoch).then_some(ours);
                     this.ask_about(&known, incoming, newer).await
@@ -263,7 +263,7 @@ impl<N: Shards> Lwt<N> {
         let is_local = match (&incoming.request, scope_of(&incoming.request)) {
             (_, Some(is_local)) => is_local,
             (Request::Commit(_), None) => false,
-            // These bring commits; what they ask is of a promise that was given.
+            // These requests carry commits; their promise was given before.
             (_, None) => return true,
         };
         let replicas = replicas_of(self.env(), snapshot, &incoming.partition);
@@ -346,7 +346,7 @@ fn check_read(
         rows: u32::try_from(read.limits.rows).unwrap_or(u32::MAX).max(1),
         rows_per_partition: read.limits.rows_per_partition.max(1),
         bytes: usize::try_from(read.limits.bytes).unwrap_or(usize::MAX).min(PAGE_BYTES_MAX),
-        // What a condition needs must be in one page.
+        // A condition needs all of its rows in one page.
         tombstones: u32::MAX,
     };
     Ok((read.command, limits))

@@ -14,14 +14,14 @@ use crate::acceptors::{Answered, Ask};
 use crate::paxos_row::Partition;
 use crate::proposal_queue::{NoTurn, TurnWish};
 
-/// What one shard asks the shard that owns a partition.
+/// Request to the shard that owns a partition.
 #[derive(Debug)]
 pub enum ShardRequest {
     /// Ask the acceptor of a partition.
     Acceptor(Box<Ask>),
     /// Wait for a turn to propose.
     Turn(Box<TurnWish>),
-    /// A turn, by its number, is over; what it left behind.
+    /// Ends a turn, by its number; `Left` is its outcome.
     TurnEnd(Box<Partition>, u64, Left),
     /// Write promises to their rows, and promise this to every partition.
     Promises(Ballot),
@@ -36,13 +36,13 @@ pub enum ShardReply {
     Turn(Result<u64, NoTurn>),
     /// To `TurnEnd`.
     TurnEnded,
-    /// To `Promises`: what every partition has been promised.
+    /// To `Promises`: the promise to every partition.
     Promises(Result<Ballot, StoreError>),
 }
 
-/// What lightweight transactions need of this node beside its shard: its other shards.
+/// Access to the other shards of this node, which lightweight transactions need.
 pub trait Shards: Node {
-    /// Asks another shard; what is asked is sent when this returns.
+    /// Sends a request to another shard; it is sent when this returns.
     fn lwt(
         &self,
         shard: ShardId,

@@ -1,4 +1,4 @@
-//! What tests of the crates above may look at and break.
+//! Hooks for tests of the crates above: inspection and fault injection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::acceptors::Ask;
 use crate::paxos_row::{Partition, PaxosTable, Payload};
 use crate::shards::Shards;
 
-/// Answers leave from now on before what they show is durable: a defect.
+/// Fault injection: answers are sent before the state that they reveal is durable.
 pub fn answer_before_sync<N: Shards>(lwt: &Lwt<N>) {
     lwt.inner.acceptors.registers().lies.set(true);
 }

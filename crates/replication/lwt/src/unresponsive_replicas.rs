@@ -18,7 +18,7 @@ const HOSTS: usize = 64;
 pub(crate) struct Silent(VecDeque<(HostId, Instant)>);
 
 impl Silent {
-    /// It answered: it is asked as any other.
+    /// The node answered: it is used like any other.
     pub(crate) fn answered(&mut self, host: HostId) {
         if !self.0.is_empty() {
             self.0.retain(|(silent, _)| *silent != host);
@@ -34,8 +34,8 @@ impl Silent {
         self.0.push_back((host, now + LEFT_OUT));
     }
 
-    /// Whether a statement may go there. When its time is over one may, and it is left out again
-    /// until that one is answered.
+    /// Returns true if a statement may be sent there. After the timeout one statement may try; the
+    /// node is left out again until that one is answered.
     pub(crate) fn may_try(&mut self, host: HostId, now: Instant) -> bool {
         let Some((_, until)) = self.0.iter_mut().find(|(silent, _)| *silent == host) else {
             return true;

@@ -1,6 +1,6 @@
 //! Decoders of this crate as plain functions over any bytes; they must never panic.
 
-/// Payloads of the `Meta…` verbs, and stored registers. What decodes comes back from its own bytes.
+/// Payloads of the `Meta…` verbs, and stored registers. A decoded value survives a round trip.
 pub fn fuzz_metadata_message(data: &[u8]) {
     crate::wire::fuzz_metadata_message(data);
 }

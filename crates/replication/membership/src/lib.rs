@@ -1,9 +1,9 @@
 //! Drives the metadata log and publishes its fold to every shard of the node.
 //!
 //! Owns: the log file ([`log`]), the order of metadata changes (one at a time, on shard 0), votes
-//! and catching up among nodes, the current [`ClusterSnapshot`] of each shard. Never: CQL, what a
-//! change means (that is `cluster` and `schema`), how voters agree (that is `paxos`). A node that
-//! is the only member decides by its durable append.
+//! and catching up among nodes, the current [`ClusterSnapshot`] of each shard. Never: CQL, the
+//! meaning of a change (that is `cluster` and `schema`), the consensus of voters (that is `paxos`).
+//! A node that is the only member decides by its durable append.
 //!
 //! Invariants: INV-membership-1: a change is answered only after it is durable, published to every
 //! shard and written to the system tables. INV-membership-2: epochs that a shard sees only grow.
@@ -35,12 +35,12 @@ pub use crate::owner::Liveness;
 use crate::owner::Owner;
 pub use crate::peers::{JoinError, JoinRequest, ask_to_join, fetch_log};
 
-/// How long a change of a keyspace's replication waits for the handover of the one before, and how
-/// often it looks.
+/// How long a change of a keyspace's replication waits for the previous handover, and how often it
+/// polls.
 const HANDOVER_WAIT: Duration = Duration::from_secs(8);
 const HANDOVER_LOOK: Duration = Duration::from_millis(50);
 
-/// What one shard asks another about metadata.
+/// Metadata request of one shard to another.
 #[derive(Debug)]
 pub enum MetaRequest {
     /// To shard 0: append these entries if the epoch is still the expected one.
@@ -59,9 +59,9 @@ pub enum MetaRequest {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// From shard 0: the system tables say what `after` says.
+    /// From shard 0: the system tables have the contents of `after`.
     Applied {
-        /// What was before the change.
+        /// The snapshot before the change.
         before: Arc<ClusterSnapshot>,
         /// The published snapshot.
         after: Arc<ClusterSnapshot>,
@@ -73,7 +73,8 @@ pub enum MetaRequest {
 pub enum MetaReply {
     /// To `Submit`.
     Submitted(Result<Arc<ClusterSnapshot>, SubmitError>),
-    /// To `Publish`, `Applied` and `Notice`: the shard uses it, has told of it, looks at it.
+    /// To `Publish`, `Applied` and `Notice`: the shard uses the snapshot, has run its hooks, checks
+    /// for news.
     Published,
 }
 
@@ -128,7 +129,7 @@ pub enum SubmitError {
     /// A voter refused it, in its words.
     #[error("{0}")]
     Refused(String),
-    /// What a peer sent, or this node's log, cannot be read.
+    /// Metadata of a peer or of this node's log cannot be decoded.
     #[error("metadata cannot be read: {0}")]
     Unreadable(String),
 }
@@ -157,8 +158,8 @@ struct Inner {
 }
 
 impl Membership {
-    /// Joins this shard to the node's metadata. Shard 0 gives the opened log and the directory it
-    /// lies below, the others `None`.
+    /// Joins this shard to the node's metadata. Shard 0 passes the opened log and the work
+    /// directory, the others `None`.
     pub fn new(
         rt: Rt,
         mesh: Arc<MetaMesh>,
@@ -185,7 +186,7 @@ impl Membership {
         this
     }
 
-    /// Forgets who holds what holds this.
+    /// Drops hooks and handles, to break their reference cycles with this.
     fn let_go(&self) {
         drop(self.inner.on_change.take());
         drop(self.inner.on_applied.take());
@@ -206,8 +207,8 @@ impl Membership {
         self.inner.on_change.borrow_mut().push(Rc::new(hook));
     }
 
-    /// Calls `hook(before, after)` on this shard once the system tables are written: who is told of
-    /// a change now, and asks them, finds it.
+    /// Calls `hook(before, after)` on this shard once the system tables are written: a client that
+    /// is notified of the change and then queries them finds it.
     pub fn on_applied(
         &self,
         hook: impl Fn(&Arc<ClusterSnapshot>, &Arc<ClusterSnapshot>) + 'static,
@@ -312,7 +313,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Lets every shard tell its clients of an applied change.
+    /// Has every shard notify its clients of an applied change.
     async fn tell(
         &self,
         before: &Arc<ClusterSnapshot>,
@@ -385,7 +386,7 @@ impl Membership {
     /// Refuses new changes and waits for the running one.
     pub async fn stop(&self) {
         if let Some(owner) = &self.inner.owner {
-            // What waits for other nodes does not hold up the stop.
+            // Steps that wait for other nodes do not delay the stop.
             owner.messaging.borrow_mut().take();
         }
         self.inner.gate.close().await;
@@ -394,7 +395,7 @@ impl Membership {
             owner.log.borrow_mut().take();
             owner.on_apply.borrow_mut().take();
         }
-        // They hold what holds this.
+        // Breaks reference cycles: the hooks hold this.
         self.inner.on_change.borrow_mut().clear();
         self.inner.on_applied.borrow_mut().clear();
     }

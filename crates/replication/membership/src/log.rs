@@ -1,9 +1,15 @@
 //! The metadata log's file: `metadata/log` below the work directory.
 //!
-//! Order of an append, each step after the one before: 1. write the entries at the end; 2. sync;
-//! 3. write the marker (not synced: it needs no durability of its own); 4. replace the high-water mark
-//! ([`crate::log_end`]), synced; 5. answer. A crash after 1 leaves an entry that was not acknowledged; it
-//! may be kept or dropped. A crash after 2 keeps it.
+//! Order of an append, each step after the previous one:
+//!
+//! 1. Write the entries at the end.
+//! 2. Sync.
+//! 3. Write the marker (not synced: it needs no durability of its own).
+//! 4. Replace the high-water mark ([`crate::log_end`]), synced.
+//! 5. Answer.
+//!
+//! A crash after step 1 leaves an entry that was not acknowledged; it may be kept or dropped. A crash
+//! after step 2 keeps it.
 
 use cluster::metalog::Framed;
 use cluster::{ClusterSnapshot, MetaLogError, metalog};
@@ -28,7 +34,7 @@ pub enum OpenError {
     /// Reading or writing it failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// Its tail is gone.
+    /// The tail of the log is missing.
     #[error(
         "{path} ends with entry {}, but entries up to {} were written to it: its tail is \
          missing; restore the file from a backup of this node, or copy it from another member of the \
@@ -41,15 +47,15 @@ pub enum OpenError {
         path: String,
         /// Its last entry.
         found: Epoch,
-        /// What the high-water mark says.
+        /// The last entry by the high-water mark.
         expected: Epoch,
     },
-    /// What it holds is not what was written.
+    /// The content differs from what was written.
     #[error("{path}: {error}")]
     Log {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         error: MetaLogError,
     },
 }
@@ -63,7 +69,7 @@ pub struct LogFile {
     /// Offset and length of every entry's frame, from epoch 1 on.
     places: Vec<(u64, u32)>,
     path: String,
-    /// What this node promised and accepted for the next entry, as stored.
+    /// This node's promise and acceptance for the next entry, as stored.
     pub(crate) registers: Option<(Epoch, AcceptorState<Value>)>,
 }
 
@@ -132,7 +138,7 @@ pub async fn open(rt: &Rt, work_dir: &str, base: &Schema) -> Result<Opened, Open
 
 /// Name of the file with what this node promised and accepted, below [`DIRECTORY`].
 pub const REGISTERS: &str = "promises";
-/// Its form; the body is empty as long as nothing was promised.
+/// Format of the file; the body is empty until a promise is made.
 const REGISTERS_FORM: SmallForm = SmallForm { kind: "promises", version: 2 };
 
 async fn read_registers(
@@ -180,8 +186,8 @@ pub(crate) async fn write_registers(
     fs.write_small(REGISTERS_FORM, &format!("{work_dir}/{DIRECTORY}/{REGISTERS}"), &content).await
 }
 
-/// Writes the first entries of a new log, all or none of them, and opens it. `framed` is what
-/// [`cluster::Transformation::encode_entry`] made of entries 1 to `epoch`.
+/// Writes the first entries of a new log, all or none of them, and opens it. `framed` is the output
+/// of [`cluster::Transformation::encode_entry`] for entries 1 to `epoch`.
 ///
 /// # Errors
 /// As [`open`].
@@ -200,12 +206,13 @@ pub async fn create(
 }
 
 impl LogFile {
-    /// Appends one framed entry and makes it durable. An entry that could not be written is cut off again: a
-    /// start must not find, and carry out, what clients were told has failed.
+    /// Appends one framed entry and makes it durable. An entry that could not be written is
+    /// truncated away: a start must not find and apply an entry whose failure was reported to
+    /// clients.
     ///
     /// # Errors
-    /// `Io`; when the entry could not be cut off either, whether it is there after a restart is unknown. The log
-    /// must not be used any more.
+    /// `Io`. If the entry could not be truncated away either, it may or may not exist after a
+    /// restart. The log must not be used any more.
     pub async fn append(&mut self, framed: Vec<u8>, epoch: Epoch) -> Result<(), IoError> {
         stdx::invariant!(
             epoch.0 == self.places.len() as u64 + 1,
@@ -277,7 +284,7 @@ impl LogFile {
         Epoch(self.places.len() as u64)
     }
 
-    /// What a reader of entries needs, so that the log itself is not kept busy by it.
+    /// Returns a reader of entries that works without holding the log.
     pub fn reader(&self) -> LogReader {
         LogReader { file: self.file.clone(), places: self.places.clone(), path: self.path.clone() }
     }

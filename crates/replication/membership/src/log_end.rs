@@ -1,8 +1,8 @@
 //! High-water mark of the metadata log: `metadata/log-end` below the work directory.
 //!
 //! A torn last append and a log whose tail was lost later look the same in the log alone. The mark is
-//! written after the sync of an append and before its answer, so every entry that anything was told of
-//! is below it: a log that ends earlier was cut, and is refused.
+//! written after the sync of an append and before its answer. So every acknowledged entry is below the
+//! mark: a log that ends earlier was truncated, and is refused.
 
 use codec::SmallForm;
 use rt::{Fs, SmallContent};
@@ -14,7 +14,7 @@ pub(crate) const NAME: &str = "log-end";
 const BYTES_MAX: usize = 4_096;
 const FORM: SmallForm = SmallForm { kind: "log-end", version: 1 };
 
-/// What a directory says of the end of its log.
+/// End of the log, as recorded in its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogEnd {
     /// There is no mark: the log is new, or of a release that wrote none.

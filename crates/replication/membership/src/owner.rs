@@ -1,7 +1,7 @@
-//! Shard 0's part: one step of the log at a time, whoever asks for it.
+//! Shard 0's part: serialises the steps of the log, whatever their origin.
 //!
 //! A step is: a voter's request handled by the acceptor, or a decided entry appended, published and
-//! written to the system tables. What is answered is durable (the acceptor holds answers back).
+//! written to the system tables. Answers are durable (the acceptor holds them back until then).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,25 +23,25 @@ use crate::log::{LogFile, write_registers};
 use crate::wire::{Answer, Ask, Value};
 use crate::{ApplyHook, Membership, SubmitError};
 
-/// How far ahead of this node's clock a ballot of another voter may be.
+/// Maximum lead of another voter's ballot over this node's clock.
 const SKEW_MAX_MICROS: u64 = 10 * 60 * 1_000_000;
 /// Payload of one message with entries.
 pub(crate) const ENTRIES_BYTES_MAX: usize = 4 << 20;
 
-/// Whether a node can be expected to answer.
+/// Returns true if a node can be expected to answer.
 pub type Liveness = Rc<dyn Fn(HostId) -> bool>;
 
-/// What only shard 0 has.
+/// State that only shard 0 has.
 pub(crate) struct Owner {
-    /// Taken out while it is written; after a failure it stays out, so that nothing is appended
-    /// behind an entry whose fate is unknown.
+    /// Taken out during a write. After a failure it stays out, so that nothing is appended after an
+    /// entry whose fate is unknown.
     pub(crate) log: RefCell<Option<LogFile>>,
     pub(crate) work_dir: String,
     pub(crate) acceptor: RefCell<LogAcceptor<Value>>,
     pub(crate) clock: RefCell<BallotClock>,
-    /// Of submissions made on this node.
+    /// Serialises submissions made on this node.
     pub(crate) turn: Semaphore,
-    /// Of steps of the log.
+    /// Serialises steps of the log.
     pub(crate) step: Semaphore,
     pub(crate) on_apply: RefCell<Option<ApplyHook>>,
     pub(crate) messaging: RefCell<Option<Messaging>>,
@@ -160,7 +160,7 @@ impl Membership {
         }
     }
 
-    /// That a value fits behind this log, before anything is promised to it.
+    /// Checks that a value fits this log, before anything is promised to it.
     fn check(&self, owner: &Owner, ask: &Ask) -> Result<(), ErrorReply> {
         if ask.entry != owner.acceptor.borrow().next() {
             return Ok(());
@@ -260,7 +260,7 @@ impl Membership {
         Ok(answer)
     }
 
-    /// Appends a decided entry, publishes its snapshot, lets the system tables be written.
+    /// Appends a decided entry, publishes its snapshot, and has the system tables written.
     async fn append(&self, owner: &Owner, entry: LogEntry<Value>) -> Result<(), SubmitError> {
         let before = self.snapshot();
         let change = Transformation::decode(&entry.value)

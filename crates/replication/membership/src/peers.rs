@@ -22,7 +22,7 @@ use crate::owner::{ENTRIES_BYTES_MAX, Owner};
 use crate::wire::{self, Answer, Ask, Submission, Submitted, Value};
 use crate::{Membership, SubmitError};
 
-/// How long a change may take to be decided, and then to be applied by every live node.
+/// Timeouts of deciding a change, and of its application by every live node.
 const DECIDE: Duration = Duration::from_secs(10);
 const APPLY: Duration = Duration::from_secs(10);
 /// First patience with one phase of a round.
@@ -31,21 +31,21 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_
 /// Attempts of a join whose entry conflicts with others.
 const JOIN_ATTEMPTS: usize = 20;
 
-/// What came back from one member.
+/// Answer of one member.
 struct Back {
     from: Target,
     ballot: Ballot,
     answer: Result<Answer, ()>,
 }
 
-/// To whom a proposer's requests go, until when, and where answers come.
+/// Destinations and deadline of a proposer's requests, and the queue of their answers.
 struct Calls<'a> {
     members: &'a [HostId],
     deadline: Instant,
     back: queue::Sender<Back>,
 }
 
-/// What a proposer wanted beside requests.
+/// Outputs of a proposer beside requests.
 #[derive(Default)]
 struct Sent {
     wake_at: Option<Instant>,
@@ -53,8 +53,8 @@ struct Sent {
 }
 
 impl Membership {
-    /// Joins this node to the others: from now on changes go through all voters and reach all
-    /// members. Shard 0 only; `is_alive` says whom to wait for.
+    /// Connects this node to the others: from now on changes are proposed to all voters and reach
+    /// all members. Shard 0 only; `is_alive` tells for which members to wait.
     pub fn attach(&self, messaging: Messaging, is_alive: impl Fn(HostId) -> bool + 'static) {
         if let Some(owner) = &self.inner.owner {
             *owner.messaging.borrow_mut() = Some(messaging);
@@ -62,8 +62,8 @@ impl Membership {
         }
     }
 
-    /// Proposes `change` behind `before`. Decided when it returns, and applied by every member that
-    /// is alive and answers in time.
+    /// Proposes `change` as the entry after `before`. When it returns, the change is decided, and
+    /// applied by every member that is alive and answers in time.
     pub(crate) async fn propose(
         &self,
         owner: &Owner,
@@ -160,7 +160,7 @@ impl Membership {
         Ok(sent)
     }
 
-    /// What a proposal came to.
+    /// Handles the outcome of a proposal.
     async fn ended(
         &self,
         owner: &Owner,
@@ -168,7 +168,7 @@ impl Membership {
     ) -> Result<Arc<ClusterSnapshot>, SubmitError> {
         match outcome {
             LogOutcome::Decided(entry) => {
-                // A member that did not hear of it learns it by itself; this node must have it.
+                // A member that missed the decision learns it later; this node must have it.
                 let number = entry.number;
                 self.learn(owner, vec![entry]).await?;
                 self.applied_at(number)
@@ -261,7 +261,7 @@ impl Membership {
         let task = async move {
             let (from, ballot) = (call.target, call.ballot);
             let answer = this.call(call, deadline).await;
-            // The proposer may have come to its end.
+            // The send fails if the proposer has ended.
             let _ = back.send(Back { from, ballot, answer }).await;
         };
         let spawned = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-call", task);
@@ -384,7 +384,7 @@ impl Membership {
         }
         let Some(owner) = &self.inner.owner else {
             let (rt, mesh) = (&self.inner.rt, &self.inner.mesh);
-            // Nobody waits for it: the next frame of the peer says it again.
+            // No caller waits for it: the next frame of the peer repeats the epoch.
             drop(mesh.call(rt, ShardId(0), crate::MetaRequest::Notice { host, epoch }));
             return;
         };
@@ -406,7 +406,7 @@ impl Membership {
     }
 
     /// Asks the members for newer entries until a majority of the voters has answered, at most
-    /// until `deadline`. False: it has not, so this node may be behind.
+    /// until `deadline`. Returns false if no majority answered, so that this node may lag.
     pub async fn catch_up_at_start(&self, deadline: Instant) -> bool {
         let Some(owner) = &self.inner.owner else { return true };
         let snapshot = self.snapshot();
@@ -458,7 +458,7 @@ impl Membership {
                 Err(error) => responder.fail(&error),
             }
         };
-        // A closed gate: the dropped responder says that this node stops.
+        // A closed gate means that this node stops: the dropped responder notifies the peer.
         let _ = self.inner.gate.spawn(&self.inner.rt, Group::Admin, "metadata-peer", task);
     }
 
@@ -539,7 +539,7 @@ impl Membership {
         Submitted::Unavailable("the metadata changes too often at the moment".to_owned())
     }
 
-    /// Puts a newcomer into the log in the place of the dead member that stood at `address`.
+    /// Adds a newcomer to the log as the replacement of the dead member at `address`.
     async fn replace_for(&self, member: Member, address: IpAddr) -> Submitted {
         for _ in 0..JOIN_ATTEMPTS {
             let snapshot = self.snapshot();
@@ -595,13 +595,13 @@ impl Membership {
                 first.host_id
             ));
         }
-        // A replacement that stands where the dead one stood, and whose directory was emptied.
+        // An earlier replacement of the same dead member, whose directory was emptied.
         let of_it = first.replaces.and_then(|old| snapshot.members.get(&old));
         Ok(of_it.unwrap_or(first))
     }
 
-    /// Joins that are given up because the newcomer stands where they did: its directory was
-    /// emptied before it was done, so nobody will go on with them.
+    /// Returns the abandoned joins at the newcomer's address: its directory was emptied before the
+    /// join completed, so no node will continue them.
     fn given_up(&self, snapshot: &ClusterSnapshot, newcomer: &Member) -> Vec<Transformation> {
         let is_alive = match &self.inner.owner {
             Some(owner) => owner.is_alive.borrow().clone(),
@@ -616,7 +616,8 @@ impl Membership {
     }
 }
 
-/// The refusal of a host id that is out: whoever asks has not heard of it, or has begun anew.
+/// Returns the refusal of a departed host id: the asking node has not heard of its departure, or
+/// its start is a new one.
 fn departed(snapshot: &ClusterSnapshot, host: HostId) -> Option<Submitted> {
     snapshot.departed.contains(&host).then(|| {
         Submitted::Rejected(format!(
@@ -668,7 +669,7 @@ fn submitted(result: Result<Arc<ClusterSnapshot>, SubmitError>) -> Submitted {
     }
 }
 
-/// Whether a change does not fit only as long as others are moving.
+/// Returns true if a change is rejected only as long as others are moving.
 fn is_passing(error: &SubmitError) -> bool {
     use cluster::{MembershipError as E, MetaLogError};
     matches!(
@@ -692,32 +693,32 @@ fn surely_not_delivered(error: &MessagingError) -> bool {
 /// Why a node is not let in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// It never will be as it is; in words for the operator.
+    /// It never will be in this form; in words for the operator.
     #[error("{0}")]
     Refused(String),
-    /// It may be when it asks again: nobody answered, or others are moving.
+    /// A retry may succeed: no member answered, or others are moving.
     #[error("{0}")]
     Again(String),
 }
 
-/// What a newcomer asks for.
+/// Request of a newcomer.
 #[derive(Clone, Debug)]
 pub struct JoinRequest {
     /// Itself; without tokens when it has no wish.
     pub member: Member,
-    /// How many tokens it is to get then.
+    /// Number of tokens to allocate then.
     pub tokens: u16,
     /// For which replication factor they make the shares even.
     pub replication_factor: u16,
-    /// The address of the dead member whose tokens it is to get instead.
+    /// Address of the dead member whose tokens it gets instead.
     pub replaces: Option<IpAddr>,
 }
 
-/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Asking
-/// again is harmless.
+/// A newcomer's first steps, before it has a log: asks the member at `host` to let it in. Repeating
+/// the request is harmless.
 ///
 /// # Errors
-/// What the member said, in words for the operator.
+/// The member's answer, in words for the operator.
 pub async fn ask_to_join(
     messaging: &Messaging,
     host: HostId,

@@ -22,12 +22,12 @@ use stdx::{Epoch, Token, Uuid};
 
 use super::*;
 
-/// What the nodes of a world have told.
+/// State shared by the nodes of a world.
 #[derive(Default)]
 struct Facts {
     /// The membership of each running node.
     running: BTreeMap<u8, Membership>,
-    /// Keyspaces whose creation was answered with success, and by whom.
+    /// Keyspaces whose creation was answered with success, and the answering node.
     acknowledged: Vec<(String, u8)>,
     /// No new submissions.
     quiet: bool,
@@ -242,7 +242,7 @@ impl Cluster {
             let facts = facts.borrow();
             let epochs: BTreeSet<Epoch> =
                 facts.running.values().map(|m| m.snapshot().epoch).collect();
-            // Who is behind notices it at the next message: let each look at the others.
+            // A node that lags notices it at the next message: let each poll the others.
             facts.running.len() == count && epochs.len() == 1
         };
         for _ in 0..100 {

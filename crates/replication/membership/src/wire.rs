@@ -1,5 +1,5 @@
-//! What nodes say to each other about the metadata log: payloads of the `Meta…` verbs, and the
-//! stored registers of an acceptor.
+//! Wire format of the metadata log: payloads of the `Meta…` verbs, and the stored registers of an
+//! acceptor.
 //!
 //! All integers big-endian; a ballot is the 16 bytes of its UUID. Every decoder is total.
 
@@ -47,20 +47,20 @@ pub(crate) enum Submission {
     Replace { member: Box<Member>, address: IpAddr },
 }
 
-/// What became of a [`Submission`].
+/// Outcome of a [`Submission`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// It is this entry.
+    /// Decided as this entry.
     Decided(Epoch),
     /// The log ends here: plan again.
     Conflict(Epoch),
-    /// It does not fit, in words for the operator.
+    /// Invalid, in words for the operator.
     Rejected(String),
-    /// It may happen, or not.
+    /// The outcome is unknown.
     Unknown(String),
-    /// It did not happen: no majority of voters answered.
+    /// Not decided: no majority of voters answered.
     Unavailable(String),
-    /// It does not fit now, and may when what others do is done.
+    /// Invalid now; a retry may succeed when the others' changes are complete.
     Wait(String),
 }
 
@@ -402,7 +402,7 @@ impl Submitted {
     }
 }
 
-/// The registers of one entry as they are stored: version, entry, registers, CRC32 of all before.
+/// Stored registers of one entry: version, entry, registers, CRC32 of all before.
 pub(crate) fn encode_registers(entry: Epoch, state: &AcceptorState<Value>) -> Vec<u8> {
     let mut out = Vec::new();
     out.put_u8(1);

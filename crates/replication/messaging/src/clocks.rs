@@ -1,9 +1,8 @@
-//! How far the wall clocks of peers are from this node's, measured with each ping, and whose clock is
-//! wrong.
+//! Clock offsets of peers, measured with each ping, and the decision whose clock is wrong.
 //!
-//! A clock that is wrong by a minute or more cannot take part in lightweight transactions, and gives
-//! plain writes without a timestamp of the client times that shadow those of others. Which one it is,
-//! the majority says: [`judge`].
+//! A node whose clock is wrong by a minute or more cannot take part in lightweight transactions. It
+//! gives plain writes without a client timestamp times that shadow those of others. The majority
+//! decides which clock is wrong: [`judge`].
 
 use crate::env::Env;
 use std::cell::RefCell;
@@ -14,23 +13,23 @@ use telemetry::Gauge;
 
 /// Clocks that are this far apart are not those of one cluster.
 pub const CLOCK_OFFSET_MAX: Duration = Duration::from_secs(30);
-/// An answer that takes longer says too little.
+/// Measurements with a longer round trip are too inaccurate.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 /// A measurement that is older does not count.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Whose clock is wrong.
+/// Nodes whose clock is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClockVerdict {
-    /// This node's, by so many microseconds (ahead of the others, if positive).
+    /// This node's clock is wrong by so many microseconds (ahead of the others, if positive).
     Own(i64),
-    /// Those of these peers, each with how far it is ahead; or nobody's.
+    /// Clocks of these peers are wrong, each with its offset; empty: all clocks agree.
     Peers(Vec<(HostId, i64)>),
 }
 
-/// Decides whose clock is wrong. `ahead`: how far each peer is ahead of this node, microseconds. This
-/// node's is when more peers agree with each other than with it; with two nodes nobody can tell, and each
-/// holds the other's for wrong.
+/// Decides whose clock is wrong. `ahead`: how far each peer is ahead of this node, microseconds.
+/// This node's clock is wrong if more peers agree with each other than with it. Two nodes cannot
+/// decide it: each treats the other's clock as wrong.
 pub fn judge(ahead: &[(HostId, i64)]) -> ClockVerdict {
     let max = i64::try_from(CLOCK_OFFSET_MAX.as_micros()).unwrap_or(i64::MAX);
     let near = |a: i64, b: i64| a.saturating_sub(b).unsigned_abs() <= max.unsigned_abs();
@@ -52,7 +51,7 @@ struct Measured {
     gauge: Gauge,
 }
 
-/// What was measured last.
+/// Latest measurements.
 #[derive(Default)]
 pub(crate) struct Clocks {
     by_host: RefCell<BTreeMap<HostId, Measured>>,
@@ -63,15 +62,15 @@ impl Clocks {
         self.by_host.borrow_mut().remove(&host);
     }
 
-    /// How far peers are ahead of this node, as measured not long ago; by host id.
+    /// Returns the recently measured offsets of peers' clocks from this node's, by host id.
     pub(crate) fn fresh(&self, now: Instant) -> Vec<(HostId, i64)> {
         let by_host = self.by_host.borrow();
         let fresh = by_host.iter().filter(|(_, measured)| now.since(measured.at) <= FRESH);
         fresh.map(|(host, measured)| (*host, measured.ahead_micros)).collect()
     }
 
-    /// A peer's clock showed `wall` when it answered what took `round_trip`; false when that says too
-    /// little.
+    /// Notes that a peer's clock showed `wall` in an answer after `round_trip`. Returns false if
+    /// the measurement is too inaccurate.
     pub(crate) fn note(
         &self,
         env: &Env,
@@ -127,7 +126,7 @@ mod tests {
         check(&[-HOUR, 0, 5], peers(&[(0, -HOUR)]));
         check(&[-HOUR, -HOUR + 10], ClockVerdict::Own(HOUR - 10));
         check(&[HOUR, HOUR], ClockVerdict::Own(-HOUR));
-        // Two others that do not agree either: nobody can tell.
+        // Two others that do not agree either: undecidable.
         check(&[HOUR, -HOUR], peers(&[(0, HOUR), (1, -HOUR)]));
         check(&[HOUR], peers(&[(0, HOUR)]));
         check(&[0, HOUR, HOUR], peers(&[(1, HOUR), (2, HOUR)]));

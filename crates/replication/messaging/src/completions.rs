@@ -16,7 +16,7 @@ pub struct SendId(pub(crate) u64);
 /// Receives the ends of requests. Calls come from the messaging's own tasks, never from within a
 /// call to [`crate::Client::send`]; the handler may send and cancel.
 pub trait Completions {
-    /// A request ended, or one of its answers came.
+    /// Called when a request ended, or when one of its answers arrived.
     fn complete(&self, completion: Completion<'_>);
 
     /// All completions of this turn were delivered.
@@ -28,9 +28,9 @@ pub trait Completions {
 pub struct Completion<'a> {
     /// The sender's name for it.
     pub token: u64,
-    /// Whom it was sent to.
+    /// The peer that it was sent to.
     pub host: HostId,
-    /// What was asked.
+    /// Verb of the request.
     pub verb: Verb,
     /// The peer's shard that was asked.
     pub shard: ShardId,
@@ -47,9 +47,9 @@ pub struct Completion<'a> {
 pub struct Answer<'a> {
     /// The peer's epoch.
     pub epoch: Epoch,
-    /// What it says.
+    /// The payload.
     pub payload: &'a [u8],
-    /// Not the last one: the request goes on.
+    /// True if the request continues: this is not its last answer.
     pub more: bool,
 }
 
@@ -76,7 +76,7 @@ impl Clients {
         drop(self.0.take());
     }
 
-    /// Tells the client; no borrow of this is held meanwhile.
+    /// Calls the client; no borrow of this is held meanwhile.
     pub(crate) fn complete(
         &self,
         env: &Env,

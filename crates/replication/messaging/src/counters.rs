@@ -1,4 +1,4 @@
-//! What is counted, per peer and per verb.
+//! Counters per peer and per verb.
 
 use internode::{Lane, Verb};
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,7 @@ pub struct PeerStats {
     pub sent: u64,
     /// Messages received, answers included.
     pub received: u64,
-    /// Requests and messages that were given up: refused, late, or lost with their connection.
+    /// Requests and messages that were dropped: refused, late, or lost with their connection.
     pub dropped: u64,
     /// Bytes sent.
     pub sent_bytes: u64,
@@ -45,11 +45,11 @@ pub struct KindStats {
     pub pending: u64,
     /// Messages sent, answers included.
     pub sent: u64,
-    /// Requests and messages that were given up.
+    /// Requests and messages that were dropped.
     pub dropped: u64,
 }
 
-/// Messages by kind, as Cassandra tells its connections apart: for `nodetool netstats`.
+/// Messages by kind, as Cassandra classifies its connections: for `nodetool netstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindsStats {
     /// Streams and repairs, which have connections of their own.
@@ -245,7 +245,7 @@ impl Counters {
         self.peers.borrow().iter().map(|(host, c)| (*host, c.clone())).collect()
     }
 
-    /// Messages by kind; what waits is not counted here.
+    /// Returns the messages by kind; waiting ones are not included.
     pub(crate) fn kinds(&self) -> KindsStats {
         let [large, small, gossip] = self.kinds.each_ref().map(KindCounts::stats);
         KindsStats { large, small, gossip }
@@ -268,8 +268,8 @@ impl Counters {
         self.stages.answers.completed();
     }
 
-    /// A message of this kind was dropped after it waited for so long: what `nodetool tpstats` lists by
-    /// verb.
+    /// Counts a dropped message of this kind and its waiting time, which `nodetool tpstats` lists
+    /// by verb.
     pub(crate) fn dropped(&self, verb: Verb, waited: Duration) {
         if let Some(kind) = self.kinds.get(kind_of(verb.number())) {
             kind.dropped.set(kind.dropped.get() + 1);

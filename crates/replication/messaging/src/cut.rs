@@ -1,8 +1,9 @@
-//! Cut links, for tests with real processes: what goes to and comes from chosen addresses is held
-//! back as a broken cable holds it. Connections stay open until their silence ends them, new ones
-//! are not made in time, and what was under way arrives when the link is whole again before that.
+//! Cut links, for tests with real processes: traffic to and from chosen addresses is held back as a
+//! broken cable holds it back. Connections stay open until their silence ends them, and new ones
+//! time out. Data in flight arrives if the link is restored before that.
 //!
-//! Only who connects holds back, its requests and their answers; so both ends have to be told.
+//! Only the connecting side holds back, its requests and their answers; so both ends have to be
+//! configured.
 
 use crate::outbox::Outbox;
 use rt::sync::Notify;
@@ -12,11 +13,11 @@ use std::net::IpAddr;
 use std::task::{Context, Poll};
 use stdx::Instant;
 
-/// Bytes of one connection that are taken as if they were sent; what comes then waits, as it does
-/// when a socket is full.
+/// Maximum bytes withheld per connection, which its writer treats as sent. Further bytes wait, as
+/// for a full socket.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// What is cut.
+/// The addresses that are cut.
 #[derive(Default)]
 pub(crate) struct Cuts {
     addresses: RefCell<BTreeSet<IpAddr>>,
@@ -50,7 +51,7 @@ impl Cuts {
     }
 }
 
-/// What a cut keeps from the peer of one connection: for its writer it is sent.
+/// Bytes that a cut withholds from the peer of one connection; its writer treats them as sent.
 #[derive(Default)]
 pub(crate) struct Held(Vec<u8>);
 
@@ -62,7 +63,7 @@ impl Held {
         }
     }
 
-    /// What was held, to be sent now.
+    /// Takes the held bytes, to be sent now.
     pub(crate) fn release(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }

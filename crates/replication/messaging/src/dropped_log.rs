@@ -1,8 +1,8 @@
 //! Log lines about dropped messages, every few seconds, in Cassandra's words (`MessagingMetrics`): tools
-//! look for them.
+//! search for them.
 //!
-//! *Internal* are messages that this node did not send, or whose answer it stopped waiting for; *cross
-//! node* are those of peers that it did not carry out. Gossip is left out: peers that are down would fill
+//! *Internal* are messages that this node did not send, or whose answer it stopped waiting for. *Cross
+//! node* are those of peers that it did not execute. Gossip is left out: peers that are down would fill
 //! the log with it.
 
 use internode::Verb;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Between two lines about one kind of message.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whose message was dropped, and how long it had waited.
+/// Origin of a dropped message, and how long it had waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DroppedMessage {
     /// One of this node.
@@ -41,7 +41,7 @@ impl DroppedSum {
     }
 }
 
-/// What was dropped since the last lines.
+/// Messages dropped since the last log lines.
 #[derive(Default)]
 pub(crate) struct DroppedLog {
     by_name: RefCell<BTreeMap<&'static str, (DroppedSum, DroppedSum)>>,
@@ -79,7 +79,7 @@ impl DroppedLog {
     }
 }
 
-/// What Cassandra calls such a message, or this product where it has none like it.
+/// Returns Cassandra's name of such a message, or our own if Cassandra has none like it.
 fn cassandra_name(verb: Verb) -> Option<&'static str> {
     Some(match verb {
         Verb::Ping | Verb::Echo => return None,

@@ -1,4 +1,4 @@
-//! [`Env`]: what both directions of a shard's messaging work with.
+//! [`Env`]: the environment that both directions of a shard's messaging share.
 
 use crate::counters::{Counters, KindsStats};
 use crate::cut::Cuts;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use stdx::{Epoch, HostId};
 
-/// The shard, what it says of itself, its peers, what is under way, and whether it ends.
+/// Environment of a shard's messaging: its identity, peers, messages in flight, and the stop flag.
 pub(crate) struct Env {
     pub(crate) rt: Rt,
     pub(crate) settings: Arc<Settings>,
@@ -81,7 +81,7 @@ impl Env {
         self.identity.borrow().clone()
     }
 
-    /// Counts a message that is dropped, and has the log tell it.
+    /// Counts a dropped message, also for the log.
     pub(crate) fn dropped(&self, verb: Verb, dropped: DroppedMessage) {
         let (DroppedMessage::Internal(waited) | DroppedMessage::CrossNode(waited)) = dropped;
         self.counters.dropped(verb, waited);

@@ -35,7 +35,7 @@ pub enum MessagingError {
         host: HostId,
         /// When it will be tried again.
         retry_in: Duration,
-        /// How the last attempt failed.
+        /// Cause of the last attempt's failure.
         cause: Arc<str>,
     },
     /// The peer refused the connection; nothing was delivered.
@@ -51,13 +51,13 @@ pub enum MessagingError {
     /// The connection ended before the response.
     #[error("the connection to the host was lost")]
     Lost {
-        /// Whether the peer may have got the request.
+        /// True if the peer may have received the request.
         maybe_delivered: bool,
     },
     /// The deadline passed.
     #[error("no answer before the deadline")]
     Timeout {
-        /// Whether the peer may have got the request.
+        /// True if the peer may have received the request.
         maybe_delivered: bool,
     },
     /// The peer's answer.
@@ -105,7 +105,7 @@ pub enum OpenError {
         /// Why and what to do, in the peer's words.
         message: Arc<str>,
     },
-    /// The peer's answer was none, or from somebody else.
+    /// The peer's answer was malformed, or from another node.
     #[error("the answer cannot be used: {0}")]
     BadAnswer(String),
     /// This node is stopping.

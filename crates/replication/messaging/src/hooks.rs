@@ -1,4 +1,5 @@
-//! [`Hooks`]: what other parts of the node decide for messaging, or are told by it.
+//! [`Hooks`]: decisions that messaging takes from other parts of the node, and its notifications to
+//! them.
 
 use internode::{Hello, Refusal};
 use std::cell::RefCell;
@@ -6,15 +7,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::{Epoch, HostId};
 
-/// A further opinion about who may connect: called on shard 0 with a HELLO that is otherwise
-/// acceptable and the address it came from. The membership refuses here a host id that another live
-/// node has.
+/// A further check of connecting nodes: called on shard 0 with a HELLO that is otherwise acceptable
+/// and the address it came from. Membership refuses here a host id that another live node has.
 pub type Admission = Rc<dyn Fn(&Hello, SocketAddr) -> Result<(), Refusal>>;
 
-/// Whether connections to a peer are compressed.
+/// Returns true if connections to a peer are compressed.
 pub type Compressed = Rc<dyn Fn(HostId) -> bool>;
 
-/// How a connection to a peer failed.
+/// Failure of a connection to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkFailure {
     /// It was open and ended although this node did not close it.
@@ -26,7 +26,7 @@ pub enum LinkFailure {
 /// Told of connections to peers that failed.
 pub type LinkFailed = Rc<dyn Fn(HostId, LinkFailure)>;
 
-/// Told of answers whose sender knows a newer epoch than [`Messaging::set_epoch`] said.
+/// Called for answers whose sender knows a newer epoch than that of [`Messaging::set_epoch`].
 pub type NewerEpoch = Rc<dyn Fn(HostId, Epoch)>;
 
 /// Called after each measurement of a peer's clock.
@@ -43,24 +43,24 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Asks `admission` too about who connects.
+    /// Sets a further check of connecting nodes.
     pub fn set_admission(&self, admission: Admission) {
         *self.admission.borrow_mut() = Some(admission);
     }
 
-    /// Compresses connections to those peers only for which `to` says so, if
-    /// [`crate::Settings::compression`] allows any; asked when a connection is made.
+    /// Compresses only connections to peers for which `to` returns true, if
+    /// [`crate::Settings::compression`] allows any; called when a connection is opened.
     pub fn compress_only(&self, to: Compressed) {
         *self.compressed.borrow_mut() = Some(to);
     }
 
-    /// Has `hook` told of each answer of a peer that knows a newer epoch; requests carry theirs to
+    /// Calls `hook` for each answer of a peer that knows a newer epoch; requests carry theirs to
     /// the handler.
     pub fn on_newer_epoch(&self, hook: NewerEpoch) {
         *self.newer.borrow_mut() = Some(hook);
     }
 
-    /// Has `hook` told of each connection to a peer that is lost or refused.
+    /// Calls `hook` for each connection to a peer that is lost or refused.
     pub fn on_link_failed(&self, hook: LinkFailed) {
         *self.link_failed.borrow_mut() = Some(hook);
     }

@@ -15,13 +15,13 @@ pub(crate) const READ_BYTES_MAX: usize = 64 << 10;
 /// A buffer above this is given back when it is empty. The largest usual frames, a chunk of a file and
 /// a page, fit.
 const KEEP_BYTES_MAX: usize = 1536 << 10;
-/// Frames that are handled between two looks at the clock.
+/// Frames handled between two reads of the clock.
 pub(crate) const FRAMES_PER_LOOK: usize = 16;
 
 /// Writes until nothing waits.
 ///
 /// # Errors
-/// The connection broke, or the peer takes nothing.
+/// The connection broke, or the peer reads nothing.
 pub(crate) async fn write_out(
     env: &Env,
     outbox: &Outbox,
@@ -80,8 +80,8 @@ pub(crate) fn compact(input: &mut Vec<u8>, used: &mut usize) {
     }
 }
 
-/// How much to read at once: the rest of a large frame that has begun, within reason, for which room
-/// is made.
+/// Returns how much to read at once: the rest of a large frame that has begun, within limits.
+/// Reserves room for it.
 pub(crate) fn wanted(decoder: &FrameDecoder, input: &mut Vec<u8>, used: usize) -> usize {
     let rest = input.get(used..).unwrap_or_default();
     let missing = match decoder.needed(rest) {
@@ -90,7 +90,7 @@ pub(crate) fn wanted(decoder: &FrameDecoder, input: &mut Vec<u8>, used: usize) -
     };
     let wanted = missing.clamp(READ_BYTES_MAX, 1 << 20);
     if missing > READ_BYTES_MAX {
-        // All at once: growing bit by bit would copy what is there again and again.
+        // Reserve all of it: growing step by step would copy the existing bytes repeatedly.
         input.reserve(wanted);
     }
     wanted

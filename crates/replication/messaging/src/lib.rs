@@ -1,18 +1,17 @@
 //! Connections between nodes: handshake, requests and answers, back-pressure.
 //!
-//! Owns: the sockets of `storage_port`, who is connected to whom, requests that wait for answers
-//! and their deadlines, the bounds on all of it. Never: decides what a message means, retries a
-//! request, or chooses a replica. Bytes are `internode`'s.
+//! Owns: the sockets of `storage_port`, the connections, requests that wait for answers and their deadlines, the
+//! bounds on all of it. Never: interprets a message, retries a request, or chooses a replica. Bytes are
+//! `internode`'s.
 //!
-//! A connection carries requests one way only: who connected asks, who accepted answers. There is
-//! one per peer, shard of the peer and lane, opened at first use. The accepting side is always read
-//! while the peer takes its answers, so two nodes cannot wait for each other.
+//! A connection carries requests one way only: the connecting side asks, the accepting side answers. There is one
+//! per peer, shard of the peer and lane, opened at first use. The accepting side is always read while the peer
+//! takes its answers, so two nodes cannot wait for each other.
 //!
 //! Invariants:
-//! INV-messaging-1: every request that was taken completes exactly once, not later than its
-//! deadline and [`TICK`], unless it is cancelled.
-//! INV-messaging-2: `maybe_delivered: false` means that the peer's handler did not and will not see
-//! the request.
+//! INV-messaging-1: every accepted request completes exactly once, not later than its deadline and [`TICK`],
+//! unless it is cancelled.
+//! INV-messaging-2: `maybe_delivered: false` means that the peer's handler did not and will not see the request.
 //! INV-messaging-3: whatever a peer sends or fails to read, only its own connection suffers.
 //!
 //! Reading order: [`Messaging`], [`Handler`], [`Completions`], then `env`, `hooks`, `outbound` (the side that

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::{HostId, Instant, ShardId};
 
-/// A peer, its shard, and a kind of message: each has a connection of its own.
+/// Key of a connection: a peer, its shard, and a kind of message.
 pub(crate) type RouteKey = (HostId, ShardId, Lane);
 
 /// One outgoing connection.

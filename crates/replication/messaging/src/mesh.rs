@@ -1,14 +1,14 @@
-//! What the messaging of one node's shards hand each other.
+//! Messages between the messaging of one node's shards.
 
 use internode::{Agreement, Hello};
 use rt::{Mesh, MovedStream};
 
-/// An accepted connection on its way to the shard that serves it.
+/// An accepted connection that is moved to the shard that serves it.
 pub(crate) struct Adopt {
     pub(crate) conn: MovedStream,
     pub(crate) hello: Hello,
     pub(crate) agreement: Agreement,
-    /// Bytes that came behind the HELLO.
+    /// Bytes received after the HELLO.
     pub(crate) rest: Vec<u8>,
 }
 
@@ -18,9 +18,9 @@ pub struct MessagingMesh {
 }
 
 impl MessagingMesh {
-    /// For a node of so many shards.
+    /// Creates the mesh of a node with so many shards.
     pub fn new(shards: u16) -> MessagingMesh {
-        // Handshakes that wait are bounded where they are accepted; this only has to be as large.
+        // Waiting handshakes are limited where they are accepted; this only has to be as large.
         MessagingMesh { calls: Mesh::new(shards, 1024) }
     }
 }

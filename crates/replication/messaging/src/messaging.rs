@@ -48,7 +48,7 @@ impl Messaging {
         messaging
     }
 
-    /// Begins the tasks of this shard.
+    /// Starts the tasks of this shard.
     fn begin(&self) {
         let env = &self.env;
         let timer = self.outbound.clone();
@@ -62,13 +62,13 @@ impl Messaging {
         env.rt.at_end(move || ending.release());
     }
 
-    /// What other parts decide for messaging, or are told by it.
+    /// Returns the hooks: decisions and notifications of other parts of the node.
     pub fn hooks(&self) -> &Hooks {
         &self.hooks
     }
 
-    /// Answers requests of peers from now on with `handler`; before that they get "stopping", which
-    /// says that nothing was done.
+    /// Answers requests of peers with `handler` from now on. Earlier requests are answered with
+    /// "stopping", which means that nothing was done.
     pub fn serve(&self, handler: Rc<dyn Handler>) {
         self.inbounds.serve(handler);
     }
@@ -81,7 +81,7 @@ impl Messaging {
         self.inbounds.listen(address).await
     }
 
-    /// A sender of requests whose completions go to `handler`.
+    /// Creates a sender of requests whose completions are passed to `handler`.
     pub fn client(&self, handler: Rc<dyn Completions>) -> Client {
         let index = self.outbound.clients.add(handler);
         Client { outbound: self.outbound.clone(), index }
@@ -105,16 +105,16 @@ impl Messaging {
         self.outbound.send_one_way(to, write)
     }
 
-    /// Asks who is at an address: the host id and cluster of a seed, say. Needs no known peer.
+    /// Asks an unknown peer for its identity: the host id and cluster of a seed, for example.
     ///
     /// # Errors
-    /// Nobody answered, or this node is refused there.
+    /// No answer, or this node is refused there.
     pub async fn discover(&self, address: SocketAddr) -> Result<HelloAck, OpenError> {
         self.outbound.discover(address).await
     }
 
-    /// Makes a peer known, or tells its new address; then connections to the old one are dropped.
-    /// The own host id is ignored.
+    /// Adds a peer, or changes its address; then connections to the old one are dropped. This
+    /// node's own host id is ignored.
     pub fn set_peer(&self, host: HostId, peer: Peer) {
         if host == self.env.identity().host_id {
             return;
@@ -137,7 +137,7 @@ impl Messaging {
         }
     }
 
-    /// What is known of a peer.
+    /// Returns the known peer with this host id.
     pub fn peer(&self, host: HostId) -> Option<Peer> {
         self.env.peers.borrow().get(&host).copied()
     }
@@ -147,7 +147,7 @@ impl Messaging {
         self.outbound.reset_backoff(host);
     }
 
-    /// Replaces what this node says about itself. Connections are opened anew when cluster or
+    /// Replaces the identity that this node announces. Connections are reopened when cluster or
     /// membership changed.
     pub fn set_identity(&self, identity: Identity) {
         let before = self.env.identity.replace(Rc::new(identity));
@@ -160,7 +160,7 @@ impl Messaging {
         }
     }
 
-    /// The epoch that every message carries from now on.
+    /// Sets the epoch that every message carries from now on.
     pub fn set_epoch(&self, epoch: Epoch) {
         self.env.epoch.set(epoch);
     }
@@ -175,8 +175,8 @@ impl Messaging {
         self.env.serving.get()
     }
 
-    /// A peer's request was not carried out, because it came too late or this node has too much to do:
-    /// the log tells it. `waited` is as much as is known.
+    /// Logs a peer's request that was not executed, because it came too late or this node has too
+    /// much to do. `waited` is the known part of its waiting time.
     pub fn log_dropped(&self, verb: Verb, waited: Duration) {
         self.env.dropped_log.note(verb, DroppedMessage::CrossNode(waited));
     }
@@ -250,7 +250,7 @@ impl Messaging {
         self.release();
     }
 
-    /// How far peers are ahead of this node, as measured not long ago; by host id.
+    /// Returns the recently measured offsets of peers' clocks from this node's, by host id.
     pub fn clocks(&self) -> Vec<(HostId, i64)> {
         self.outbound.clocks.fresh(self.env.rt.now())
     }
@@ -290,7 +290,7 @@ async fn log_dropped_messages(env: Rc<Env>) {
                 stopped.await;
             }
         };
-        // Either way what was dropped is told.
+        // Either way the dropped messages are logged.
         let _ = env.rt.timeout(next, ended).await;
         for line in env.dropped_log.take_lines() {
             tracing::info!("{line}");

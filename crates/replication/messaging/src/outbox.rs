@@ -1,8 +1,8 @@
-//! What waits to be written to one connection, as encoded frames.
+//! Outbox of one connection: the encoded frames that wait to be written.
 //!
-//! Whoever has frames appends them; one write hands all of a turn to the kernel. When the socket is
-//! full the connection's writing task goes on. Frames that waited are looked at again before they
-//! are sent: those whose deadline passed are dropped, the others get the time that is left.
+//! Senders append frames; one write hands all frames of a turn to the kernel. When the socket is
+//! full, the connection's writing task continues. Frames that waited are checked again before they
+//! are sent: those whose deadline passed are dropped, the others get their remaining time.
 
 use internode::{FrameEncoder, FrameHeader, FrameTooLong, patch_deadline};
 use rt::Stream;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use stdx::{Instant, IoError};
 
-/// Frames that waited for longer are looked at again before they are sent.
+/// Frames that waited for longer are checked again before they are sent.
 const STALE: Duration = Duration::from_millis(10);
 /// A buffer above this is given back when it is empty.
 const KEEP_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +35,8 @@ struct State {
     /// The frames in that; the first may be written in part.
     frames: VecDeque<Queued>,
     front_written: usize,
-    /// Positions in all that was ever appended: behind the last byte, and of what the kernel took.
+    /// Positions in all bytes ever appended: the end, and the end of the bytes that the kernel
+    /// took.
     end: u64,
     handed: u64,
     encoder: FrameEncoder,
@@ -53,12 +54,12 @@ pub(crate) struct Outbox {
     shared_bytes: Rc<Cell<usize>>,
     writer: RefCell<Option<Waker>>,
     room: RefCell<Option<Waker>>,
-    /// Bytes of the piece that the writing task holds: nobody else may write then.
+    /// Bytes of the piece that the writing task holds; meanwhile no other write is allowed.
     piece: Cell<usize>,
     closed: Cell<bool>,
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Nothing waits any more.
@@ -128,8 +129,8 @@ impl Outbox {
         state.bytes.len() - state.written
     }
 
-    /// Whether the kernel may have got bytes of the frame that begins at `begin`; when not, a frame
-    /// whose deadline has passed will not be sent either.
+    /// Returns true if the kernel may have got bytes of the frame that begins at `begin`. If not, a
+    /// frame whose deadline has passed will not be sent later either.
     pub(crate) fn is_handed(&self, begin: u64) -> bool {
         self.state.borrow().handed > begin
     }
@@ -162,7 +163,7 @@ impl Outbox {
         Ok(if rest == 0 { Written::All } else { Written::Part })
     }
 
-    /// Takes bytes for a write that waits; until [`Outbox::piece_done`] nobody else writes.
+    /// Takes bytes for a write that waits; no other write is allowed until [`Outbox::piece_done`].
     pub(crate) fn take_piece(&self, now: Instant) -> Vec<u8> {
         let mut state = self.state.borrow_mut();
         self.refresh(&mut state, now);
@@ -170,7 +171,7 @@ impl Outbox {
         let most = if stdx::chaos!("messaging-short-piece") { 1 } else { PIECE_BYTES };
         let piece = rest.get(..most).unwrap_or(rest).to_vec();
         self.advance(&mut state, piece.len());
-        // It still waits, as far as the others can see.
+        // The other fields still count it as waiting.
         self.shared_bytes.set(self.shared_bytes.get() + piece.len());
         self.piece.set(piece.len());
         piece
@@ -228,7 +229,8 @@ impl Outbox {
         self.closed.get()
     }
 
-    /// Drops what waits; nothing is taken any more. What the kernel took stays known.
+    /// Drops waiting frames and accepts no more. The position of the bytes that the kernel took is
+    /// kept.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         {
@@ -335,7 +337,7 @@ impl Outbox {
     }
 }
 
-/// The time left until `deadline` as a frame says it: at least 1, at most 71 minutes.
+/// Encodes the time left until `deadline` for a frame: at least 1 µs, at most 71 minutes.
 pub(crate) fn micros_left(now: Instant, deadline: Instant) -> u32 {
     u32::try_from(deadline.since(now).as_micros()).unwrap_or(u32::MAX).max(1)
 }

@@ -4,25 +4,26 @@ use internode::Verb;
 use std::net::SocketAddr;
 use stdx::{HostId, Instant, ShardId, Uuid};
 
-/// Where a peer is.
+/// Address and shards of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Address and storage port.
     pub address: SocketAddr,
-    /// Its shards, as far as is known; corrected by what the peer says when a connection opens.
+    /// Its number of shards, as far as is known; corrected by the peer's HELLO when a connection
+    /// opens.
     pub shard_count: u16,
 }
 
-/// Whom a message goes to, and how.
+/// Destination of a message, and its terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     /// The peer.
     pub host: HostId,
     /// Its shard.
     pub shard: ShardId,
-    /// What is asked.
+    /// Verb of the message.
     pub verb: Verb,
-    /// When the sender gives up.
+    /// Time at which the sender stops waiting.
     pub deadline: Instant,
     /// Trace session that it belongs to.
     pub trace: Option<Uuid>,

@@ -1,7 +1,7 @@
 //! Requests that wait for their answers: a slab, and a timer wheel threaded through it.
 //!
 //! INV-pending-1: an entry is taken out exactly once, by its answer, its deadline, the end of its
-//! connection, or its cancellation; whoever comes later finds nothing.
+//! connection, or its cancellation; every later event finds no entry.
 //! INV-pending-2: an entry is expired at its deadline or at most one [`TICK`] later.
 
 use internode::Verb;
@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Waiting {
     /// The connection it was sent on.
     pub(crate) link: u64,
-    /// Whose it is.
+    /// The client that sent it.
     pub(crate) client: usize,
     /// The client's name for it.
     pub(crate) token: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Waiting {
     pub(crate) verb: Verb,
     pub(crate) deadline: Instant,
     pub(crate) sent_at: Instant,
-    /// Where its frame begins in the connection's output.
+    /// Position of its frame in the connection's output.
     pub(crate) begin: u64,
     /// The peer's shard that was asked.
     pub(crate) shard: ShardId,
@@ -86,7 +86,7 @@ impl Pending {
     /// Adds one and names it: a stream id, never 0. `None` when there are too many.
     pub(crate) fn insert(&mut self, now: Instant, waiting: Waiting) -> Option<u64> {
         if self.len == 0 {
-            // Nothing waits: no tick has to be gone through.
+            // No request waits: skip all ticks.
             self.tick = self.tick.max(now.0 / TICK_NANOS);
         }
         let slot = match self.free {
@@ -170,7 +170,7 @@ impl Pending {
                         self.free_slot(slot);
                         out.push(waiting);
                     }
-                    // Its turn of the wheel has not come.
+                    // Not due in this turn of the wheel.
                     Some(waiting) => self.link_in(slot, waiting.deadline),
                     None => {}
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How a node's messaging behaves; the same on all its shards.
+/// Settings of a node's messaging; the same on all its shards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Largest payload of one message, bytes, both directions.
@@ -15,16 +15,16 @@ pub struct Settings {
     pub backoff_max: Duration,
     /// A connection without requests is closed after this time.
     pub idle_timeout: Duration,
-    /// How often who connected sends a ping.
+    /// Interval of the connecting side's pings.
     pub keepalive_interval: Duration,
     /// A connection on which nothing is received for so long is closed.
     pub keepalive_timeout: Duration,
-    /// A peer that takes no byte for so long is disconnected.
+    /// A peer that reads nothing for so long is disconnected.
     pub write_stall: Duration,
     /// Bytes that wait to be sent on one connection above which requests are refused; one message
     /// may stick out.
     pub queue_bytes_max: usize,
-    /// The same for all outgoing connections of a shard.
+    /// Limit for all outgoing connections of a shard together.
     pub queue_bytes_shard_max: usize,
     /// Requests of one connection that wait for their answer.
     pub in_flight_max: usize,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub response_bytes_max: usize,
     /// Handshakes of accepted connections at once; more are closed.
     pub handshakes_max: usize,
-    /// Whether payloads to other machines are compressed, if the peer agrees. Never on loopback.
+    /// True if payloads to other machines are compressed, if the peer agrees. Never on loopback.
     pub compression: bool,
 }
 

@@ -34,13 +34,13 @@ impl Announcer {
         Announcer { env, shards, participations }
     }
 
-    /// Takes news of a repair in, from a peer or of this node itself; what is to be estimated now.
-    /// Shard 0.
+    /// Takes in news of a repair, from a peer or of this node itself. Returns a comparison whose
+    /// size is to be estimated now. Shard 0.
     pub(crate) fn hear(&self, about: RepairKey, news: News) -> Option<Estimating> {
         self.participations.take(about, news, Clock::read(&self.env.rt))
     }
 
-    /// The same of a repair of this node.
+    /// Records news of a repair of this node.
     fn hear_own(&self, job: &Job, news: News) -> Option<Estimating> {
         let initiator = (self.env.snapshot)().local.host_id;
         self.hear(RepairKey { initiator, repair: job.session }, news)
@@ -49,7 +49,7 @@ impl Announcer {
     /// Finds out how much there is to compare.
     pub(crate) async fn estimate(&self, asked: Estimating) {
         let Estimating { id, table, ranges } = asked;
-        // What a shard cannot tell is not known.
+        // If a shard cannot tell, the estimate is unknown.
         let found = self.shards.on_all(&Order::Estimate { table, ranges }).await;
         let found = found.unwrap_or_default().estimate;
         self.participations.note_estimate(id, found, self.env.rt.wall());
@@ -75,8 +75,8 @@ impl Announcer {
         *job.told.borrow_mut() = hosts;
     }
 
-    /// Tells the replicas of a session that a table is about to be compared, and waits until they know
-    /// it: what they are asked from then on is counted for it.
+    /// Announces to the replicas of a session that a table is about to be compared, and waits until
+    /// they know it: the requests that they get from then on are counted for it.
     ///
     /// # Errors
     /// The repair was ended meanwhile.
@@ -116,7 +116,7 @@ impl Announcer {
         let _ = self.hear_own(job, news.clone());
     }
 
-    /// Does the work, and tells the replicas from time to time that it goes on.
+    /// Does the work, and sends the replicas periodic signs of life meanwhile.
     pub(crate) async fn with_signs_of_life<T>(
         &self,
         job: &Job,

@@ -1,8 +1,8 @@
-//! What the coordinator of a repair announces to the replicas, so that each can show its part: the
-//! messages of the verb `RepairTell`.
+//! Announcements of a repair: its coordinator sends them to the replicas, so that each can show its part.
+//! They are the messages of the verb `RepairTell`.
 //!
-//! Nothing depends on them. A replica that does not know the verb, or misses a message, shows less;
-//! one that hears nothing for long treats the repair as failed.
+//! Nothing depends on them. A replica that does not know the verb, or misses a message, shows less; one that
+//! hears nothing for long treats the repair as failed.
 //!
 //! ```text
 //! RepairTell    version u8 · repair 16 · kind u8
@@ -31,13 +31,13 @@ pub(crate) const RANGES_MAX: usize = 4096;
 /// Bytes of a reason; the rest is cut off.
 const WORDS_MAX: usize = 1024;
 
-/// How something ended: well, or why not.
+/// Outcome: success, or the reason of a failure.
 pub(crate) type Ending = Result<(), String>;
 
 /// News of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It begins.
+    /// The repair begins.
     Begins {
         incremental: bool,
         /// All replicas take part.
@@ -49,11 +49,12 @@ pub(crate) enum News {
     },
     /// A table's ranges are about to be compared.
     Compares { session: Uuid, table: TableId, ranges: Vec<(Token, Token)> },
-    /// They have been, or that failed.
+    /// The comparison has ended, or failed.
     HasCompared { session: Uuid, table: TableId, ending: Ending },
-    /// It is still there.
+    /// The repair is still running.
     GoesOn,
-    /// It is over. What it called repaired was so at milliseconds since 1970; 0: it called nothing so.
+    /// The repair is over. `repaired_at`: milliseconds since 1970 as of which it marked data as
+    /// repaired; 0: none.
     HasEnded { repaired_at: i64, ending: Ending },
 }
 

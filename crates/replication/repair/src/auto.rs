@@ -1,6 +1,5 @@
-//! Repairs that begin by themselves, so that every replicated table is repaired within its window
-//! without anybody's doing: shard 0 looks at the clock and does what [`crate::schedule`] says, as fast
-//! as it says.
+//! Automatic repairs: every replicated table is repaired within its window, without an operator. Shard
+//! 0 polls the schedule ([`crate::schedule`]) and starts its repairs, at its pace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,12 +25,12 @@ const WINDOW_MAX_SECONDS: i64 = 691_200;
 /// Pieces of a range at most.
 const PIECES_MAX: u64 = 64;
 
-/// Whether repairs begin by themselves.
+/// Setting of automatic repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Automatic {
-    /// They do.
+    /// Repairs begin automatically.
     On,
-    /// They do not, and those that run are aborted.
+    /// Repairs do not begin automatically, and automatic ones under way are aborted.
     Off,
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct Schedule {
     jobs: Rc<Jobs>,
     history: Rc<HistoryFile>,
     corrupt_files: Rc<CorruptFileRepairs>,
-    /// The repair under way, and its table.
+    /// The scheduled repair under way, and its table.
     running: Cell<Option<(u32, TableId)>>,
     /// The table that was begun in a turn of this node.
     begun: Cell<Option<TableId>>,
@@ -92,14 +91,14 @@ pub struct AutoTable {
     pub is_running: bool,
 }
 
-/// The schedule for those who ask.
+/// Status of the schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AutoStatus {
-    /// Whether repairs begin.
+    /// True if automatic repairs are on.
     pub enabled: bool,
     /// Bytes per second at most; 0 = no limit of its own.
     pub bytes_per_second: u64,
-    /// How fast it goes.
+    /// Current pace.
     pub pace: Pace,
     /// Tables of which this node has primary ranges, by keyspace and name.
     pub tables: Vec<AutoTable>,
@@ -107,7 +106,7 @@ pub struct AutoStatus {
     pub last_error: Option<String>,
 }
 
-/// What this node is to keep repaired of a table.
+/// Pieces of a table that this node keeps repaired.
 struct Share {
     table: std::sync::Arc<Table>,
     /// With their tokens, the first exclusive.
@@ -226,7 +225,7 @@ impl Schedule {
         loop {
             let chosen = self.choose();
             let work = chosen.as_ref().map(|(table, options)| (*table, options.ranges.clone()));
-            // What is left over goes on at once; what is chosen again although it was done does not.
+            // A remainder continues at once. Work that was completed and is chosen again does not.
             let is_new = work.is_some() && work != last;
             if let Some((table, options)) = chosen {
                 last = work;
@@ -240,7 +239,7 @@ impl Schedule {
         }
     }
 
-    /// Whether it ended well.
+    /// Runs one repair. Returns true if it succeeded.
     async fn carry_out_one(&self, table: TableId, options: RepairOptions) -> bool {
         let env = &self.env;
         let name = format!("{}.{}", options.keyspace, options.tables.concat());
@@ -283,7 +282,7 @@ impl Schedule {
         }
     }
 
-    /// What the schedule says now.
+    /// Chooses the next repair by the schedule.
     fn choose(&self) -> Option<(TableId, RepairOptions)> {
         let snapshot = (self.env.snapshot)();
         let shares = self.shares(&snapshot);

@@ -1,21 +1,21 @@
-//! What of damaged files a node has repaired by itself, and when: decisions from what is known, nothing
+//! Automatic repair of corrupt files: which ranges a node repairs, and when. Decisions from known facts, nothing
 //! else.
 //!
-//! Of a damaged file with a loss there are copies of what can be read of it, and it is let go of when all
-//! its owned ranges were repaired behind them (`store::files::quarantine`). Until then reads of its damaged parts
-//! fail on this node, so that nobody waits for the schedule: a full repair of these ranges begins as soon
-//! as it would count.
+//! The readable data of a corrupt file with a loss is copied to other files. The file is removed when all its
+//! owned ranges were repaired after the copies were made (`store::files::quarantine`). Until then reads of its
+//! corrupt parts fail on this node. So they do not wait for the schedule: a full repair of these ranges begins as
+//! soon as it would count.
 //!
-//! **What.** The owned ranges between the first and the last token of the file, as far as they were not
-//! repaired since the copies. A part that has no replica that is alive, or that moves, or that another
-//! repair compares just then, waits, and the others do not. What was done is in the history of repairs, so
-//! that nothing has to be kept here: a node that starts again goes on with what is left.
+//! **Ranges.** The owned ranges between the first and the last token of the file that were not repaired since the
+//! copies. A part waits if it has no live replica, if it moves, or if another repair is comparing it; the other
+//! parts do not wait. The history of repairs records what was done, so that no state is persisted here: after a
+//! restart the node continues with the rest.
 //!
-//! **When.** Not before all that it reads can be read: other damaged files of the table with the same tokens
-//! have their copies too. One file at a time, in the order of the copies; one whose repair failed waits, twice
-//! as long each time, and lets others go first.
+//! **Time.** A repair begins once everything that it reads is readable: other corrupt files of the table with the
+//! same tokens have their copies too. Files are repaired one at a time, in the order of the copies. After a
+//! failure a file backs off, twice as long each time, and lets others go first.
 //!
-//! INV-damaged-1: nothing begins for a part that was repaired behind the copies.
+//! INV-damaged-1: nothing begins for a part that was repaired after the copies.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,8 @@ impl CorruptFile {
     }
 }
 
-/// One of each file, in the order in which they are repaired: those whose copies are older go first. Of a
-/// file that shards share all of them must have made their copies.
+/// Sorts the files into the order of their repairs, by the age of their copies, the oldest first. A
+/// file that several shards report is listed once; it has copies when all of them have made theirs.
 pub fn in_order(mut files: Vec<CorruptFile>) -> Vec<CorruptFile> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files.dedup_by(|next, kept| {
@@ -80,7 +80,7 @@ pub struct Part {
     pub end: Token,
     /// Its other replicas.
     pub peers: Vec<HostId>,
-    /// It moves to another node, or to this one.
+    /// True if it moves to another node, or to this one.
     pub moves: bool,
 }
 
@@ -104,10 +104,10 @@ pub fn owned(snapshot: &ClusterSnapshot, table: TableId) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// What is to be done for a file.
+/// Remaining repair work of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Need {
-    /// What is left to repair, ascending.
+    /// Parts left to repair, ascending.
     pub parts: Vec<Part>,
     /// A part of it has no other replica.
     pub is_alone: bool,
@@ -115,12 +115,13 @@ pub struct Need {
     pub is_owned: bool,
 }
 
-/// What is left to repair of a file of which copies were made at so many seconds since 1970.
+/// Returns the remaining repair work of a file whose copies were made at `copied` seconds since
+/// 1970.
 pub fn need(owned: &[Part], history: &RepairHistory, file: &CorruptFile, copied: i64) -> Need {
     let mut need = Need::default();
     let whole = TokenRange { start: Token::MIN, end: Token::MAX };
     let Some(span) = file.tokens.part_of(whole) else { return need };
-    // Both ascend: gone through once together.
+    // Both ascend: merged in one pass.
     let times = history.parts_of(file.table, span.start, span.end);
     let mut times = times.as_slice();
     for part in owned {
@@ -156,7 +157,7 @@ pub fn need(owned: &[Part], history: &RepairHistory, file: &CorruptFile, copied:
 /// Repairs for a file that failed, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// How many.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// Why the last one did.
     pub error: String,
@@ -178,40 +179,40 @@ impl Failed {
 pub struct Candidate {
     /// The file.
     pub file: CorruptFile,
-    /// Of what has copies; else nothing.
+    /// Remaining work if the file has copies; else empty.
     pub need: Need,
     /// Repairs that failed.
     pub failed: Option<Failed>,
 }
 
-/// What is known beside the files.
+/// Facts of a decision beside the files.
 pub struct Around<'a> {
     /// Seconds since 1970.
     pub now: i64,
-    /// The same moment.
+    /// `now`, by the monotonic clock.
     pub instant: Instant,
     /// Repairs may begin by themselves.
     pub is_enabled: bool,
     /// Not before.
     pub begin: Instant,
-    /// Whether a node is alive.
+    /// Returns true if a node is alive.
     pub is_alive: &'a dyn Fn(HostId) -> bool,
-    /// Whether a repair compares a part of a table just now.
+    /// Returns true if a repair is comparing a part of a table.
     pub is_busy: &'a dyn Fn(TableId, &Part) -> bool,
 }
 
-/// How it stands with the repair for a damaged file.
+/// State of the repair of a corrupt file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRepair {
-    /// What can be read of it is not in other files yet.
+    /// Its readable data is not copied to other files yet.
     Copying,
-    /// The same is true of that file, which has partitions between the same tokens.
+    /// The readable data of that file, which overlaps this one, is not copied yet.
     CopyingOther(String),
     /// A repair that begins now would not count.
     Early,
     /// Repairs do not begin by themselves.
     Disabled,
-    /// They do not before that.
+    /// Automatic repairs do not begin before that.
     Starting(Instant),
     /// Replicas are not alive.
     Dead(Vec<HostId>),
@@ -225,16 +226,17 @@ pub enum FileRepair {
     Queued,
     /// The repair of that number runs.
     Running(u32),
-    /// All was repaired: it is let go of.
+    /// All of it was repaired: the file is being removed.
     Repaired,
-    /// What has other replicas was repaired; the rest has none.
+    /// Everything with other replicas was repaired; the rest has none.
     Alone,
     /// Nothing of it is this node's.
     NotOwned,
 }
 
 impl FileRepair {
-    /// In words, as the end of a sentence about the file; `None`: others say it.
+    /// Describes the state, as the end of a sentence about the file; `None`: other log lines
+    /// describe it.
     pub fn words(&self, address: impl Fn(HostId) -> SocketAddr, now: Instant) -> Option<String> {
         let minutes = |due: Instant| due.since(now).as_secs().div_ceil(60);
         Some(match self {
@@ -274,7 +276,7 @@ impl FileRepair {
         })
     }
 
-    /// Whether it is the same but for times and numbers.
+    /// Returns true if both are the same apart from times and numbers.
     pub fn is_like(&self, other: &FileRepair) -> bool {
         match (self, other) {
             (FileRepair::Resting(a), FileRepair::Resting(b)) => a.attempts == b.attempts,
@@ -301,16 +303,16 @@ impl KnownRepairs {
     }
 }
 
-/// What is to be done now.
+/// Outcome of [`decide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// How it stands with each file.
+    /// State of each file.
     pub states: Vec<FileRepair>,
-    /// The file for which a repair begins, and of which ranges. Its state is [`FileRepair::Queued`].
+    /// The file whose repair begins now, and its ranges. Its state is [`FileRepair::Queued`].
     pub next: Option<(usize, Vec<(Token, Token)>)>,
 }
 
-/// What of a file can be repaired now, or what it waits for.
+/// Returns the ranges of a file that can be repaired now, or the state that it waits in.
 fn ready(
     candidate: &Candidate,
     others: &[Candidate],
@@ -360,8 +362,8 @@ fn ready(
     }
 }
 
-/// What is to be done now for all damaged files, in their order; `running`: the number of the repair under
-/// way, and for which file.
+/// Decides for all corrupt files, in their order. `running`: the number of the repair under way,
+/// and the path of its file.
 pub fn decide(all: &[Candidate], running: Option<(u32, &str)>, around: &Around<'_>) -> Decision {
     let mut decision = Decision::default();
     for (at, candidate) in all.iter().enumerate() {
@@ -383,8 +385,8 @@ pub fn decide(all: &[Candidate], running: Option<(u32, &str)>, around: &Around<'
     decision
 }
 
-/// The first of these ranges that have not more than so many bytes together, or a piece of the first one;
-/// what is done of them is noted piece by piece, so that a crash costs no more than one.
+/// Returns the first of these ranges that together have at most so many bytes, or a piece of the
+/// first one. Completed pieces are recorded one by one, so that a crash costs no more than one.
 pub fn first_of(
     ranges: &[(Token, Token)],
     bytes_of: impl Fn(Token, Token) -> u64,
@@ -543,7 +545,7 @@ mod tests {
         let of_a = Some((4, "/a"));
         let (states, next) = decided_with(&all, of_a, |_| (), (11, &[], &[]));
         assert_eq!((states, next), (vec![FileRepair::Running(4), FileRepair::Queued], None));
-        // Of a file that is gone meanwhile.
+        // The running repair is for a file that is gone meanwhile.
         let (states, next) = decided_with(&all, Some((4, "/z")), |_| (), (11, &[], &[]));
         assert_eq!((states, next), (queued, None));
     }

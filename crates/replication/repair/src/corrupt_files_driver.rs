@@ -1,5 +1,5 @@
-//! Repairs of what damaged files have lost, begun by the node itself: shard 0 asks all shards for such files
-//! and does what [`crate::corrupt_files`] says, with repairs like any other.
+//! Automatic repairs of corrupt files: shard 0 collects such files from all shards and starts ordinary
+//! repairs as [`crate::corrupt_files`] decides.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ use crate::schedule::{JOB_BYTES, JOB_PIECES};
 use crate::scope::RepairOptions;
 use crate::shards::{Order, Shards};
 
-/// How often it is looked for damaged files, and whether the repair of one has ended.
+/// Intervals of the checks for corrupt files, and for the end of the repair of one.
 const LOOK: Duration = Duration::from_secs(10);
 const LOOK_RUNNING: Duration = Duration::from_millis(500);
-/// CorruptFile files that are looked at; others wait until some of them are let go of.
+/// Maximum number of corrupt files that are handled; others wait until some of them are removed.
 const FILES_MAX: usize = 1024;
 
 /// A repair under way.
@@ -89,7 +89,7 @@ impl CorruptFileRepairs {
         }
     }
 
-    /// Whether the schedule lets a damaged file go first.
+    /// Returns true if the schedule must let the repair of a corrupt file go first.
     pub(crate) fn goes_first(&self) -> bool {
         self.waits.get()
     }
@@ -107,7 +107,7 @@ impl CorruptFileRepairs {
         let begin = env.rt.now() + env.settings.auto.initial_delay;
         let mut look = env.rt.now();
         loop {
-            // What is left, or the next file, follows at once.
+            // After a repair, its remainder or the next file follows at once.
             if self.end_running() || env.rt.now() >= look {
                 self.check(begin).await;
                 look = env.rt.now() + LOOK;
@@ -119,7 +119,7 @@ impl CorruptFileRepairs {
         }
     }
 
-    /// Whether the repair under way has ended just now.
+    /// Handles the end of the repair under way. Returns true if it has ended just now.
     fn end_running(&self) -> bool {
         let env = &self.env;
         let Some(id) = self.running() else { return false };
@@ -130,7 +130,7 @@ impl CorruptFileRepairs {
         let Some(Running { file, ranges, .. }) = self.running.take() else { return false };
         let error = match &status {
             Some(status) if status.state != RepairState::Successful => Some(status.error()),
-            // What was not noted would be repaired again at once.
+            // A success that is not in the history would be repeated at once.
             _ => match self.is_noted(&file, &ranges) {
                 true => None,
                 false => Some("that it was done could not be recorded".to_owned()),
@@ -144,7 +144,7 @@ impl CorruptFileRepairs {
             return true;
         };
         self.not_done.inc();
-        // Switched off, it did not fail by itself.
+        // A repair that was switched off has not failed.
         if self.jobs.is_automatic() {
             let mut failed = self.failed.borrow_mut();
             let next = Failed::and(failed.get(&path), error.clone(), env.rt.now());
@@ -199,7 +199,7 @@ impl CorruptFileRepairs {
         self.publish(paths.zip(decision.states).collect()).await;
     }
 
-    /// Begins a repair; its number.
+    /// Starts a repair; returns its number.
     fn begin(
         &self,
         snapshot: &ClusterSnapshot,
@@ -248,7 +248,7 @@ impl CorruptFileRepairs {
         }
     }
 
-    /// Whether the history says that ranges were repaired behind the copies of a file.
+    /// Returns true if the history has repairs of all ranges after the copies of a file were made.
     fn is_noted(&self, file: &CorruptFile, ranges: &[(Token, Token)]) -> bool {
         let (history, copied) = (self.history.known(), file.copied.unwrap_or(i64::MAX));
         ranges.iter().all(|(start, end)| {
@@ -275,17 +275,17 @@ impl CorruptFileRepairs {
         candidates
     }
 
-    /// Whether a repair, of this node or of another one, compares a part of a table.
+    /// Returns true if a repair, of this node or of another one, is comparing a part of a table.
     fn compares(&self, snapshot: &ClusterSnapshot, id: TableId, part: &Part) -> bool {
         let range = TokenRange { start: part.start, end: part.end };
         let Some(table) = snapshot.schema.table_by_id(id) else { return false };
-        // Who is dead goes on with none.
+        // A dead node runs no repair.
         let is_other = |host| host != snapshot.local.host_id && (self.env.is_alive)(host);
         self.jobs.repairs_now(&table.keyspace, &table.name, range)
             || self.participations.compares(is_other, id, range)
     }
 
-    /// Lets every shard know how it stands, and says what is new.
+    /// Publishes the states to every shard, and logs changes.
     async fn publish(&self, repairs: FileRepairs) {
         let before = self.known.get();
         if *before == repairs {

@@ -1,4 +1,4 @@
-//! What a repair is made of and when its phases began, for the virtual tables of repairs.
+//! Details of repairs, for their virtual tables: the parts of a repair and the times of its phases.
 //!
 //! Owns: the times and names. Never: what they mean for data, how they are shown.
 
@@ -11,13 +11,13 @@ use crate::scope::{RepairOptions, Session, text_of};
 /// A repair with its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairDetails {
-    /// What was asked for.
+    /// The requested options.
     pub options: RepairOptions,
-    /// Its tables; empty until it is known what is to be done.
+    /// Its tables; empty until the plan is known.
     pub tables: Vec<String>,
     /// Ranges that the same nodes hold, before dead replicas were left out (`-force`).
     pub unfiltered: Vec<Vec<String>>,
-    /// Its sessions, in the order in which they are carried out.
+    /// Its sessions, in the order of their execution.
     pub sessions: Vec<SessionDetails>,
     /// When it was known what is to be done.
     pub planned_at: Option<WallMicros>,
@@ -27,11 +27,11 @@ pub struct RepairDetails {
     pub compared_upto: Option<WallMicros>,
     /// When it ended.
     pub ended_at: Option<WallMicros>,
-    /// What it said at its end.
+    /// The final message.
     pub message: Option<String>,
 }
 
-/// Ranges that the same nodes hold, compared in one go.
+/// Ranges that the same nodes hold, compared in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionDetails {
     /// A time UUID when there is who makes them.
@@ -46,7 +46,7 @@ pub struct SessionDetails {
     pub started_at: Option<WallMicros>,
     /// When it ended, and with which error.
     pub ended: Option<(WallMicros, Option<String>)>,
-    /// Its tables as far as they were begun.
+    /// Its tables that were begun.
     pub jobs: Vec<JobDetails>,
 }
 

@@ -1,4 +1,4 @@
-//! [`Env`]: what every room of a shard's repair works with.
+//! [`Env`]: the environment that all parts of a shard's repair share.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -83,7 +83,7 @@ impl Env {
         .await
     }
 
-    /// Waits until so many bytes more may have been read.
+    /// Waits until so many more bytes may be read.
     pub(crate) async fn pace(&self, job: &Job, bytes: usize) -> Result<(), RepairError> {
         let now = self.rt.now();
         let start = self.throttle.spend(now, job, bytes);
@@ -110,8 +110,8 @@ impl Env {
         Uuid::from_bytes(bytes)
     }
 
-    /// Estimates the bytes that this node has of a table between tokens, when its ranges have so many
-    /// tokens: they are spread evenly over shards and over what a shard has.
+    /// Estimates this node's bytes of a table between tokens from the number of tokens in its
+    /// ranges. Assumes that data is spread evenly over shards and over the tokens of a shard.
     pub(crate) fn bytes_of(
         &self,
         table: TableId,

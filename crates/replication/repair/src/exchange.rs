@@ -20,7 +20,8 @@ use crate::shards::{Order, Shards};
 /// Work that is polled together with others.
 pub(crate) type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, RepairError>> + 'a>>;
 
-/// The results of all in their order, at most `at_once` under way; the first error ends it.
+/// Runs all work, at most `at_once` at a time. Returns the results in order; the first error ends
+/// it.
 pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec<T>, RepairError> {
     let mut results: Vec<Option<T>> = work.iter().map(|_| None).collect();
     let mut waiting = work.into_iter().enumerate();
@@ -70,7 +71,7 @@ pub(crate) async fn all<T>(work: Vec<Work<'_, T>>, at_once: usize) -> Result<Vec
     Ok(results)
 }
 
-/// Whether asking again can help.
+/// Failure of a request, by whether a retry can help.
 enum Trouble {
     Again(String),
     Final(String),
@@ -95,7 +96,7 @@ fn trouble_of(error: &MessagingError) -> Trouble {
     }
 }
 
-/// Where a question is sent.
+/// Destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     host: HostId,
@@ -194,7 +195,7 @@ impl Exchange {
         self.ask(job, to, Verb::Mutation, &payload).await.map(|_| ())
     }
 
-    /// The same with what is lacking of a session's data.
+    /// Sends data of a session that the replica lacks.
     pub(crate) async fn send_to_session(
         &self,
         job: &Job,

@@ -1,8 +1,9 @@
-//! When ranges of tables were repaired, durably; and what tombstones may go for it.
+//! History of repairs: when ranges of tables were repaired, durably, and which tombstones may be
+//! purged for it.
 //!
 //! The file `repair_history` in the node's work directory is written by shard 0 alone, in one step,
 //! and read by every shard at its start (`docs/formats/repair-history.md`). A time that is lost, or
-//! that a node was not told, only keeps tombstones until the next repair.
+//! that never reaches a node, only keeps tombstones until the next repair.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,9 @@ use crate::ranges::{TokenSpan, unwrapped};
 
 /// Most bytes of the file.
 pub const BYTES_MAX: usize = 64 << 20;
-/// Its name.
+/// Name of the file.
 pub const FILE: &str = "repair_history";
-/// Its form.
+/// Format of the file.
 const FORM: SmallForm = SmallForm { kind: "repair-history", version: 2 };
 /// First line of version 1, a text with a checksum.
 const EARLIER_HEAD: &str = "helenus-repair-history 1\n";
@@ -29,7 +30,7 @@ const EARLIER_HEAD: &str = "helenus-repair-history 1\n";
 pub struct RepairHistory(BTreeMap<TableId, RepairTimes>);
 
 impl RepairHistory {
-    /// A repair of the ranges, begun at so many seconds since 1970, has ended well.
+    /// Notes a successful repair of the ranges that began at so many seconds since 1970.
     pub fn note(&mut self, table: TableId, ranges: &[(Token, Token)], seconds: i64) {
         let times = self.0.entry(table).or_default();
         for (start, end) in ranges {
@@ -60,7 +61,7 @@ impl RepairHistory {
         parts
     }
 
-    /// Forgets tables that are not there any more; true when there were some.
+    /// Removes tables that do not exist any more. Returns true if there were some.
     pub fn keep(&mut self, is_there: impl Fn(TableId) -> bool) -> bool {
         let before = self.0.len();
         self.0.retain(|table, _| is_there(*table));
@@ -113,9 +114,9 @@ impl RepairHistory {
 /// Ranges of a keyspace as one node sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// Of which this node is a replica, without wrap, with whether others are too.
+    /// Ranges that this node replicates, without wrap, and whether others do too.
     pub(crate) owned: Vec<(Token, Token, bool)>,
-    /// Of which it is the first replica, and others are replicas too.
+    /// Ranges whose first replica is this node and that others replicate too.
     pub(crate) primary: Vec<(Token, Token)>,
 }
 
@@ -142,14 +143,15 @@ impl Shares {
     }
 }
 
-/// The ranges of a keyspace that this node has, behind the first token and up to the second.
+/// Returns the ranges of a keyspace that this node replicates, as exclusive start and inclusive
+/// end.
 pub fn owned(snapshot: &ClusterSnapshot, keyspace: &Keyspace) -> Vec<(Token, Token)> {
     let shares = Shares::of(snapshot, &PlacementKey::of_keyspace(snapshot, keyspace));
     shares.owned.into_iter().map(|(start, end, _)| (start, end)).collect()
 }
 
-/// Gives every table of the schema, but virtual ones, with its shares. They are made once for all tables
-/// of one placement.
+/// Calls `each` for every table of the schema except virtual ones, with its shares. The shares are
+/// computed once for all tables of one placement.
 pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<Table>, &Shares)) {
     let mut known: Vec<(PlacementKey, Shares)> = Vec::new();
     for keyspace in snapshot.schema.keyspaces.values().filter(|k| !k.is_virtual) {
@@ -166,7 +168,7 @@ pub(crate) fn each_table(snapshot: &ClusterSnapshot, mut each: impl FnMut(&Arc<T
     }
 }
 
-/// What holds for a table's tombstones on this node.
+/// Returns the garbage collection policy of a table's tombstones on this node.
 fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
     let option = table.options.tombstone_gc();
     let delay = option
@@ -177,7 +179,7 @@ fn policy(shares: &Shares, table: &Table, history: &RepairHistory) -> GcPolicy {
         Some(TombstoneGcMode::Disabled) => return GcPolicy::Disabled,
         Some(TombstoneGcMode::Repair) | None => {}
     }
-    // Nobody to be repaired with: what this node has forgotten, nobody else has.
+    // No other replica, so no repair: no other node has data that this node has dropped.
     if shares.owned.iter().all(|(_, _, has_others)| !has_others) {
         return GcPolicy::Timeout;
     }
@@ -252,7 +254,7 @@ mod tests {
             let span = TokenSpan { first: Token(span.0), last: Token(span.1) };
             repaired_within(&shares, &history, table, span)
         };
-        // Repaired are the tokens behind -5 up to 5.
+        // The tokens after -5 up to 5 are repaired.
         assert_eq!(of(&[(-9, 9, true)], (-4, 5)), Some(200));
         assert_eq!(of(&[(-9, 9, true)], (-5, 5)), None);
         assert_eq!(of(&[(-9, 9, true)], (-4, 6)), None);

@@ -12,7 +12,7 @@ use crate::history::{self, RepairHistory};
 /// The history of a shard. Shard 0 writes the file.
 pub(crate) struct HistoryFile {
     env: Rc<Env>,
-    /// Where the file lies.
+    /// Directory of the file.
     work_dir: String,
     known: RefCell<RepairHistory>,
     /// One write of the file at a time.

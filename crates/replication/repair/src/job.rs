@@ -14,18 +14,18 @@ use crate::scope::RepairOptions;
 /// Lines that are kept of one repair.
 const LINES_MAX: usize = 1000;
 
-/// How a repair stands.
+/// State of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairState {
     /// Not at its end.
     Running,
     /// Everything was compared, and sent where it was missing.
     Successful,
-    /// It ended before.
+    /// It ended without success.
     Failed,
 }
 
-/// What a repair has done.
+/// Statistics of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RepairCounts {
     /// Bytes of this node that were read to be compared.
@@ -48,11 +48,11 @@ pub struct RepairLine {
     pub number: u64,
     /// When.
     pub at: WallMicros,
-    /// As `nodetool repair` prints it behind the time.
+    /// As `nodetool repair` prints it after the time.
     pub text: String,
 }
 
-/// A repair for those who ask.
+/// Status of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairStatus {
     /// The number of the command, from 1.
@@ -61,15 +61,15 @@ pub struct RepairStatus {
     pub session: Uuid,
     /// Keyspace.
     pub keyspace: String,
-    /// How it stands.
+    /// Its state.
     pub state: RepairState,
     /// Percent of the ranges of all tables that were compared, 0 to 100.
     pub percent: u8,
     /// When it began.
     pub started_at: WallMicros,
-    /// What it has done.
+    /// Statistics so far.
     pub counts: RepairCounts,
-    /// Lines behind the number that was asked for.
+    /// Lines after the requested number.
     pub lines: Vec<RepairLine>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct JobPart {
 pub(crate) struct Job {
     pub(crate) id: u32,
     pub(crate) session: Uuid,
-    /// Where its steps are written, when it is traced.
+    /// Trace session of its steps, if it is traced.
     pub(crate) trace: Option<Uuid>,
     pub(crate) options: RepairOptions,
     pub(crate) started_at: WallMicros,
@@ -100,13 +100,13 @@ pub(crate) struct Job {
     pub(crate) counts: Cell<RepairCounts>,
     pub(crate) aborted: Cell<bool>,
     pub(crate) abort: Notify,
-    /// What it is made of; without its options, which are above.
+    /// Its parts; without its options, which are above.
     pub(crate) details: RefCell<RepairDetails>,
-    /// Who was told of it.
+    /// Nodes that it was announced to.
     pub(crate) told: RefCell<Vec<HostId>>,
     /// When the last of its data was called repaired, milliseconds since 1970; 0: none was.
     pub(crate) repaired_at: Cell<i64>,
-    /// When everything read so far has been read at the rate of its own options.
+    /// Time from which the repair's own rate limit allows the next read.
     pub(crate) free_at: Cell<Instant>,
     /// Tokens to compare, and those left, of each session of each table.
     progress: RefCell<BTreeMap<JobPart, (u128, u128)>>,
@@ -195,12 +195,12 @@ impl Job {
 }
 
 impl Job {
-    /// The details as they are now.
+    /// Returns the current details.
     pub(crate) fn details(&self) -> RepairDetails {
         RepairDetails { options: self.options.clone(), ..self.details.borrow().clone() }
     }
 
-    /// Its session of that number.
+    /// Returns the id of its session of that number.
     pub(crate) fn session_of(&self, number: usize) -> Uuid {
         let sessions = Ref::map(self.details.borrow(), |d| &d.sessions);
         sessions.get(number).map_or(self.session, |session| session.id)
@@ -243,7 +243,7 @@ impl Job {
         }
     }
 
-    /// It is over; a session that was under way ended with it.
+    /// Notes the end of the repair, and of a session that was under way.
     pub(crate) fn note_end(&self, state: RepairState, at: WallMicros, message: String) {
         self.state.set(state);
         let mut details = self.details.borrow_mut();

@@ -24,7 +24,7 @@ pub(crate) struct Jobs {
     drive: Rc<Drive>,
     all: RefCell<VecDeque<Rc<Job>>>,
     next_id: Cell<u32>,
-    /// Whether repairs may begin by themselves.
+    /// True if automatic repairs may begin.
     automatic: Cell<bool>,
 }
 
@@ -42,7 +42,7 @@ impl Jobs {
         self.automatic.set(automatic);
     }
 
-    /// Begins a repair; its number, from 1. 0: there is nothing to repair.
+    /// Starts a repair; returns its number, from 1. 0: there is nothing to repair.
     pub(crate) fn start(&self, options: RepairOptions) -> Result<u32, String> {
         let env = &self.env;
         let snapshot = (env.snapshot)();
@@ -102,12 +102,12 @@ impl Jobs {
             .count()
     }
 
-    /// Repairs under way.
+    /// Returns the number of repairs under way.
     pub(crate) fn running(&self) -> usize {
         self.all.borrow().iter().filter(|j| j.is_running()).count()
     }
 
-    /// Whether a repair of this node compares a part of a table and changes what it finds.
+    /// Returns true if a repair of this node that may write is comparing a part of a table.
     pub(crate) fn repairs_now(&self, keyspace: &str, table: &str, range: TokenRange) -> bool {
         let jobs = self.all.borrow();
         jobs.iter().any(|j| j.is_running() && j.options.may_change(keyspace, table, range))

@@ -1,27 +1,27 @@
-//! Repair: the replicas of a range are compared, and each is sent what it lacks.
+//! Repair: the replicas of a range are compared, and each is sent the data that it lacks.
 //!
-//! Owns: [`Repair`] (the driver, started by an administrator on the node that is to be repaired,
-//! and the side that answers peers), what is compared ([`segment`], [`plan`], [`split`]) and where
-//! ([`scope`]). Never: merges rows itself (`request::reconcile`), reads files (`coordinator`,
+//! Owns: [`Repair`] (the driver, started by an administrator on the node that is to be repaired, and the
+//! side that answers peers), the content that is compared ([`segment`], [`plan`], [`split`]) and its
+//! ranges ([`scope`]). Never: merges rows itself (`request::reconcile`), reads files (`coordinator`,
 //! `store`).
 //!
 //! Invariants:
-//! INV-repair-1: replicas are compared over the same segment, whatever each of them has in it, and
-//! taken for equal only when the hashes of all of it are equal.
-//! INV-repair-2: only what a replica lacks of the merged content is sent, with the timestamps that
-//! it has; a segment is left behind only when every replica that lacked something has acknowledged
-//! it.
-//! INV-repair-3: a repair that fails or is cancelled has changed nothing but what a merge of the
-//! replicas says; doing it again completes it.
+//! INV-repair-1: replicas are compared over the same segment, whatever each of them has in it. They count
+//! as equal only when the hashes of all of it are equal.
+//! INV-repair-2: a replica is sent only the part of the merged content that it lacks, with the original
+//! timestamps. A segment is complete only when every replica that lacked something has acknowledged it.
+//! INV-repair-3: a repair that fails or is cancelled has written nothing but the merge of the replicas;
+//! repeating it completes it.
 //! INV-repair-4: memory is bounded by pages: of one segment for each replica and table under way.
-//! INV-repair-5: that a range was repaired is noted only when all its replicas took part, all got
-//! what they lacked, and all have it on the disk; tombstones go for it, so nothing else may be noted.
+//! INV-repair-5: a range is recorded as repaired only when all its replicas took part, all got the data
+//! that they lacked, and all have it on the disk. The record allows tombstones to be purged, so it must
+//! never be wrong.
 //!
-//! Rooms, each of which knows only those before it:
-//! pure: [`segment`], [`split`], [`wire`], [`plan`], [`scope`], `announcement`, [`history`], [`schedule`],
-//! [`corrupt_files`]; one repair: `details`, `job`; the shard: `throttle`, `env`, `recording`,
-//! `history_file`, `participation`, `shards`; peers: `exchange`, `announce`, `sessions`, `serve`; work:
-//! `drive`, `jobs`, `corrupt_files_driver`, `auto`; the façade: `repair`. See `docs/internals/repair.md`.
+//! Modules, each of which depends only on those before it: pure: [`segment`], [`split`], [`wire`],
+//! [`plan`], [`scope`], `announcement`, [`history`], [`schedule`], [`corrupt_files`]; one repair:
+//! `details`, `job`; the shard: `throttle`, `env`, `recording`, `history_file`, `participation`, `shards`;
+//! peers: `exchange`, `announce`, `sessions`, `serve`; work: `drive`, `jobs`, `corrupt_files_driver`,
+//! `auto`; the façade: `repair`. See `docs/internals/repair.md`.
 
 #![cfg_attr(
     not(test),

@@ -3,7 +3,7 @@
 use rt::Rt;
 use telemetry::{Counter, Gauge};
 
-/// What repairs of a shard count; the schedule is shard 0's.
+/// Metrics of a shard's repairs; those of the schedule are shard 0's.
 pub(crate) struct Counts {
     pub(crate) bytes_read: Counter,
     pub(crate) segments: Counter,

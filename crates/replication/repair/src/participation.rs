@@ -1,5 +1,5 @@
-//! The parts that this node takes in repairs, its own and those of others, for the virtual tables of
-//! repairs: what a coordinator has told, and what was read for it. Shard 0 of a node keeps them.
+//! This node's part in repairs, its own and those of others, for the virtual tables of repairs: the
+//! announcements of coordinators, and the reads done for them. Shard 0 of a node keeps them.
 //!
 //! Owns: times, numbers, names; bounded. Never: decides anything, survives a restart.
 
@@ -57,23 +57,23 @@ impl Course {
 pub struct ParticipationDetails {
     /// The repair.
     pub id: Uuid,
-    /// Who coordinates it.
+    /// The coordinating node.
     pub initiator: SocketAddr,
     /// As `ks.t`; tables that are dropped are left out.
     pub tables: Vec<String>,
     /// As `(1,2]`.
     pub ranges: Vec<String>,
-    /// What no repair has covered is compared alone.
+    /// Only data that no repair has covered is compared.
     pub incremental: bool,
     /// All replicas take part.
     pub global: bool,
-    /// Whether it changes nothing, and what it looks at.
+    /// Kind of preview, if it changes nothing.
     pub preview: Preview,
     /// When its data was called repaired, milliseconds since 1970; 0: it was not.
     pub repaired_at: i64,
     /// When.
     pub course: Course,
-    /// What of it was compared here, in the order in which it began.
+    /// Comparisons on this node, in the order in which they began.
     pub validations: Vec<ValidationDetails>,
 }
 
@@ -131,7 +131,7 @@ struct Participation {
     validations: Vec<Validation>,
 }
 
-/// How much the files of this node have of a comparison's ranges.
+/// Estimated size of a comparison's ranges in this node's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
     pub(crate) partitions: u64,
@@ -145,7 +145,7 @@ impl Estimate {
     }
 }
 
-/// What was read for a comparison.
+/// Statistics of the reads for a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadCount {
     pub(crate) partitions: u64,
@@ -155,13 +155,13 @@ pub(crate) struct ReadCount {
 }
 
 impl ReadCount {
-    /// What a page has of a segment. A partition counts where it begins.
+    /// Counts a page of a segment. A partition counts where it begins.
     pub(crate) fn of(page: &ReplicaPage<'_>, segment: &Segment) -> ReadCount {
         let begins = !matches!(segment, Segment::Rows { after: Some(_), .. });
         ReadCount::of_page(page, begins)
     }
 
-    /// The same; `begins`: what it has of its first partition begins with it.
+    /// Counts a page; `begins`: its first partition begins in it.
     pub(crate) fn of_page(page: &ReplicaPage<'_>, begins: bool) -> ReadCount {
         let mut read = ReadCount { bytes: page.bytes().len() as u64, ..ReadCount::default() };
         for (token, _) in page.partitions().filter(|_| begins) {
@@ -171,7 +171,7 @@ impl ReadCount {
         read
     }
 
-    /// And more, behind it.
+    /// Adds the reads after these.
     pub(crate) fn and(self, more: ReadCount) -> ReadCount {
         let tokens = match (self.tokens, more.tokens) {
             (Some((first, _)), Some((_, last))) => Some((first, last)),
@@ -335,7 +335,8 @@ impl Participations {
         validation.add(read);
     }
 
-    /// Whether a repair of one of these nodes that changes what it finds goes on in a part of a table.
+    /// Returns true if a repair of one of these nodes that may write is running on a part of a
+    /// table.
     pub(crate) fn compares(
         &self,
         is_meant: impl Fn(HostId) -> bool,
@@ -359,12 +360,12 @@ impl Participations {
         });
     }
 
-    /// This node has read something of its own for a repair of its own.
+    /// Counts a local read for a repair of this node.
     pub(crate) fn count_own(&self, job: Uuid, read: ReadCount, at: WallMicros) {
         self.change(job, at, |validation| validation.add(read));
     }
 
-    /// The parts that this node takes in repairs, or has taken in this run, the oldest first.
+    /// Returns this node's parts in repairs, current ones and those of this run, the oldest first.
     pub(crate) fn details(
         &self,
         snapshot: &ClusterSnapshot,
@@ -499,7 +500,7 @@ mod tests {
         count(PEER, 1, read(4, (1, 50)));
         count(PEER, 10, read(2, (10, 20)));
         count(PEER, 51, read(3, (51, 60)));
-        // Of somebody else, of another range, after the end.
+        // Ignored: reads for another node, of another range, and after the end.
         count(ME, 61, read(9, (61, 62)));
         count(PEER, 101, read(9, (101, 102)));
         let ending = Ok(());
@@ -532,7 +533,7 @@ mod tests {
         assert_eq!(all.0.borrow()[0].course.ended, failed);
         assert_eq!(all.0.borrow()[0].validations[0].course.ended, failed);
         assert_eq!(all.0.borrow()[1].course.ended, None);
-        // What comes later does not change how it ended.
+        // Later events do not change how it ended.
         let ended = News::HasEnded { repaired_at: 9, ending: Ok(()) };
         all.take(of(PEER, theirs), ended, at(20));
         assert_eq!(all.0.borrow()[0].course.ended, failed);

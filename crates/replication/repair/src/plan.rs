@@ -1,8 +1,8 @@
-//! The plan of a comparison: what is read, compared, split and merged next in the ranges of one table that one set of
-//! replicas shares.
+//! The plan of a comparison: the next segments to read, compare, split and merge, in the ranges of one table that one
+//! set of replicas shares.
 //!
-//! A state machine: [`Plan::step`] says what to do, the driver does it and says what came of it.
-//! At most one thing is under way.
+//! A state machine: [`Plan::step`] returns the next step, the driver executes it and reports the result. At most one
+//! step is under way.
 
 use std::collections::VecDeque;
 
@@ -20,12 +20,12 @@ pub struct PlanLimits {
     pub merged_bytes: usize,
 }
 
-/// What this node has of a segment.
+/// This node's content of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     /// The segment.
     pub segment: Segment,
-    /// Of its content here.
+    /// Digest of its content here.
     pub digest: Digest,
     /// Bytes of its content here.
     pub bytes: usize,
@@ -53,7 +53,7 @@ pub struct Difference {
     pub others: Vec<Group>,
 }
 
-/// What to do next.
+/// Next step of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read this node's next page of a segment, then [`Plan::read`].
@@ -110,7 +110,7 @@ impl Plan {
         (self.compared, self.differing)
     }
 
-    /// What to do.
+    /// Returns the next step.
     pub fn step(&mut self) -> Step {
         if let Some(difference) = self.to_merge.pop_front() {
             return Step::Merge(difference);
@@ -131,7 +131,7 @@ impl Plan {
         Step::Ask(std::mem::take(&mut self.unasked))
     }
 
-    /// This node's page had these, and these are behind it.
+    /// Adds the segments of this node's page, and the segments left after it.
     pub fn read(&mut self, own: Vec<Own>, behind: Vec<Segment>) {
         stdx::invariant!(
             self.unasked_bytes < self.limits.asked_bytes.max(1)
@@ -223,7 +223,7 @@ fn difference(
             like_own.extend(peers);
             continue;
         }
-        // Of long ones nothing says that they are alike.
+        // Long segments have no digest, so they are never grouped.
         let alike = groups.iter_mut().find(|g| g.digest.is_some() && g.digest == digest);
         match alike {
             Some(group) => group.peers.extend(peers),
@@ -296,7 +296,7 @@ mod tests {
         let Step::Split(part) = plan.step() else { panic!("nothing is cut again") };
         assert_eq!((part.segment.clone(), part.like_own.clone()), (segment(1), vec![0]));
         assert_eq!(part.others, [Group { digest: Some(99), peers: vec![1, 2] }]);
-        // What cannot be cut is merged.
+        // A segment that cannot be cut is merged.
         plan.split(part.clone(), vec![own(1, 1, 15)], &[vec![Some(99)]]);
         assert_eq!(plan.step(), Step::Merge(part));
         assert_eq!(plan.step(), Step::Done);

@@ -4,22 +4,22 @@ use cluster::TokenRange;
 use codec::{DecodeError, Reader, Writer};
 use stdx::Token;
 
-/// Tokens from the first to the last, both included: where the partitions of a file lie.
+/// Span of tokens, both ends included: the span of a file's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSpan {
-    /// Of the first partition.
+    /// Token of the first partition.
     pub first: Token,
-    /// Of the last partition.
+    /// Token of the last partition.
     pub last: Token,
 }
 
 impl TokenSpan {
-    /// Whether both have tokens in common.
+    /// Returns true if both have tokens in common.
     pub(crate) fn meets(self, other: TokenSpan) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// The part of a range, which does not wrap, that lies in the span.
+    /// Returns the intersection of a range, which does not wrap, with the span.
     pub(crate) fn part_of(self, range: TokenRange) -> Option<TokenRange> {
         let start = range.start.max(Token(self.first.0.saturating_sub(1)));
         let end = range.end.min(self.last);
@@ -32,7 +32,7 @@ pub(crate) fn width(start: Token, end: Token) -> u128 {
     u128::try_from(i128::from(end.0) - i128::from(start.0)).unwrap_or(0)
 }
 
-/// `(start, end]` in so many parts of the same width.
+/// Splits `(start, end]` into so many parts of the same width.
 pub(crate) fn parts_of(start: Token, end: Token, parts: u64) -> Vec<(Token, Token)> {
     let all = i128::from(end.0) - i128::from(start.0);
     let parts = i128::from(parts.max(1)).min(all.max(1));

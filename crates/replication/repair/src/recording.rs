@@ -12,7 +12,8 @@ use crate::job::Job;
 use crate::records::{RepairRecord, RepairRecords};
 use crate::scope::{Kind, Scope, Session, text_of};
 
-/// Ranges of one session and table that get a record each; of the others only the parent tells.
+/// Maximum number of ranges of one session and table with a record each; the others are only in the
+/// parent's record.
 const RANGES_MAX: usize = 1024;
 
 fn options_of(job: &Job) -> BTreeMap<String, String> {
@@ -51,7 +52,7 @@ impl<'a> Recording<'a> {
         Recording { env, job }
     }
 
-    /// Where records go; `None` for a preview.
+    /// Returns the writer of records; `None` for a preview.
     fn records(&self) -> Option<&'a Rc<dyn RepairRecords>> {
         let is_preview = matches!(self.job.options.kind(), Kind::Preview(_));
         self.env.records.as_ref().filter(|_| !is_preview)
@@ -100,7 +101,7 @@ impl<'a> Recording<'a> {
         });
     }
 
-    /// The same, and a line of its output.
+    /// Records an activity, and prints it as a line of output.
     pub(crate) fn line(&self, activity: impl FnOnce() -> String) {
         if self.job.options.trace {
             let activity = activity();

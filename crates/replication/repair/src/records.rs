@@ -1,8 +1,8 @@
-//! What operators' scripts read about repairs: records of their beginning and end, which the node writes
-//! as Cassandra's rows of `system_distributed.parent_repair_history` and `repair_history`, and steps of
+//! Records of repairs for operators' scripts: their beginning and end, which the node writes as
+//! Cassandra's rows of `system_distributed.parent_repair_history` and `repair_history`, and steps of
 //! traced repairs.
 //!
-//! Owns: which records there are, and when. Never: rows, tables, where they are written.
+//! Owns: which records exist, and when. Never: rows, tables, where they are written.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub enum RepairRecord {
     RangeStarted {
         /// A time UUID of its own.
         id: Uuid,
-        /// Of which repair.
+        /// The repair that it belongs to.
         parent: Uuid,
         /// Keyspace.
         keyspace: String,
@@ -87,7 +87,7 @@ pub enum RepairRecord {
         trace: Uuid,
         /// A time UUID of its own.
         id: Uuid,
-        /// What was done.
+        /// Description of the step.
         activity: String,
         /// Since the beginning.
         elapsed: Duration,
@@ -96,7 +96,7 @@ pub enum RepairRecord {
     TraceEnded {
         /// Session of the trace.
         trace: Uuid,
-        /// How long it took.
+        /// Its duration.
         took: Duration,
     },
 }

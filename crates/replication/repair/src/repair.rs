@@ -32,23 +32,23 @@ use crate::settings::RepairSettings;
 use crate::shards::{RepairMesh, Shards};
 use crate::throttle::Throttle;
 
-/// What a shard's repair works with.
+/// Dependencies of a shard's repair.
 pub struct RepairParts {
     /// The shard.
     pub rt: Rt,
     /// The node's data; part of a cluster.
     pub coordinator: Coordinator,
-    /// The way to peers.
+    /// Messaging with peers.
     pub messaging: Messaging,
     /// The newest snapshot that this node has applied.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
-    /// What the failure detector says.
+    /// Verdict of the failure detector.
     pub is_alive: Rc<dyn Fn(HostId) -> bool>,
-    /// The way to the other shards.
+    /// Mesh to the other shards.
     pub mesh: Arc<RepairMesh>,
-    /// Where the file of the history lies.
+    /// Directory of the history file.
     pub work_dir: String,
-    /// Who writes records of repairs, if anybody does.
+    /// Writer of records of repairs, if there is one.
     pub records: Option<Rc<dyn RepairRecords>>,
     /// Limits and times.
     pub settings: RepairSettings,
@@ -138,11 +138,11 @@ impl Repair {
         self.env.throttle.set_rate(bytes_per_second);
     }
 
-    /// Reads what is known of earlier repairs, gives up what the last run left open, and begins to
-    /// repair by itself. To be called once on every shard.
+    /// Loads the history of repairs, aborts the sessions that the last run left open, and starts
+    /// automatic repairs. Must be called once on every shard.
     ///
     /// # Errors
-    /// `Io`. A file that cannot be understood counts as none: it only keeps tombstones.
+    /// `Io`. A file that cannot be understood is ignored: it only keeps tombstones.
     pub async fn begin(&self) -> Result<(), stdx::IoError> {
         self.history.load().await?;
         self.history.apply_policies();
@@ -161,7 +161,8 @@ impl Repair {
         Ok(())
     }
 
-    /// The metadata changed: other tables, ranges or options hold. To be called on every shard.
+    /// Applies changed metadata: tables, ranges or options may differ. Must be called on every
+    /// shard.
     pub fn metadata_changed(&self) {
         self.history.apply_policies();
     }
@@ -172,11 +173,11 @@ impl Repair {
         self.server.serve(request, responder)
     }
 
-    /// Begins a repair; its number, from 1. 0: there is nothing to repair, because no other node
-    /// has replicas of the keyspace.
+    /// Starts a repair; returns its number, from 1. 0: there is nothing to repair, because no other
+    /// node has replicas of the keyspace.
     ///
     /// # Errors
-    /// Options that cannot be, names that are not there, too many repairs at a time.
+    /// Invalid options, unknown names, too many repairs at a time.
     pub fn start(&self, options: RepairOptions) -> Result<u32, String> {
         self.jobs.start(options)
     }
@@ -192,7 +193,7 @@ impl Repair {
         self.jobs.list()
     }
 
-    /// All of them, without lines, with what they are made of.
+    /// Returns all repairs without lines, with their details.
     pub fn list_details(&self) -> Vec<(RepairStatus, RepairDetails)> {
         self.jobs.list_details()
     }
@@ -218,7 +219,8 @@ impl Repair {
         self.sessions.statuses()
     }
 
-    /// The parts that this node takes in repairs, or has taken in this run, the oldest first. Shard 0.
+    /// Returns this node's parts in repairs, current ones and those of this run, the oldest first.
+    /// Shard 0.
     pub fn participations(&self) -> Vec<ParticipationDetails> {
         let snapshot = (self.env.snapshot)();
         self.participations.details(&snapshot, |host| self.env.address(host))

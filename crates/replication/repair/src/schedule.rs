@@ -1,19 +1,20 @@
-//! What a node repairs next by itself, and how fast: decisions from what is known, nothing else.
+//! Schedule of automatic repairs: the next pieces to repair, and the pace. Decisions from known facts,
+//! nothing else.
 //!
-//! Each node repairs its primary ranges, so that every range of the ring has one node that sees to
-//! it. Ranges are cut into *pieces* of some hundred MiB: each is noted when it is done, so that a repair
-//! that was cut off goes on behind it. The piece that has used up most of its window goes first, with
+//! Each node repairs its primary ranges, so that one node is responsible for each range of the ring.
+//! Ranges are cut into *pieces* of some hundred MiB. Each completed piece is recorded, so that an
+//! interrupted repair continues after it. The piece that has used up most of its window goes first, with
 //! others of its table, as much as one job takes.
 //!
 //! **When.** A piece is due at half of its window. Nodes take turns by the clock, so that one replica set
-//! after the other is busy; a table that was begun in a turn is gone through. At three quarters, or when
-//! the pace is above half of its bound, nobody waits for a turn.
+//! after the other is busy; a table that was begun in a turn is completed. At three quarters, or when the
+//! pace is above half of its limit, a piece does not wait for its node's turn.
 //!
-//! **How fast.** Everything shall be done in half of the time that is left to it. In the order of their
-//! ends of windows, the bytes of the first pieces divided by half of the time until the last one's end
-//! are what is needed for them; the most of these is the pace, not below [`Limits::floor`] (a job shall
-//! end while the cluster is what it was), nor above [`Limits::ceiling`]. Half, because nodes that are
-//! down and repairs that fail take the other half. More than the ceiling needed means: behind.
+//! **How fast.** Everything shall be done in half of the time that is left to it. Pieces are ordered by
+//! the ends of their windows. The first n pieces need their bytes divided by half of the time until the
+//! end of the n-th. The pace is the maximum over n, at least [`Limits::floor`] (a job shall end while the
+//! cluster is what it was), at most [`Limits::ceiling`]. Half, because nodes that are down and repairs
+//! that fail take the other half. If more than the ceiling is needed, the node is behind.
 
 /// Part of the primary ranges of a table that this node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub struct Piece {
     pub window_seconds: i64,
     /// Bytes of this node that are read for it; an estimate.
     pub bytes: u64,
-    /// Its table failed a short while ago.
+    /// Its table failed recently.
     pub resting: bool,
 }
 
@@ -50,12 +51,12 @@ impl Piece {
         self.since().saturating_add(self.window_seconds).saturating_sub(now)
     }
 
-    /// Whether it is to be repaired in one of the next turns.
+    /// Returns true if it is to be repaired in one of the next turns.
     pub fn is_due(&self, now: i64) -> bool {
         self.used(now) >= DUE
     }
 
-    /// Whether its window is over.
+    /// Returns true if its window is over.
     pub fn is_late(&self, now: i64) -> bool {
         self.left(now) < 0
     }
@@ -65,15 +66,15 @@ impl Piece {
 const DUE: i64 = 500_000;
 const PRESSED: i64 = 750_000;
 
-/// Bytes of the pieces that one job takes, unless one alone has more.
+/// Maximum bytes of a job's pieces, unless a single piece has more.
 pub const JOB_BYTES: u64 = 256 << 20;
-/// Pieces that one job takes.
+/// Maximum number of a job's pieces.
 pub const JOB_PIECES: usize = 256;
 
-/// Between which rates the pace lies, bytes per second.
+/// Limits of the pace, bytes per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Slower makes jobs that last for hours.
+    /// Minimum pace; slower jobs would last for hours.
     pub floor: u64,
     /// Not to be exceeded; `u64::MAX`: no bound.
     pub ceiling: u64,
@@ -87,12 +88,12 @@ impl Limits {
     }
 }
 
-/// How fast it is to go.
+/// Pace of automatic repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes per second.
     pub bytes_per_second: u64,
-    /// What would be needed, whatever the limits.
+    /// Pace that would be needed without the limits.
     pub needed: u64,
     /// Pieces whose window is over.
     pub late: u64,
@@ -126,7 +127,7 @@ pub struct Moment {
     pub now: i64,
     /// Position of this node among all that take turns, from 0.
     pub position: u64,
-    /// How many take turns.
+    /// Number of nodes that take turns.
     pub nodes: u64,
     /// Length of a turn, seconds; above 0.
     pub turn_seconds: i64,
@@ -137,7 +138,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Whether this node's turn is now.
+    /// Returns true if it is this node's turn now.
     fn is_turn(&self) -> bool {
         let turn = self.now.div_euclid(self.turn_seconds.max(1));
         let of = i64::try_from(self.nodes.max(1)).unwrap_or(i64::MAX);
@@ -218,7 +219,7 @@ mod tests {
         let new = Piece { known_since: 10_500, ..piece(0, None) };
         assert_eq!(next(std::slice::from_ref(&new), &moment(10_500, 0)), [0]);
         assert_eq!(next(std::slice::from_ref(&new), &moment(10_510, 0)), [0; 0]);
-        // It gets more urgent as others do, although nobody repairs it.
+        // It gets more urgent as others do, even while it is not repaired.
         let all = [new, piece(1, Some(10_200))];
         assert_eq!(next(&all, &moment(10_801, 0)), [0]);
         assert!(!all[0].is_late(11_000) && all[0].is_late(11_001));
@@ -248,7 +249,7 @@ mod tests {
         ];
         let now = moment(1000, 1);
         assert_eq!(next(&all, &now), [1, 3]);
-        // What is larger than a job has one for itself.
+        // A piece larger than a job gets a job of its own.
         let large = [of(0, 100, JOB_BYTES + 1), of(0, 200, 1)];
         assert_eq!(next(&large, &now), [0]);
         let many: Vec<Piece> = (0..JOB_PIECES + 9).map(|_| of(0, 100, 0)).collect();
@@ -269,10 +270,10 @@ mod tests {
         // Twice the bytes, or less time: faster.
         assert_eq!(pace(&[of(1000, 40_000)], 1000).bytes_per_second, 80);
         assert_eq!(pace(&[of(1000, 40_000)], 1500).bytes_per_second, 160);
-        // What ends first counts with its own bytes, what ends later with all.
+        // For the first end only its own bytes count, for the last end all.
         assert_eq!(pace(&[of(1000, 40_000), of(1500, 5_000)], 1500).needed, 160);
         assert_eq!(pace(&[of(1000, 40_000), of(1500, 50_000)], 1500).needed, 180);
-        // More than is allowed is told.
+        // A need above the limit is reported.
         let most = pace(&[of(1000, 250_000)], 1500);
         assert_eq!((most.bytes_per_second, most.needed, most.is_behind), (1000, 1000, false));
         let more = pace(&[of(1000, 250_001)], 1500);

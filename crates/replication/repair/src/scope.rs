@@ -1,4 +1,4 @@
-//! Which ranges of which tables a repair is for, and with whom: decided from the metadata alone.
+//! Scope of a repair: its ranges, tables and peers, decided from the metadata alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use schema::{Table, TableKind};
 use stdx::{HostId, TableId, Token};
 use store::ReadScope;
 
-/// What is asked for; names are those of `nodetool repair`.
+/// Options of a repair; names are those of `nodetool repair`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairOptions {
     /// Keyspace.
@@ -29,8 +29,9 @@ pub struct RepairOptions {
     pub sequential: bool,
     /// Tables that are repaired at a time, 1 to 4 (`-j`).
     pub job_threads: u8,
-    /// What no repair has covered is compared alone and counts as repaired afterwards: Cassandra's
-    /// default. Of a part of the replicas (`-dc`, `-hosts`, `-force`, `--pull`) a full one is made.
+    /// Compare only data that no repair has covered, and mark it as repaired afterwards:
+    /// Cassandra's default. A repair of a subset of the replicas (`-dc`, `-hosts`, `-force`,
+    /// `--pull`) is always full.
     pub incremental: bool,
     /// With a preview: only what repairs have covered (`--validate`).
     pub validate: bool,
@@ -42,40 +43,40 @@ pub struct RepairOptions {
     pub pull: bool,
     /// Only unfinished lightweight transactions are brought to their ends (`--paxos-only`).
     pub paxos_only: bool,
-    /// They are left as they are (`--skip-paxos`); else every repair that changes something begins with
-    /// them.
+    /// Do not complete lightweight transactions (`--skip-paxos`); otherwise every repair that
+    /// writes begins with them.
     pub skip_paxos: bool,
-    /// Its steps are written as events of a trace (`--trace`).
+    /// Record its steps as events of a trace (`--trace`).
     pub trace: bool,
-    /// Bytes per second of this node that are read to compare, at most; 0 = as the settings say.
+    /// Maximum bytes per second that this node reads to compare; 0 = as in the settings.
     pub bytes_per_second: u64,
     /// Ranges without other replicas are left out instead of being an error (`-iuk`).
     pub ignore_unreplicated: bool,
 }
 
-/// What a repair compares, and what it makes of it.
+/// Data that a repair compares, and the effect on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Everything.
     Full,
-    /// What was never repaired; it is repaired afterwards.
+    /// Data that was never repaired; it is repaired afterwards.
     Incremental,
-    /// Nothing is changed. Everything is looked at, or what was never repaired, or what was.
+    /// Nothing is written. Compares all data, or only unrepaired data, or only repaired data.
     Preview(ReadScope),
 }
 
 impl RepairOptions {
-    /// Whether all replicas take part, and all get what they lack.
+    /// Returns true if all replicas take part, and all get the data that they lack.
     pub fn is_global(&self) -> bool {
         self.datacenters.is_empty() && self.hosts.is_empty() && !self.force && !self.pull
     }
 
-    /// Whether unfinished lightweight transactions are brought to their ends first.
+    /// Returns true if unfinished lightweight transactions are completed first.
     pub fn repairs_paxos(&self) -> bool {
         !self.skip_paxos && !matches!(self.kind(), Kind::Preview(_))
     }
 
-    /// Whether it may change something of a table behind the first token up to the second.
+    /// Returns true if it may write to a table in the range.
     pub fn may_change(&self, keyspace: &str, table: &str, range: TokenRange) -> bool {
         let wanted = || self.ranges.iter().map(|(start, end)| (*start, *end));
         let mut wanted = wanted().flat_map(|(start, end)| TokenRange { start, end }.unwrapped());
@@ -86,7 +87,7 @@ impl RepairOptions {
                 || wanted.any(|r| r.start < range.end && range.start < r.end))
     }
 
-    /// How replicas are asked, in the words of Cassandra's enum.
+    /// Parallelism of the requests to replicas, in the words of Cassandra's enum.
     pub(crate) fn parallelism(&self) -> &'static str {
         match (self.sequential, self.datacenter_parallel) {
             (true, _) => "sequential",
@@ -95,7 +96,7 @@ impl RepairOptions {
         }
     }
 
-    /// What is to be done.
+    /// Returns the kind of repair that the options select.
     pub fn kind(&self) -> Kind {
         match (self.preview, self.validate, self.incremental) {
             (_, true, _) => Kind::Preview(ReadScope::Repaired),
@@ -107,17 +108,17 @@ impl RepairOptions {
     }
 }
 
-/// What a preview looks at.
+/// Data that a preview compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preview {
-    /// It is none.
+    /// No preview.
     #[default]
     None,
     /// Everything.
     All,
-    /// What no repair has covered.
+    /// Data that no repair has covered.
     Unrepaired,
-    /// What repairs have covered.
+    /// Data that repairs have covered.
     Repaired,
 }
 
@@ -147,13 +148,13 @@ impl Preview {
 pub struct Session {
     /// All natural replicas but this node, in ascending order.
     pub others: Vec<HostId>,
-    /// Those of them that are compared and repaired; not empty.
+    /// The subset of `others` that is compared and repaired; not empty.
     pub peers: Vec<HostId>,
     /// Without wrap, ascending, neighbours joined.
     pub ranges: Vec<TokenRange>,
 }
 
-/// What is to be done.
+/// Work of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The tables, by name.
@@ -164,10 +165,10 @@ pub struct Scope {
     pub range_count: usize,
 }
 
-/// Whether the options can be used together, and what they name is there.
+/// Checks that the options are compatible and that the names exist.
 ///
 /// # Errors
-/// What is wrong, in Cassandra's words where it has them.
+/// Describes the problem, in Cassandra's words where it has them.
 pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), String> {
     let Some(keyspace) = snapshot.schema.keyspace(&options.keyspace) else {
         return Err(format!("Keyspace [{}] does not exist.", options.keyspace));
@@ -217,7 +218,8 @@ pub fn check(snapshot: &ClusterSnapshot, options: &RepairOptions) -> Result<(), 
     Ok(())
 }
 
-/// Whether there can be anything to repair: Cassandra gives such a command no number.
+/// Returns true if there can be anything to repair: Cassandra gives a command without work no
+/// number.
 pub fn is_replicated(snapshot: &ClusterSnapshot, keyspace: &str) -> bool {
     let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
     let key = PlacementKey::of_keyspace(snapshot, keyspace);
@@ -404,7 +406,7 @@ fn joined(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
     all
 }
 
-/// Whether a session's ranges are still held by the same nodes, and move nowhere.
+/// Returns true if a session's ranges are still held by the same nodes, and do not move.
 pub fn still_holds(snapshot: &ClusterSnapshot, keyspace: &str, session: &Session) -> bool {
     let Some(keyspace) = snapshot.schema.keyspace(keyspace) else { return false };
     let me = snapshot.local.host_id;

@@ -1,15 +1,15 @@
-//! Segments: parts of a table between two positions, as replicas with different content can be
-//! asked for them.
+//! Segments: parts of a table between two positions, in a form that replicas with different content
+//! can be asked for.
 //!
-//! Owns: [`Segment`], what of it lies before and behind the end of a page, its command.
+//! Owns: [`Segment`], its parts before and after the end of a page, its command.
 
 use data::clustering::{Slice, Slices};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::replica_page::PageEnd;
 use stdx::{DeletionSeconds, TableId, Token};
 
-/// A part of a table. It is bounded by positions, never by a number of rows: replicas that have
-/// different rows mean the same part.
+/// A part of a table. It is bounded by positions, never by a number of rows, so that it means the
+/// same part on replicas with different rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
     /// Whole partitions.
@@ -18,24 +18,24 @@ pub enum Segment {
     Rows {
         /// Serialised partition key.
         key: Vec<u8>,
-        /// Behind this row; `None`: from the first.
+        /// The row before the segment; `None`: it starts at the first row.
         after: Option<Vec<u8>>,
         /// Up to this row, itself included; `None`: to the last.
         upto: Option<Vec<u8>>,
     },
 }
 
-/// Where a page ended, owned.
+/// End of a page, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     token: Token,
     key: Vec<u8>,
-    /// Inside the partition, behind this row; `None`: behind the partition.
+    /// The row before the position; `None`: the position is after the partition.
     clustering: Option<Vec<u8>>,
 }
 
 impl Position {
-    /// The end of a page; `None`: nothing comes after it.
+    /// Returns the end of a page; `None`: nothing comes after it.
     pub fn of(end: &PageEnd<'_>) -> Option<Position> {
         match end {
             PageEnd::Exhausted => None,
@@ -46,17 +46,18 @@ impl Position {
         }
     }
 
-    /// The same in a table without clustering columns, where nothing of a partition comes after its row.
+    /// As [`Position::of`], for a table without clustering columns: a partition has nothing after
+    /// its row.
     pub fn of_whole_partition(end: &PageEnd<'_>) -> Option<Position> {
         Position::of(end).map(|position| Position { clustering: None, ..position })
     }
 
-    /// Behind a partition.
+    /// Returns the position after a partition.
     pub fn after(token: Token, key: &[u8]) -> Position {
         Position { token, key: key.to_vec(), clustering: None }
     }
 
-    /// Behind a row.
+    /// Returns the position after a row.
     pub fn inside(token: Token, key: &[u8], clustering: &[u8]) -> Position {
         Position { token, key: key.to_vec(), clustering: Some(clustering.to_vec()) }
     }
@@ -67,7 +68,8 @@ impl Position {
 }
 
 impl Segment {
-    /// The tokens behind the first up to the second; behind the smallest token is from it on.
+    /// Returns the segment of the tokens after `start` up to `end`. The smallest token as `start`
+    /// is included.
     pub fn of_tokens(start: Token, end: Token) -> Segment {
         Segment::Ring(KeyRange {
             start: RingBound::Token { token: start, after: start != Token::MIN },
@@ -102,7 +104,7 @@ impl Segment {
         }
     }
 
-    /// A token near its start: whom to ask.
+    /// Returns a token near its start, which determines the peer's shard to ask.
     pub fn token(&self) -> Token {
         match self {
             Segment::Rows { key, .. } => codec::token_of(key),
@@ -167,7 +169,7 @@ impl Segment {
         (before, behind)
     }
 
-    /// Whether a position lies in it, or at its end.
+    /// Returns true if a position lies in it, or at its end.
     fn holds(&self, at: &Position) -> bool {
         match self {
             Segment::Rows { key, .. } => *key == at.key,

@@ -19,7 +19,7 @@ use crate::sessions::Sessions;
 use crate::shards::{Order, Shards};
 use crate::wire::{self, Digest};
 
-/// Who asks, with which metadata, and until when an answer counts.
+/// Sender of a request, with its epoch and the deadline of the answer.
 #[derive(Clone, Copy)]
 struct Asker {
     host: HostId,
@@ -70,7 +70,8 @@ impl Server {
                 let (host, epoch, deadline) = (request.from, request.epoch, request.deadline);
                 let asker = Asker { host, epoch, deadline };
                 let task = serving.answer(asker, question, responder);
-                // A closed gate: the responder is dropped and says that this node is stopping.
+                // A closed gate means that this node stops: the dropped responder notifies the
+                // peer.
                 let env = &self.env;
                 let _ = env.gate.spawn(&env.rt, Group::Stream, "repair-serve", task);
             }
@@ -92,7 +93,7 @@ impl Server {
             Verb::RepairApply => {
                 let (session, mutation) = wire::decode_apply(request.payload).map_err(invalid)?;
                 self.check_mutation(mutation)?;
-                // It is bounded by who sends it, and must not stand behind questions.
+                // Its senders limit their rate, and it must not queue after page requests.
                 return Ok(Question::Apply(session, mutation.to_vec()));
             }
             _ => {

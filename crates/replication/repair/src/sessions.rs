@@ -1,11 +1,11 @@
-//! Incremental repair, the side of a participant: sessions that a coordinator opened on this node,
-//! and their end. Shard 0 of a node keeps them.
+//! Incremental repair on a participant: the sessions that a coordinator opened on this node, and
+//! their end. Shard 0 of a node keeps them.
 //!
-//! A session is opened (files are set apart, which takes as long as it takes: the coordinator asks
-//! again), flushed, and closed: its files are repaired ones then, or ordinary ones again. What a
-//! session did before this run of the node is not known: its files are given up at the start. A
-//! session of which nothing was heard for long is given up too. Giving up is always safe: what was
-//! not called repaired is compared again.
+//! A session is opened, flushed, and closed. Opening sets files apart; that takes long, so the
+//! coordinator polls for the result. After the close its files are repaired ones, or ordinary ones
+//! again. The state of a session does not survive a restart: its files are released at the start. A
+//! session without messages for long is aborted too. An abort is always safe: data that was not
+//! marked as repaired is compared again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::wire::{self, Close, CloseKind, Open, Opened};
 /// Sessions of a node at a time, each of one table.
 const SESSIONS_MAX: usize = 1024;
 
-/// How far a session is.
+/// Stage of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Opening,
@@ -36,7 +36,7 @@ enum Stage {
     Failed(String),
 }
 
-/// A session as this node takes part in it.
+/// State of a session on this participant.
 #[derive(Debug)]
 struct OpenSession {
     stage: Stage,
@@ -50,20 +50,20 @@ pub(crate) struct Sessions {
     shards: Rc<Shards>,
     announcer: Rc<Announcer>,
     participations: Rc<Participations>,
-    /// Those that other nodes drive, by table.
+    /// Sessions that other nodes drive, by table.
     open: RefCell<BTreeMap<(Uuid, TableId), OpenSession>>,
-    /// Those that this node drives.
+    /// Sessions that this node drives.
     own: RefCell<BTreeSet<Uuid>>,
 }
 
-/// What shows of a session.
+/// Status of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStatus {
     /// The session.
     pub session: Uuid,
     /// The table.
     pub table: TableId,
-    /// Who drives it.
+    /// The coordinating node.
     pub coordinator: HostId,
     /// `PREPARING`, `REPAIRING` or `FAILED`.
     pub state: &'static str,
@@ -80,12 +80,12 @@ impl Sessions {
         Sessions { env, shards, announcer, participations, open, own }
     }
 
-    /// This node drives a session from now on.
+    /// Registers a session that this node drives.
     pub(crate) fn begin_own(&self, session: Uuid) {
         self.own.borrow_mut().insert(session);
     }
 
-    /// It does not any more.
+    /// Removes a session that this node drove.
     pub(crate) fn end_own(&self, session: Uuid) {
         self.own.borrow_mut().remove(&session);
     }
@@ -173,7 +173,8 @@ impl Sessions {
                     Err(error) => Stage::Failed(error.to_string()),
                 };
             } else {
-                // Closed meanwhile: what was set apart since is nobody's.
+                // The session was closed meanwhile: data set apart since then belongs to no
+                // session.
                 let end = Order::End { table, session, repaired_at: None };
                 let _ = this.shards.on_all(&end).await;
             }
@@ -217,7 +218,7 @@ impl Sessions {
         }
     }
 
-    /// Files of sessions that are not under way become ordinary ones.
+    /// Turns files of unknown sessions into ordinary ones.
     async fn give_up_unknown(&self) {
         let Ok(all) = self.shards.on_all(&Order::Sessions).await else { return };
         for (table, session) in all.sessions {

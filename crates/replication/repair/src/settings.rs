@@ -18,20 +18,20 @@ pub struct RepairSettings {
     pub bytes_per_second: u64,
     /// Longest wait for one answer. Default 30 s.
     pub answer_timeout: Duration,
-    /// How often a question is asked before the repair fails. Default 6.
+    /// Attempts of a request before the repair fails. Default 6.
     pub attempts: u32,
     /// Pause after the first failure; it doubles. Default 250 ms.
     pub retry_pause: Duration,
-    /// Mutations of one repair and table that are under way. Default 128.
+    /// Maximum mutations of one repair and table in flight. Default 128.
     pub mutations_in_flight: usize,
     /// Repairs at a time. Default 4.
     pub running_max: usize,
     /// Questions of peers that a shard answers at a time; above it refuses. Default 8.
     pub serving_max: usize,
-    /// How long a replica waits to hear of an incremental session before it gives it up. Default
-    /// 10 min.
+    /// Time without a message of an incremental session after which a replica aborts it. Default 10
+    /// min.
     pub session_idle: Duration,
-    /// How long a replica may take to set its files apart for one. Default 6 h.
+    /// Maximum time of a replica to set its files apart for one. Default 6 h.
     pub open_timeout: Duration,
     /// Repairs that begin by themselves.
     pub auto: AutoSettings,
@@ -61,13 +61,13 @@ impl Default for RepairSettings {
 /// Settings of the schedule of automatic repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutoSettings {
-    /// Whether there is one (`auto_repair_enabled`). Default true.
+    /// True if automatic repair is on (`auto_repair_enabled`). Default true.
     pub enabled: bool,
     /// Within which every table is repaired (`auto_repair_window`); `None`: 0.8 of its
     /// `gc_grace_seconds`, 8 days at most.
     pub window: Option<Duration>,
-    /// Most bytes per second of this node that are read for it (`auto_repair_throughput`); 0 = no limit
-    /// of its own. Default 8 MiB. Less is read while there is time.
+    /// Maximum bytes per second that this node reads for it (`auto_repair_throughput`); 0 = no
+    /// limit of its own. Default 8 MiB. The pace is lower while there is time.
     pub bytes_per_second: u64,
     /// After the start of the node (`auto_repair_initial_delay`). Default 5 min.
     pub initial_delay: Duration,

@@ -18,7 +18,7 @@ use crate::ranges::TokenSpan;
 /// Work for a shard.
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// Set apart what takes part in a session.
+    /// Set apart the data of a session.
     Begin { table: TableId, session: Uuid, ranges: Vec<(Token, Token)> },
     /// Take in what the session lacked here.
     Apply { session: Uuid, mutation: Vec<u8> },
@@ -26,7 +26,7 @@ pub(crate) enum Order {
     Flush { table: TableId, session: Uuid },
     /// End it.
     End { table: TableId, session: Uuid, repaired_at: Option<i64> },
-    /// Ranges were repaired at so many seconds.
+    /// Record a repair of the ranges at so many seconds.
     Noted { table: TableId, ranges: Vec<(Token, Token)>, seconds: i64 },
     /// Have everything on the disk that was written to a table so far.
     Sync { table: TableId },
@@ -34,7 +34,7 @@ pub(crate) enum Order {
     Sessions,
     /// Say how much the files of a table have in ranges.
     Estimate { table: TableId, ranges: Vec<(Token, Token)> },
-    /// Of a table something was read for a repair of another node; to shard 0.
+    /// Reports to shard 0 a read of a table for a repair of another node.
     Count { from: HostId, table: TableId, token: Token, read: ReadCount },
     /// Say which files are corrupt.
     CorruptFiles,
@@ -42,7 +42,7 @@ pub(crate) enum Order {
     FileRepairs(Arc<FileRepairs>),
 }
 
-/// What was asked for; empty after most orders.
+/// Result of an order; empty for most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// For [`Order::Sessions`].
@@ -61,13 +61,13 @@ impl Found {
     }
 }
 
-/// What came of it.
+/// Outcome of an order.
 pub(crate) type Outcome = Result<Found, StoreError>;
 
 /// Orders to the shards of a node.
 pub struct RepairMesh(pub(crate) Mesh<Order, Outcome>);
 
-/// The mesh of a node of so many shards; made before they start.
+/// Creates the mesh of a node with so many shards; call it before they start.
 pub fn new_mesh(shards: u16) -> RepairMesh {
     RepairMesh(Mesh::new(shards, 1024))
 }
@@ -216,7 +216,7 @@ impl Shards {
     ) -> Result<(), ErrorReply> {
         let ranges = ranges.to_vec();
         let internal = |error: String| ErrorReply::Internal(error);
-        // First to the disk: what was purged for it must not be forgotten to be repaired.
+        // First to the disk: tombstones are purged for the record, so it must not be lost.
         self.history.write(table, &ranges, seconds).await.map_err(|e| internal(e.to_string()))?;
         let noted = Order::Noted { table, ranges, seconds };
         self.on_all(&noted).await.map_err(|e| internal(e.to_string()))?;

@@ -1,4 +1,4 @@
-//! Positions at which a segment whose replicas differ is split, chosen by this node's rows of it.
+//! Split positions of a segment whose replicas differ, chosen by this node's rows of it.
 
 use data::page_cursor::{PageChain, PageCursor, PageStops};
 use data::replica_page::ReplicaPage;
@@ -6,8 +6,8 @@ use data::{Advance, Cursor, Item, TableShape};
 
 use crate::segment::Position;
 
-/// Positions that split a page into about `parts` parts of equal bytes; none when it has too few
-/// rows. They lie after partitions, and after rows of partitions that are large themselves.
+/// Returns positions that split a page into about `parts` parts of equal bytes; none if it has too
+/// few rows. They lie after partitions, and after rows of partitions that are large themselves.
 pub fn positions(page: &ReplicaPage<'_>, shape: &TableShape, parts: usize) -> Vec<Position> {
     let target = (page.content().len() / parts.max(1)).max(1);
     let has_clustering = !shape.clustering().is_empty();

@@ -40,7 +40,7 @@ impl Throttle {
     /// Counts bytes that a repair has read; until when it must wait before it reads more.
     pub(crate) fn spend(&self, now: Instant, job: &Job, bytes: usize) -> Instant {
         let mut start = now;
-        // A repair with a low rate of its own does not slow others down.
+        // A repair with a low rate of its own does not delay others.
         let rates = [(self.rate.get(), &self.free_at), (self.rate_of(job), &job.free_at)];
         for (rate, free_at) in rates {
             let begin = free_at.get().max(now);

@@ -43,12 +43,13 @@ pub fn digest_of_page(page: &ReplicaPage<'_>) -> Digest {
     page.is_exhausted().then(|| digest_of(page.content()))
 }
 
-/// Limits of a page that ends after so many bytes.
+/// Returns the limits of a page that ends after so many bytes.
 pub fn limits(bytes: usize) -> ReadLimits {
     ReadLimits { rows: u64::from(u32::MAX), bytes: bytes as u64, rows_per_partition: u32::MAX }
 }
 
-/// Appends a request for the digests of what these commands read, of at most so many bytes each.
+/// Appends a request for the digests of the content that these commands read, of at most so many
+/// bytes each.
 pub fn encode_hashes(out: &mut Vec<u8>, scope: ReadScope, commands: &[(ReadCommand, usize)]) {
     out.put_u8(VERSION);
     put_scope(out, scope);
@@ -169,7 +170,7 @@ pub fn encode_apply(out: &mut Vec<u8>, session: Uuid, mutation: &[u8]) {
     out.put_bytes(mutation);
 }
 
-/// Reads it back; the mutation is not looked into.
+/// Decodes it; the mutation is not validated.
 ///
 /// # Errors
 /// Not a message of a known version.
@@ -183,7 +184,7 @@ pub fn decode_apply(payload: &[u8]) -> Result<(Uuid, &[u8]), DecodeError> {
 /// The begin of an incremental session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// It was opened before: who does not know it has forgotten it.
+    /// Repeated poll: a participant that does not know the session has lost it.
     pub again: bool,
     /// The session.
     pub session: Uuid,
@@ -193,25 +194,25 @@ pub struct Open {
     pub ranges: Vec<(Token, Token)>,
 }
 
-/// How far a participant is with it.
+/// Progress of a participant that opens a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// It sets files apart.
+    /// It is setting files apart.
     Working,
-    /// It can be asked.
+    /// Its files are set apart: it can be asked.
     Ready,
     /// It cannot take part.
     Failed(String),
 }
 
-/// What a participant is to do with a session, or with the outcome of a repair.
+/// Action of a participant for a session, or for the outcome of a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseKind {
     /// Make durable what the session sent.
     Flush,
-    /// Its files are ordinary ones again.
+    /// Turn its files into ordinary ones again.
     GiveUp,
-    /// Its files are repaired ones, at milliseconds since 1970.
+    /// Mark its files as repaired, at milliseconds since 1970.
     Repaired(i64),
     /// Have on the disk what was written so far.
     Sync,

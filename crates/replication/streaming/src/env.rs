@@ -1,4 +1,4 @@
-//! [`Env`]: what every room of a shard's streaming works with.
+//! [`Env`]: the environment that all parts of a shard's streaming share.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub(crate) struct Env {
     pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) stopping: Cell<bool>,
-    /// Operations that are given up, until they are over.
+    /// Aborted operations, until they end.
     pub(crate) aborted: RefCell<BTreeSet<Uuid>>,
     pub(crate) stop: Notify,
     pub(crate) abort: Notify,
@@ -48,13 +48,14 @@ impl Env {
         OwnShard { shard: self.rt.shard(), count: self.rt.shard_count() }
     }
 
-    /// What this shard does for an operation ends.
+    /// Aborts this shard's work for an operation.
     pub(crate) fn give_up(&self, plan: Uuid) {
         self.aborted.borrow_mut().insert(plan);
         self.abort.notify_waiters();
     }
 
-    /// The outcome of `work` for an operation, unless that is given up or streaming stops first.
+    /// Returns the outcome of `work` for an operation, unless the operation is aborted or streaming
+    /// stops first.
     pub(crate) async fn unless_aborted<T>(
         &self,
         plan: Uuid,

@@ -9,7 +9,7 @@ use crate::report::FetchReport;
 /// A range that could not be fetched from any of its sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRange {
-    /// The range, as it was asked for.
+    /// The requested range.
     pub range: FetchRange,
     /// The source tried last; `None`: there was none.
     pub source: Option<HostId>,
@@ -28,9 +28,9 @@ pub enum StreamError {
         failed.first().map_or("", |f| f.error.as_str())
     )]
     Incomplete {
-        /// What was fetched.
+        /// Report of the fetched ranges.
         report: FetchReport,
-        /// What was not.
+        /// The ranges that were not fetched.
         failed: Vec<FailedRange>,
     },
     /// This node's own disk or store: another source would not help.

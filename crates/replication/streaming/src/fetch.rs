@@ -19,12 +19,12 @@ use crate::report::{FetchProgress, FetchReport};
 /// Told of ranges that are here, durably.
 pub type Keep<'a> = dyn Fn(Vec<FetchRange>) -> Pin<Box<dyn Future<Output = ()> + 'a>> + 'a;
 
-/// What an operation is called.
+/// Identity of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation<'a> {
     /// For `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
     pub name: &'a str,
-    /// Of [`crate::Streaming::new_plan`]; by it the operation can be aborted.
+    /// Id from [`crate::Streaming::new_plan`]; the operation can be aborted by it.
     pub plan: Uuid,
 }
 
@@ -79,7 +79,7 @@ impl Fetcher {
     ) -> Result<FetchReport, StreamError> {
         self.running.borrow_mut().insert(operation.plan);
         let fetched = self.fetch_tables(operation, plan, progress, keep).await;
-        // From here on no abort is sent: none comes behind the order to forget.
+        // From here on no abort is sent, so none arrives after the order to forget.
         self.running.borrow_mut().remove(&operation.plan);
         for shard in 0..self.env.rt.shard_count() {
             // A shard that is gone has forgotten it.

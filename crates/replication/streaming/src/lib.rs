@@ -1,22 +1,22 @@
-//! Moves ranges of tables between nodes.
+//! Streaming: moves ranges of tables between nodes.
 //!
-//! Owns: [`plan()`] (what a node must copy, and from whom), [`Streaming`]: the side that gives pages of
-//! its data and the side that fetches them into SSTables. Never: decides who owns what
+//! Owns: [`plan()`] (the ranges that a node must copy, and their sources), [`Streaming`]: the side that sends
+//! pages of its data and the side that fetches them into SSTables. Never: decides ownership
 //! (`cluster::ranges`), waits for a membership change, writes through a memtable.
 //!
-//! SSTables that lie in the ranges go as they are (`source::hold`, `pull::files`), everything else as replica
-//! pages with nothing purged (`docs/formats/replica-page.md`), one request of verb `StreamFetch` per
-//! page. Each shard fetches what it will own, straight from the shards that
-//! have it; no data crosses shards here. See `docs/internals/streaming.md`.
+//! SSTables that lie completely in the ranges are sent verbatim (`source::hold`, `pull::files`). Everything
+//! else is sent as replica pages with nothing purged (`docs/formats/replica-page.md`), one request of verb
+//! `StreamFetch` per page. Each shard fetches the data that it will own, directly from the shards that have
+//! it; no data crosses shards here. See `docs/internals/streaming.md`.
 //!
 //! Invariants:
-//! INV-stream-1: a range is reported as done only when all of it, from one source per place, is in
-//! durable SSTables of this node.
-//! INV-stream-2: what is fetched is exactly what the source had when it was asked: timestamps,
-//! deletions and expired cells stay as they are.
-//! INV-stream-3: a page that does not follow the one before, holds foreign tokens or is no page is
-//! never written. INV-stream-4: whole files and rows that go beside them are of one moment, and are
-//! seen together.
+//! INV-stream-1: a range is reported as done only when all of it, from one source per position, is in durable
+//! SSTables of this node.
+//! INV-stream-2: the fetched data is exactly the source's data at the time of the request: timestamps,
+//! deletions and expired cells are preserved.
+//! INV-stream-3: a page that does not follow the previous one, holds foreign tokens or cannot be decoded is
+//! never written.
+//! INV-stream-4: whole files and the rows sent beside them are of one moment, and become visible together.
 //!
 //! Reading order: [`plan`](mod@plan), [`wire`], `streaming`, `env`, `source`, `orders`, `fetch`, `pull`,
 //! `throttle`.

@@ -18,17 +18,17 @@ pub(crate) struct TableOrder {
     pub(crate) ranges: Arc<[FetchRange]>,
 }
 
-/// What a shard is told.
+/// Order to a shard.
 pub(crate) enum Order {
     /// Fetch what of these ranges is yours.
     Fetch(TableOrder),
-    /// What of the operation still runs is to end.
+    /// Abort the work of the operation that still runs.
     Abort(Uuid),
     /// The operation is over.
     Forget(Uuid),
 }
 
-/// What one shard fetched of a table.
+/// Outcome of one shard's fetch of a table.
 #[derive(Debug, Default)]
 pub(crate) struct ShardOutcome {
     pub(crate) report: FetchReport,
@@ -39,7 +39,7 @@ pub(crate) struct ShardOutcome {
 /// Orders of the shard that fetches to all shards, and their outcomes.
 pub struct StreamMesh(pub(crate) Mesh<Order, Result<ShardOutcome, StreamError>>);
 
-/// The mesh of a node of so many shards; made before they start.
+/// Creates the mesh of a node with so many shards; call it before they start.
 pub fn new_mesh(shards: u16) -> StreamMesh {
     // One table at a time, and seldom more than one operation.
     StreamMesh(Mesh::new(shards, 64))

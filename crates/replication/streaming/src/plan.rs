@@ -1,4 +1,4 @@
-//! What a node must copy before it owns its ranges, and from whom.
+//! Fetch plans: the ranges that a node must copy before it owns them, and their sources.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,9 @@ use stdx::{HostId, TableId, Token};
 pub struct FetchRange {
     /// The table.
     pub table: TableId,
-    /// What to copy; may wrap around.
+    /// The range to copy; may wrap around.
     pub range: TokenRange,
-    /// Who has it. Any one of them is enough; the first is tried first.
+    /// Nodes that have the range. Any one of them is enough; the first is tried first.
     pub sources: Vec<HostId>,
 }
 
@@ -32,7 +32,7 @@ pub enum PlanError {
     /// The node is no member.
     #[error("the host {0} is no member")]
     NoMember(HostId),
-    /// Nobody who is alive has a range. In Cassandra's words.
+    /// No live node has a range. In Cassandra's words.
     #[error(
         "Unable to find sufficient sources for streaming range ({},{}] in keyspace {keyspace} with \
          RF={factor}: only nodes that are down have it ({})",
@@ -45,7 +45,7 @@ pub enum PlanError {
         keyspace: String,
         /// The range.
         range: TokenRange,
-        /// How many replicas it has.
+        /// Number of its replicas.
         factor: usize,
         /// They, all of them down.
         down: Vec<HostId>,
@@ -106,16 +106,17 @@ impl MayLack {
     }
 }
 
-/// What is copied, and what is given up.
+/// Copies of a plan, and the ranges that it leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The copies to make.
     pub fetches: Vec<FetchRange>,
-    /// Why what is not in them, or only in part, is not: a range of each keyspace.
+    /// Reasons why ranges are missing from `fetches` or only copied in part: one range of each
+    /// keyspace.
     pub lacks: Vec<PlanError>,
 }
 
-/// What a rebuild is for.
+/// Options of a rebuild.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rebuild {
     /// Only from this datacenter.
@@ -133,9 +134,10 @@ pub struct Rebuild {
 /// Keyspaces with records of the cluster's upkeep only.
 const OF_UPKEEP: [&str; 2] = ["system_distributed", "system_traces"];
 
-/// What `host` copies to have the ranges that it owns already: each from any one replica that
-/// `rebuild` allows, the nearest first. A range of a keyspace with one replica, or of one for
-/// upkeep that was not asked for, is left out when no such node has it.
+/// Plans a rebuild: `host` copies the ranges that it owns already. Each range comes from any one
+/// replica that `rebuild` allows, the nearest first. If no such node has it, two kinds of ranges
+/// are left out: those of a keyspace with one replica, and those of a maintenance keyspace that was
+/// not asked for.
 ///
 /// # Errors
 /// `NoMember`, `NoSource`.
@@ -171,8 +173,8 @@ pub fn plan_rebuild(
             near.sort_by_key(|m| (m.datacenter != me.datacenter, m.rack != me.rack));
             let sources: Vec<HostId> = near.iter().map(|m| m.host_id).collect();
             if sources.is_empty() {
-                // These are replicated simply unless somebody has altered them, and nobody reads
-                // them: no reason to refuse all others.
+                // These keyspaces have the default replication unless an operator altered them, and
+                // clients do not read them: no reason to refuse the rest of the rebuild.
                 let is_wanted = rebuild.keyspace.is_some() || !OF_UPKEEP.contains(&&*keyspace.name);
                 if replicas.natural().count() == 1 || !is_wanted {
                     continue;
@@ -193,7 +195,7 @@ pub fn plan_rebuild(
     Ok(fetches)
 }
 
-/// The parts of a range that lie in the wanted ones; all of it when there are none.
+/// Returns the parts of a range that lie in the wanted ranges; all of it if `wanted` is empty.
 fn common(range: TokenRange, wanted: &[TokenRange]) -> Vec<TokenRange> {
     if wanted.is_empty() {
         return vec![range];
@@ -214,13 +216,14 @@ fn common(range: TokenRange, wanted: &[TokenRange]) -> Vec<TokenRange> {
     parts
 }
 
-/// What `host` must fetch so that it can own its ranges once its movement (joining, moving,
-/// replacing) is finished, by a snapshot in which the movement has begun. Only ranges of replicated
-/// tables, never what every node has for itself; in order of keyspace, table and range.
+/// Plans the fetches of a movement (joining, moving, replacing): the ranges that `host` must have
+/// before the movement is finished. The snapshot is one in which the movement has begun. Only
+/// ranges of replicated tables, never node-local data; in order of keyspace, table and range.
 ///
 /// Each range comes from the replica that loses it, when that is alive: then every write that a
-/// quorum acknowledged is still on a quorum. Else it is in the plan once for each of as many other
-/// replicas as hold every such write together (`Movement::sources`); their copies merge.
+/// quorum acknowledged is still on a quorum. Otherwise the plan has the range several times, once
+/// for each of as many other replicas as together hold every such write (`Movement::sources`);
+/// their copies merge.
 ///
 /// # Errors
 /// `NoMember`; `TooFewReplicas`, `NoReplica`: wait, nothing is safe now.
@@ -232,7 +235,7 @@ pub fn plan(
     plan_movement(snapshot, host, host, is_alive)
 }
 
-/// What `host` must fetch because of the movement of another member, `moving`: one that leaves.
+/// Plans the fetches of `host` for the movement of another member, `moving`, that leaves.
 ///
 /// # Errors
 /// As [`plan`].
@@ -245,11 +248,11 @@ pub fn plan_movement(
     plan_lacking(snapshot, moving, host, is_alive, MayLack::Nothing).map(|plan| plan.fetches)
 }
 
-/// As [`plan_movement`], but goes without what `may_lack` allows: of a range that too few replicas
-/// are alive for it takes what those have that are.
+/// As [`plan_movement`], but accepts the losses that `may_lack` allows: if too few replicas of a
+/// range are alive, the plan copies it from those that are.
 ///
 /// # Errors
-/// As [`plan`]; `NoReplica` goes before `TooFewReplicas`.
+/// As [`plan`]; `NoReplica` takes precedence over `TooFewReplicas`.
 pub fn plan_lacking(
     snapshot: &ClusterSnapshot,
     moving: HostId,
@@ -298,7 +301,7 @@ pub fn plan_lacking(
     }
 }
 
-/// What `host` copies because a keyspace's tables have got other replicas.
+/// Plans the fetches of `host` after a keyspace's tables have got other replicas.
 ///
 /// # Errors
 /// As [`plan`].
@@ -330,7 +333,7 @@ pub fn plan_inheritance(
 struct Ranges {
     /// With the sources of each copy.
     found: Vec<(TokenRange, Vec<HostId>)>,
-    /// One of those that nobody alive has, and who has it.
+    /// An example of a range without a live replica, and its replicas.
     without: Option<(TokenRange, Vec<HostId>)>,
     /// One of those that too few are alive for.
     in_part: Option<TokenRange>,
@@ -391,7 +394,7 @@ fn ranges_of(
     ranges
 }
 
-/// Adds a range, as a part of its neighbour when that comes from the same sources.
+/// Adds a range; extends the previous one if it has the same sources and is adjacent.
 fn push(ranges: &mut Vec<(TokenRange, Vec<HostId>)>, range: TokenRange, sources: Vec<HostId>) {
     let neighbour = ranges.iter_mut().rev().take(4).find(|(last, s)| {
         // Never over the end of the ring, and never to the full ring, which looks like nothing.

@@ -1,29 +1,29 @@
-//! What an operation has brought, and how far it is.
+//! Result and progress of an operation.
 
-/// What an operation has brought.
+/// Amounts that an operation has fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchReport {
     /// Ranges that are here, of all tables.
     pub ranges: u64,
     /// Bytes of pages.
     pub bytes: u64,
-    /// Partitions, those that go on in another page counted again.
+    /// Partitions; one that continues in another page is counted again.
     pub partitions: u64,
     /// SSTables that were made.
     pub files: u64,
     /// Their bytes on disk.
     pub disk_bytes: u64,
-    /// Those of them that came as they are.
+    /// Files of them that were sent verbatim.
     pub whole_files: u64,
 }
 
-/// How far an operation is. Told after each table.
+/// Progress of an operation, reported after each table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FetchProgress {
     /// Ranges to be fetched, of all tables.
     pub ranges: u64,
     /// Ranges that could not be fetched.
     pub failed: u64,
-    /// What is here.
+    /// Amounts fetched so far.
     pub done: FetchReport,
 }

@@ -8,22 +8,23 @@ pub struct StreamSettings {
     /// Bytes per second that this node gives to peers, all shards together
     /// (`stream_throughput_outbound`); 0 = no limit. Default 24 MiB, as Cassandra's.
     pub outbound_bytes_per_second: u64,
-    /// The same for peers in other datacenters, beside the limit for all
+    /// Limit for peers in other datacenters, beside the limit for all
     /// (`inter_dc_stream_throughput_outbound`); 0 = no limit. Default 24 MiB, as Cassandra's.
     pub inter_dc_bytes_per_second: u64,
     /// Bytes after which a page ends. Default 1 MiB.
     pub page_bytes: usize,
     /// Longest wait for one page. Default 30 s.
     pub page_timeout: Duration,
-    /// How often a page is asked for before the source is given up. Default 8.
+    /// Attempts of a page before the source is abandoned. Default 8.
     pub attempts: u32,
     /// Pause after the first failure; it doubles. Default 250 ms.
     pub retry_pause: Duration,
     /// Longest pause. Default 8 s.
     pub retry_pause_max: Duration,
-    /// Pages and chunks that a shard makes at a time, for all peers; above it refuses. Default 32.
+    /// Maximum pages and chunks that a shard builds at a time, for all peers; it refuses further
+    /// ones. Default 32.
     pub serving_max: usize,
-    /// Files that lie in the ranges go as they are (`stream_entire_sstables`).
+    /// Send files that lie completely in the ranges verbatim (`stream_entire_sstables`).
     pub whole_files: bool,
     /// Bytes of Data from which on they do: a small one costs less as rows. Default 1 MiB.
     pub whole_bytes_min: u64,
@@ -31,7 +32,7 @@ pub struct StreamSettings {
     pub chunk_bytes: usize,
     /// Chunks of a file that are asked for at the same time. Default 8.
     pub chunks_in_flight: usize,
-    /// How long a source holds what nobody asks for any more. Default 5 min.
+    /// How long a source keeps a hold without requests. Default 5 min.
     pub hold_idle: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! What a shard's streams have moved.
+//! Statistics of a shard's streams.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,8 @@ use telemetry::{Counter, Shard};
 /// A sending session of which nothing was heard for so long is over.
 const SENDING_IDLE: Duration = Duration::from_secs(60);
 
-/// One of which something was heard since is under way: what sends rows knows not how many are left.
+/// A sending session counts as active for this long after its last event: the sender of rows does
+/// not know how many are left.
 const SENDING_ACTIVE: Duration = Duration::from_secs(10);
 
 /// One direction between this shard and a peer, for one operation.
@@ -28,39 +29,39 @@ pub struct SessionStats {
     pub ranges_done: u64,
     /// Bytes of pages.
     pub bytes: u64,
-    /// Partitions, those that go on in another page counted again.
+    /// Partitions; one that continues in another page is counted again.
     pub partitions: u64,
     /// Files that go whole.
     pub files: u64,
-    /// Those that are here, or there.
+    /// Files of them that are transferred.
     pub files_done: u64,
     /// Bytes of those files.
     pub file_bytes: u64,
-    /// Of them here, or there; among `bytes` too.
+    /// Bytes of them that are transferred; included in `bytes`.
     pub file_bytes_done: u64,
-    /// The files that are on their way, by name.
+    /// The files in transfer, by name.
     pub current: Vec<FileStats>,
-    /// Whether it is under way.
+    /// True while the session is active.
     pub is_active: bool,
-    /// How long ago it began.
+    /// Time since its start.
     pub age: Duration,
-    /// How long ago something of it was heard.
+    /// Time since its last event.
     pub idle: Duration,
 }
 
-/// A file on its way.
+/// A file in transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileStats {
     /// Keyspace, table and name of its Data at the source.
     pub name: String,
-    /// Its bytes.
+    /// Size of the file.
     pub bytes: u64,
-    /// Those that are here, or there.
+    /// Bytes that are transferred.
     pub bytes_done: u64,
 }
 
 impl SessionStats {
-    /// Bytes of a file came or went; it is shown until it is whole.
+    /// Counts transferred bytes of a file; the file is listed until it is complete.
     pub(crate) fn note_file(&mut self, name: &str, bytes: u64, more: u64) {
         self.bytes += more;
         self.file_bytes_done += more;
@@ -85,11 +86,11 @@ impl SessionStats {
 pub struct StreamStats {
     /// Bytes per second that this shard sends at most; 0 = no limit.
     pub bytes_per_second_max: u64,
-    /// The same to other datacenters; 0 = no limit of their own.
+    /// Limit to other datacenters; 0 = no limit of their own.
     pub inter_dc_bytes_per_second_max: u64,
-    /// What it fetches.
+    /// Sessions that receive.
     pub receiving: Vec<SessionStats>,
-    /// What it gives.
+    /// Sessions that send.
     pub sending: Vec<SessionStats>,
 }
 
@@ -100,7 +101,7 @@ struct Session {
     touched: Instant,
 }
 
-/// An operation and the peer that takes part in it.
+/// Key of a session: an operation and its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionKey {
     pub(crate) plan: Uuid,

@@ -21,15 +21,15 @@ use crate::settings::StreamSettings;
 use crate::source::Source;
 use crate::stats::{Counts, StreamStats};
 
-/// What a shard's streaming works with.
+/// Dependencies of a shard's streaming.
 pub struct StreamParts {
     /// The shard.
     pub rt: Rt,
     /// Its data; tokens belong to shards by its options' map.
     pub store: Store,
-    /// The way to peers.
+    /// Messaging with peers.
     pub messaging: Messaging,
-    /// The way to the other shards.
+    /// Mesh to the other shards.
     pub mesh: Arc<StreamMesh>,
     /// The newest snapshot that this node has applied.
     pub snapshot: Rc<dyn Fn() -> Arc<ClusterSnapshot>>,
@@ -46,8 +46,8 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// Streaming of the shard of `parts.rt`; it serves the mesh from now on, and peers by
-    /// [`Streaming::serve_peer`].
+    /// Creates the streaming of the shard of `parts.rt`. It serves the mesh from now on, and peers
+    /// by [`Streaming::serve_peer`].
     pub fn new(parts: StreamParts) -> Streaming {
         let StreamParts { rt, store, messaging, mesh, snapshot, settings } = parts;
         let env = Rc::new(Env {
@@ -70,11 +70,11 @@ impl Streaming {
     }
 
     /// Fetches ranges into SSTables of this node, on all of its shards, table after table. The data
-    /// is seen as its parts become durable. Tables that are dropped meanwhile count as fetched.
-    /// `operation` names it for `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
+    /// becomes visible as its parts become durable. Tables that are dropped meanwhile count as
+    /// fetched. `operation` names it for `nodetool netstats`: `Bootstrap`, `Rebuild` and so on.
     ///
-    /// A movement's writes must reach this node before it is called: every coordinator has applied
-    /// the entry that made it a pending replica, and writes that began before are over.
+    /// Before this call a movement's writes must reach this node: every coordinator has applied the
+    /// entry that made it a pending replica, and writes that began before are over.
     ///
     /// # Errors
     /// `Incomplete`: everything else was fetched; `Store`, `Stopping`.
@@ -89,8 +89,10 @@ impl Streaming {
         self.fetcher.fetch(operation, plan, progress, keep).await
     }
 
-    /// The same under a name of [`Streaming::new_plan`], by which it can be given up; after each table `keep` is given its ranges that are here now, as they were asked
-    /// for, and is waited for. What it makes durable need not be fetched again after a crash.
+    /// As [`Streaming::fetch`], under an id of [`Streaming::new_plan`] by which it can be aborted.
+    /// After each table `keep` is called with the table's ranges that are fetched now, in their
+    /// requested form, and is awaited. The ranges that it persists need not be fetched again after
+    /// a crash.
     ///
     /// # Errors
     /// As [`Streaming::fetch`]; `Aborted`.
@@ -120,7 +122,7 @@ impl Streaming {
         self.source.set_inter_dc_rate(bytes_per_second);
     }
 
-    /// What this shard streams now.
+    /// Returns the statistics of this shard's streams.
     pub fn stats(&self) -> StreamStats {
         let (receiving, sending) = self.env.counts.stats(self.env.rt.now());
         let rates = self.source.rates();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stdx::Instant;
 
-/// Says when so many bytes may go, at a rate that may change.
+/// Computes when bytes may be sent, at a rate that may change.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     /// Bytes per second; 0 = no limit.
@@ -34,7 +34,7 @@ impl Throttle {
         }
     }
 
-    /// When bytes that are there now may be sent. They count from then on.
+    /// Returns when bytes that are ready now may be sent. They count from then on.
     pub(crate) fn due(&mut self, now: Instant, bytes: usize) -> Instant {
         let start = self.free_at.max(now);
         let micros = (bytes as u64).saturating_mul(1_000_000).checked_div(self.rate);

@@ -1,8 +1,11 @@
-//! What goes between the two sides of a stream.
+//! Wire format of streams.
 //!
-//! `StreamFetch` asks for one page of rows; `StreamOpen` has a source hold what it has and offer the
-//! files that may go whole; `StreamChunk` asks for bytes of such a file; `StreamClose`, which nobody
-//! answers, ends the hold. A component is its place in `Component::ALL`, an attached one 255 and its name.
+//! - `StreamFetch` requests one page of rows.
+//! - `StreamOpen` has a source hold its data and offer the files that may be sent whole.
+//! - `StreamChunk` requests bytes of such a file.
+//! - `StreamClose`, which has no answer, ends the hold.
+//!
+//! A component is its index in `Component::ALL`, an attached one 255 and its name.
 //!
 //! ```text
 //! StreamFetch
@@ -55,7 +58,7 @@ const ATTACHED_FORM: [u8; 2] = *b"+a";
 /// Most files of one answer to `StreamOpen`.
 const FILES_MAX: usize = 4096;
 
-/// Where the page before ended.
+/// End of the previous page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Serialised partition key.
@@ -65,7 +68,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The end of a page; `None` when nothing lies behind it.
+    /// Returns the position after a page; `None` if nothing follows.
     pub fn of(end: PageEnd<'_>) -> Option<Position> {
         match end {
             PageEnd::Exhausted => None,
@@ -99,7 +102,7 @@ pub struct FetchRequest {
     pub slice: Option<(ShardId, u16)>,
     /// Only what is held under this number and does not go as whole files.
     pub hold: Option<u64>,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub position: Option<Position>,
     /// `(start, end]`, ascending, `start < end`; at most [`RANGES_MAX`].
     pub ranges: Vec<(Token, Token)>,
@@ -194,7 +197,7 @@ impl FetchRequest {
         })
     }
 
-    /// What of the ranges lies behind the position.
+    /// Returns the parts of the ranges after the position.
     pub fn key_ranges(&self) -> Vec<KeyRange> {
         let whole = |(start, end): &(Token, Token)| KeyRange {
             // Nothing is before the smallest token, and no range could begin with it otherwise.
@@ -304,7 +307,7 @@ pub struct OpenRequest {
     pub peer_shards: u16,
     /// As in [`FetchRequest`].
     pub ranges: Vec<(Token, Token)>,
-    /// Forms of files that are taken as they are.
+    /// Forms of files that are accepted verbatim.
     pub taken: TakenForms,
     /// Version of the message, and of its answer.
     pub version: u8,
@@ -367,7 +370,7 @@ pub struct FileOffer {
     pub generation: Generation,
     /// Version of its format.
     pub version: SstableVersion,
-    /// Its components with their bytes, in the order in which they go.
+    /// Its components with their bytes, in the order of their transfer.
     pub components: Vec<(Component, u64)>,
 }
 
@@ -457,11 +460,11 @@ pub struct ChunkRequest {
     pub hold: u64,
     /// The file.
     pub generation: Generation,
-    /// Of which component.
+    /// Component of the file.
     pub component: Component,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many at most.
+    /// Maximum number of bytes.
     pub bytes: u64,
 }
 
@@ -552,7 +555,7 @@ impl<'a> FetchAnswer<'a> {
         out.put_bytes(self.page);
     }
 
-    /// Reads one back; the page is not looked into.
+    /// Decodes an answer; the page is not validated.
     ///
     /// # Errors
     /// Not an answer of a known version.

@@ -21,7 +21,7 @@ use crate::{PORT, Random, host, name};
 /// The node that has everything and belongs to no cluster; of one shard.
 pub const ORACLE: u8 = 0;
 
-/// What a test waits for at the most, in virtual time.
+/// Longest wait of a test, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 thread_local! {
@@ -61,20 +61,20 @@ pub fn run_on<T: 'static>(world: &World, rt: &Rt, future: impl Future<Output = T
 pub struct Ground {
     /// The world.
     pub world: World,
-    /// What the test chooses by.
+    /// Source of the test's choices.
     pub random: RefCell<Random>,
     shards: Vec<u16>,
 }
 
 impl Ground {
-    /// A world for nodes with so many shards; none is started, and none is held for dead.
+    /// Creates a world for nodes with so many shards; none is started, and none is marked as dead.
     pub fn new(seed: u64, shards: Vec<u16>, options: WorldOptions) -> Ground {
         DOWN.with(|down| down.borrow_mut().clear());
         let random = RefCell::new(Random(seed ^ 0x5eed));
         Ground { world: World::new(seed, options), random, shards }
     }
 
-    /// Where the nodes listen for each other, in their order.
+    /// Returns the addresses on which the nodes listen for each other, in their order.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let address = |n| SocketAddr::new(self.world.ip(&name(n)), PORT);
         (1..=self.count()).map(address).collect()
@@ -92,7 +92,7 @@ impl Ground {
         self.world.start_node(spec, Arc::new(main))
     }
 
-    /// Runs until something holds that takes a minute at the most.
+    /// Runs until a condition holds; at most a minute.
     pub fn wait_for(&self, condition: impl Fn() -> bool) {
         self.world.run_until(condition, Duration::from_secs(60)).expect("within a minute");
     }
@@ -135,18 +135,18 @@ impl Ground {
         });
     }
 
-    /// Nothing passes between two nodes any more.
+    /// Cuts the link between two nodes.
     pub fn cut(&self, a: u8, b: u8) {
         self.world.partition(&name(a), &name(b));
     }
 
-    /// How long messages take from one node to another.
+    /// Sets the latency of messages from one node to another.
     pub fn set_latency(&self, from: u8, to: u8, micros: Range<u64>) {
         self.world.set_latency(&name(from), &name(to), micros);
     }
 }
 
-/// Nodes with stores that a test writes to behind their backs.
+/// Nodes with stores that a test can write to directly.
 pub trait Replicas {
     /// The world.
     fn ground(&self) -> &Ground;

@@ -1,4 +1,4 @@
-//! The parts of a node: who it is, whom it knows, its store, its connections.
+//! Parts of a node: its identity, its members, its store, its connections.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use store::{Store, StoreOptions};
 
 use crate::Random;
 
-/// Where every node listens for others.
+/// Port on which every node listens for others.
 pub const PORT: u16 = 7000;
 const CLUSTER: Uuid = Uuid::from_bytes([0xcc; 16]);
 const CLUSTER_NAME: &str = "Test";
@@ -48,7 +48,7 @@ pub fn member(n: u8, address: SocketAddr) -> Member {
     }
 }
 
-/// Members n1, n2, … with their numbers of shards and so many random tokens each.
+/// Returns members n1, n2, … with their numbers of shards and so many random tokens each.
 pub fn ring(seed: u64, addresses: &[SocketAddr], shards: &[u16], tokens: usize) -> Vec<Member> {
     let mut random = Random(seed);
     let places = addresses.iter().zip(shards).zip(1..);

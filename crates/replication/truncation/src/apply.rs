@@ -31,14 +31,15 @@ impl Truncations {
         join_all(calls).await.into_iter().collect()
     }
 
-    /// Carries out the truncations that the metadata has and that this node has not carried out, on all
-    /// shards, and records them. To be called on shard 0: at the start when the shards serve each other and
-    /// nothing is written yet, and at each change of the metadata before it is acknowledged. What cannot be
-    /// completed is retried in the background. `work_dir` is the directory that the metadata log lies below.
+    /// Carries out the truncations of the metadata that this node has not carried out yet, on all
+    /// shards, and records them. Must be called on shard 0: at the start when the shards serve each
+    /// other and nothing is written yet, and at each change of the metadata before it is
+    /// acknowledged. Truncations that cannot be completed are retried in the background. `work_dir`
+    /// is the directory above the metadata log.
     ///
     /// # Errors
-    /// `Corrupt`: `metadata/truncated` is damaged; `Io`: it cannot be read. The first call, at the start,
-    /// alone reads it.
+    /// `Corrupt`: `metadata/truncated` is damaged; `Io`: it cannot be read. Only the first call, at
+    /// the start, reads it.
     pub async fn apply(
         &self,
         work_dir: &str,
@@ -183,10 +184,10 @@ impl Inner {
     }
 }
 
-/// Makes `metadata/truncated` that of the run that begins, before `metadata/run` gets its number: a crash between
-/// the two must not leave a file that looks like an older copy. A file of an earlier run than [`Runs::last`] is one,
-/// and is not believed: every truncation of the metadata counts as carried out. `work_dir` is the directory that
-/// the metadata log lies below.
+/// Rewrites `metadata/truncated` for the run that begins, before `metadata/run` gets its number: a
+/// crash between the two must not leave a file that looks like an older copy. A file of an earlier
+/// run than [`Runs::last`] is an older copy and is not trusted: every truncation of the metadata
+/// counts as carried out. `work_dir` is the directory above the metadata log.
 ///
 /// # Errors
 /// `Corrupt`: the file is damaged; any other when it cannot be read or written.

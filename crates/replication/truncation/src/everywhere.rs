@@ -14,7 +14,7 @@ pub enum TruncateError {
     /// A node is down. The text of Cassandra's `UnavailableException` inside.
     #[error("Error during truncate: Cannot achieve consistency level ALL")]
     NotAllAlive,
-    /// What is on its way between these nodes would arrive after the truncation.
+    /// Data in flight between these nodes would arrive after the truncation.
     #[error("Error during truncate: nodes join, leave or move; try again when they have finished: [{}]", slashed(.0))]
     Moving(Vec<SocketAddr>),
     /// This node, the only one, could not carry it out.
@@ -26,10 +26,10 @@ pub enum TruncateError {
     /// Its time has passed; `nodes` have carried it out.
     #[error("Error during truncate: Truncate timed out - received only {nodes} responses")]
     TimedOut {
-        /// How many.
+        /// Number of nodes that have.
         nodes: usize,
     },
-    /// Shard 0 takes no more requests.
+    /// Shard 0 accepts no more requests.
     #[error("a shard takes no more requests")]
     ShardBusy,
     /// The metadata log did not take the entry.
@@ -45,27 +45,27 @@ fn unknown_of(nodes: &[SocketAddr]) -> String {
     nodes.iter().map(|node| format!("/{node} -> UNKNOWN")).collect::<Vec<_>>().join(", ")
 }
 
-/// How far a truncation has come.
+/// Progress of a truncation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Storage addresses of members that could not.
     pub failed: Vec<SocketAddr>,
     /// Members that have carried it out.
     pub nodes: usize,
-    /// Those that have not, as far as is known.
+    /// Nodes that have not, as far as is known.
     pub missing: usize,
     /// Why this node is among `failed`.
     pub why: Option<String>,
 }
 
-/// When a truncation that begins now is: behind the one before, whatever the clocks say. Otherwise it would
-/// count as that one, which is done.
+/// Returns the time of a truncation that begins now: later than the previous one, whatever the
+/// clocks say. Otherwise it would be taken for the previous one, which is done.
 fn time_of(snapshot: &ClusterSnapshot, table: TableId, now: WallMicros) -> WallMicros {
     let before = snapshot.truncations.get(&table).map(|t| t.truncated_at.0.saturating_add(1));
     WallMicros(before.map_or(now.0, |least| now.0.max(least)))
 }
 
-/// What is on its way between nodes would arrive behind the truncation.
+/// Refuses while nodes move: data in flight between them would arrive after the truncation.
 fn refuse_moving(snapshot: &ClusterSnapshot) -> Result<(), TruncateError> {
     let moving = snapshot.members.values().filter(|m| m.state != MemberState::Normal);
     let moving: Vec<SocketAddr> = moving.map(|m| m.storage).collect();
@@ -73,7 +73,7 @@ fn refuse_moving(snapshot: &ClusterSnapshot) -> Result<(), TruncateError> {
 }
 
 impl Truncations {
-    /// Empties a table on all nodes. To be run in a task of its own, as a schema change.
+    /// Empties a table on all nodes. Must run in a task of its own, like a schema change.
     ///
     /// # Errors
     /// It did not happen, or not everywhere.
@@ -88,7 +88,7 @@ impl Truncations {
         }
         let at = time_of(&snapshot, table, self.inner.rt.wall());
         let Some(epoch) = self.record(table, at, deadline).await? else { return Ok(()) };
-        // That the entry is decided does not say that every node has carried it out.
+        // A decided entry does not mean that every node has carried it out.
         loop {
             let Progress { failed, nodes, missing, why } =
                 self.progress_of_node(table, at, epoch).await?;
@@ -124,7 +124,7 @@ impl Truncations {
         }
     }
 
-    /// How far a truncation has come, as far as this shard (0) knows.
+    /// Returns the progress of a truncation, as far as this shard (0) knows.
     pub(crate) async fn progress(&self, table: TableId, at: WallMicros, epoch: Epoch) -> Progress {
         let snapshot = self.inner.membership.snapshot();
         let own = snapshot.local.host_id;
@@ -141,7 +141,8 @@ impl Truncations {
             missing: missing.len(),
             why: None,
         };
-        // What a node has applied it has carried out; whether that went well only it knows.
+        // A node carries a truncation out when it applies the entry; only the node itself knows the
+        // result.
         let ask = self.inner.of_others.borrow().clone();
         let others: Vec<HostId> = applied.into_iter().filter(|host| *host != own).collect();
         let states = match ask.filter(|_| missing.is_empty()) {
@@ -166,7 +167,7 @@ impl Truncations {
         progress
     }
 
-    /// Writes the entry of the metadata log and gives its epoch; `None` when the table was dropped
+    /// Writes the entry of the metadata log and returns its epoch; `None` if the table was dropped
     /// meanwhile.
     async fn record(
         &self,
@@ -189,7 +190,7 @@ impl Truncations {
             match membership.submit(snapshot.epoch, vec![entry]).await {
                 Ok(after) => return Ok(Some(after.epoch)),
                 Err(error @ SubmitError::Unknown { .. }) => {
-                    // It may be decided still, and nodes carry it out until the time is over.
+                    // It may still be decided, and nodes carry it out until its time is over.
                     match self.decided(table, at, deadline).await {
                         Some(epoch) => return Ok(Some(epoch)),
                         None => self.await_next_attempt(error, deadline).await?,

@@ -18,7 +18,7 @@ const FORM: SmallForm = SmallForm { kind: "truncated", version: 3 };
 const FORM_WITHOUT_RUN: SmallForm = SmallForm { kind: "truncated", version: 2 };
 /// Longest file that is read.
 const FILE_BYTES_MAX: usize = 64 << 20;
-/// Written when nobody has said which run this is; no run has this number.
+/// Run number in the file before the number of this run is known; no run has it.
 const RUN_UNKNOWN: u64 = 0;
 /// Most tables that a line of the log names.
 const NAMED_TABLES_MAX: usize = 100;
@@ -40,7 +40,7 @@ pub(crate) type Known = BTreeMap<TableId, WallMicros>;
 /// The content of the file, or what it is to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Records {
-    /// The cluster whose metadata log it follows.
+    /// The cluster whose metadata log the node follows.
     cluster: Uuid,
     /// The run that wrote it; `None`: unknown.
     run: Option<u64>,
@@ -67,15 +67,15 @@ impl Records {
         records
     }
 
-    /// Everything in the metadata counts as carried out, beside what the file says.
+    /// Adds every truncation of the metadata as carried out, beside those of the file.
     fn add_all_of(&mut self, snapshot: &ClusterSnapshot) {
         let all = Records::all_of(snapshot);
         (self.cluster, self.through, self.is_durable) = (all.cluster, all.through, false);
         all.known.into_iter().for_each(|(table, at)| self.note(table, at));
     }
 
-    /// Whether a later run has written the file since. `last`: number of the last run; a file that cannot be
-    /// compared is not believed.
+    /// Returns true if a later run has written the file since. `last`: number of the last run; if
+    /// it is unknown, a file with a run number counts as outdated.
     fn is_older_than(&self, last: Option<u64>) -> bool {
         self.run.is_some_and(|run| last.is_none_or(|last| run < last))
     }
@@ -212,7 +212,8 @@ pub(crate) async fn load(
             let known = text.and_then(|text| text.lines().map(line_of).collect::<Option<Known>>());
             let known = known.ok_or_else(|| damaged(path, "it is not a list of truncations"))?;
             tracing::info!(path, "read in the form of an earlier release; it is rewritten");
-            // It had no checksum: it may only add to what counts as carried out.
+            // The file had no checksum: its lines may only add truncations that count as carried
+            // out.
             let mut records = Records::all_of(snapshot);
             known.into_iter().for_each(|(table, at)| records.note(table, at));
             return Ok(records);
@@ -230,7 +231,7 @@ pub(crate) async fn load(
     Ok(records)
 }
 
-/// What the file holds, and the form that this is of.
+/// Reads the file; returns its contents and their form.
 async fn read(fs: &Fs, path: &str) -> Result<(SmallForm, SmallContent), IoError> {
     match fs.read_small(FORM, path, FILE_BYTES_MAX).await {
         Err(error) if error.kind == IoErrorKind::Damaged => {
@@ -285,7 +286,7 @@ fn names_of(snapshot: &ClusterSnapshot, due: &[(TableId, WallMicros)]) -> String
 /// Replaces the file, durably.
 ///
 /// # Errors
-/// It may be the one before or the new one.
+/// The file may be the old or the new one.
 pub(crate) async fn store(fs: &Fs, path: &str, records: &Records) -> Result<(), IoError> {
     fs.write_small(FORM, path, &records.encode()).await
 }

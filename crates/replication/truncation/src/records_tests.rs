@@ -81,7 +81,7 @@ fn the_bytes_on_disk_are_as_documented() {
     assert_eq!(read, Records { run: None, is_durable: false, ..records });
 }
 
-/// A file of run 20, read at starts behind other runs.
+/// A file of run 20, read at starts after other runs.
 #[test]
 fn a_file_is_believed_when_no_later_run_wrote_it() {
     run(|rt| async move {

@@ -1,4 +1,4 @@
-//! What the shards of one node ask each other about truncations.
+//! Truncation requests between the shards of one node.
 
 use crate::everywhere::Progress;
 use crate::state::{POLL, Truncations};
@@ -22,13 +22,13 @@ pub enum ShardRequest {
     },
     /// These truncations are recorded, durably: see [`store::Store::truncation_recorded`].
     Recorded(Arc<BTreeMap<TableId, WallMicros>>),
-    /// To shard 0: whether the nodes have emptied a table.
+    /// To shard 0: the progress of a truncation on all nodes.
     Progress {
         /// The table.
         table: TableId,
         /// As of `Empty`.
         at: WallMicros,
-        /// Of the entry of the metadata log.
+        /// Epoch of the entry of the metadata log.
         epoch: Epoch,
     },
 }
@@ -37,7 +37,7 @@ pub enum ShardRequest {
 pub enum ShardReply {
     /// To `Recorded`.
     Done,
-    /// To `Empty`: whether it is empty now, durably, or why not.
+    /// To `Empty`: success means that the shard's part is empty, durably.
     Emptied(Result<(), String>),
     /// To `Progress`.
     Progress(Progress),
@@ -49,7 +49,7 @@ pub type AskShard = Rc<
 >;
 
 impl Truncations {
-    /// Answers what another shard asks. A dropped `reply` tells it that the node stops.
+    /// Answers requests of other shards. A dropped `reply` notifies the caller that the node stops.
     pub fn serve(&self, request: ShardRequest, reply: impl FnOnce(ShardReply) + 'static) {
         let this = self.clone();
         let (rt, gate) = (&self.inner.rt, &self.inner.gate);
@@ -81,10 +81,10 @@ impl Truncations {
         (0..self.inner.rt.shard_count()).map(ShardId).filter(move |shard| *shard != own)
     }
 
-    /// Empties this shard's part of a table, durably, unless its log says that this was done.
+    /// Empties this shard's part of a table, durably, unless its log records that this was done.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The reason of the failure.
     pub(crate) async fn empty_here(&self, table: TableId, at: WallMicros) -> Result<(), String> {
         let coordinator = &self.inner.coordinator;
         let store = coordinator.store();
@@ -99,7 +99,8 @@ impl Truncations {
         })
     }
 
-    /// Asks another shard until it answers: a later attempt would remove rows that were acknowledged meanwhile.
+    /// Asks another shard until it answers: a later attempt would remove rows that were
+    /// acknowledged meanwhile.
     pub(crate) async fn empty_on(
         &self,
         shard: ShardId,

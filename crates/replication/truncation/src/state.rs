@@ -1,4 +1,4 @@
-//! What a shard knows of truncations, and how each of them went on this node.
+//! Truncation state of a shard: the known truncations, and the outcome of each on this node.
 
 use crate::records::{Known, Records};
 use crate::shards::AskShard;
@@ -20,7 +20,7 @@ use store::StoreError;
 /// Interval between polls of how far a truncation has come.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// What [`Truncations`] are built of.
+/// Parts that [`Truncations`] are built of.
 pub struct TruncationParts {
     /// The shard.
     pub rt: Rt,
@@ -40,7 +40,8 @@ pub struct TruncationParts {
     pub on_failure: Rc<dyn Fn(&StoreError)>,
 }
 
-/// The truncations of one shard. Those of shard 0 hold what the node has carried out. Clones are the same.
+/// The truncations of one shard; those of shard 0 record the truncations that the node has carried
+/// out. Clones share.
 #[derive(Clone)]
 pub struct Truncations {
     pub(crate) inner: Rc<Inner>,
@@ -53,7 +54,7 @@ pub(crate) struct Inner {
     pub(crate) gate: Gate,
     pub(crate) storage_address: SocketAddr,
     pub(crate) timeout: Cell<Duration>,
-    /// The node takes no requests any more.
+    /// The node accepts no more requests.
     pub(crate) is_stopping: Cell<bool>,
     pub(crate) ask: AskShard,
     pub(crate) on_failure: Rc<dyn Fn(&StoreError)>,
@@ -63,7 +64,7 @@ pub(crate) struct Inner {
     pub(crate) recorded: RefCell<Known>,
     /// Truncations that could not be completed so far, and why.
     pub(crate) failed: RefCell<BTreeMap<TableId, (WallMicros, String)>>,
-    /// Truncations that came too late and are not carried out here.
+    /// Truncations that were too late and are not carried out here.
     pub(crate) expired: RefCell<BTreeMap<TableId, WallMicros>>,
     /// When this run began to carry out truncations.
     pub(crate) began: Cell<WallMicros>,
@@ -74,14 +75,14 @@ pub(crate) struct Inner {
     pub(crate) of_others: RefCell<Option<OfOthers>>,
 }
 
-/// How a truncation went on a node.
+/// State of a truncation on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TruncationState {
     /// It has not been carried out yet.
     Pending,
     /// Nothing is left.
     Done,
-    /// Something could not be removed; the node's log says why.
+    /// Some data could not be removed; the node's log has the reason.
     Failed,
 }
 
@@ -95,7 +96,7 @@ impl TruncationState {
         }
     }
 
-    /// What a code stands for.
+    /// Returns the state with this code.
     pub const fn from_code(code: u8) -> Option<TruncationState> {
         match code {
             0 => Some(TruncationState::Pending),
@@ -157,16 +158,16 @@ impl Truncations {
         Truncations { inner }
     }
 
-    /// Sets how to find out which entry of the metadata a member has applied last; `None` when that is
-    /// not known. To be called on shard 0. TRUNCATE waits until every member has applied its entry;
-    /// without this it relies on the metadata log's answer.
+    /// Sets the source of the last metadata entry that a member has applied; `None`: unknown. Must
+    /// be called on shard 0. TRUNCATE waits until every member has applied its entry; without this
+    /// it relies on the metadata log's answer.
     pub fn set_applied_epochs(&self, applied: impl Fn(HostId) -> Option<Epoch> + 'static) {
         *self.inner.applied_epochs.borrow_mut() = Some(Rc::new(applied));
     }
 
-    /// Sets how to ask a member, by its own [`Truncations::state`], how a truncation went there;
-    /// `None` when it does not answer. To be called on shard 0. Without this what a member has applied
-    /// counts as done.
+    /// Sets the query of a truncation's state at a member, by its own [`Truncations::state`];
+    /// `None`: no answer. Must be called on shard 0. Without this a truncation counts as done where
+    /// its entry is applied.
     pub fn set_states_of_others<F>(&self, ask: impl Fn(HostId, TableId, WallMicros) -> F + 'static)
     where
         F: Future<Output = Option<TruncationState>> + 'static,
@@ -177,22 +178,24 @@ impl Truncations {
         *self.inner.of_others.borrow_mut() = Some(Rc::new(ask));
     }
 
-    /// Changes the time that truncations have which are decided from now on.
+    /// Changes the timeout of truncations that are decided from now on.
     pub fn set_timeout(&self, timeout: Duration) {
         self.inner.timeout.set(timeout);
     }
 
-    /// The node takes no requests any more: truncations that fail are left to the next start.
+    /// Notes that the node accepts no more requests: truncations that fail are left to the next
+    /// start.
     pub fn stop(&self) {
         self.inner.is_stopping.set(true);
     }
 
-    /// The node takes requests again.
+    /// Notes that the node accepts requests again.
     pub fn resume(&self) {
         self.inner.is_stopping.set(false);
     }
 
-    /// How the truncation of that time, or a later one, went here. To be called on shard 0.
+    /// Returns the state here of the truncation of that time, or of a later one. Must be called on
+    /// shard 0.
     pub fn state(&self, table: TableId, at: WallMicros) -> TruncationState {
         if self.inner.failure(table, at).is_some() {
             TruncationState::Failed
@@ -219,15 +222,15 @@ impl Inner {
         failed.get(&table).filter(|(of, _)| *of >= at).map(|(_, why)| why.clone())
     }
 
-    /// Whether a truncation of that time comes too late. A quarter of the time that TRUNCATE has is left for
-    /// clocks that differ.
+    /// Returns true if a truncation of that time is too late. A quarter of the time that TRUNCATE
+    /// has is reserved for clock differences.
     pub(crate) fn is_late(&self, at: WallMicros, now: WallMicros) -> bool {
         let from = at.max(self.began.get());
         let within = i64::try_from(self.timeout.get().as_micros()).unwrap_or(i64::MAX);
         now.0.saturating_sub(from.0) > within.saturating_sub(within / 4)
     }
 
-    /// Whether the schema has the table.
+    /// Returns true if the schema has the table.
     pub(crate) fn has_table(snapshot: &ClusterSnapshot, table: TableId) -> bool {
         snapshot.schema.table_by_id(table).is_some()
     }

@@ -14,18 +14,19 @@ use super::shard_pages::{Asked, PageError, PageRequest, Pages, ShardsWanted, Ste
 use super::{Local, mesh_error};
 use crate::shard_requests::{ShardReply, ShardRequest};
 
-/// What is done with rows where they lie, so that only those that somebody has a use for cross shards.
+/// Filter that each shard applies to its own rows, so that only matching rows cross shards.
 #[derive(Clone, Debug)]
 pub struct ShardFilter {
-    /// What is wanted. The sink may be shown other rows all the same.
+    /// The filter. The sink may still be shown rows that do not match.
     pub filter: Arc<dyn RowFilter>,
     /// How many of the rows that it keeps are worth fetching ahead.
     pub rows_wanted: usize,
-    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    /// The encoded filter for other nodes, see [`crate::ScanPlanner`]; `None`: it is not sent to
+    /// other nodes.
     pub shipped: Option<Vec<u8>>,
 }
 
-/// What of a read is wanted.
+/// Limits of a read: how many rows the caller wants, and which ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'f> {
     /// Bounds what is fetched ahead from other shards.
@@ -72,7 +73,7 @@ impl Local {
         self.read_filtered(command, Wanted::rows(rows_wanted), sink).await
     }
 
-    /// As [`Local::read`]; what comes from other shards is filtered there.
+    /// As [`Local::read`]; rows of other shards are filtered there.
     ///
     /// # Errors
     /// As [`Local::read`].
@@ -101,7 +102,7 @@ impl Local {
         Box::pin(self.replay(&mut pages, None, sink)).await
     }
 
-    /// As [`Local::read_filtered`]; what each shard reads is noted.
+    /// As [`Local::read_filtered`]; records the reads of each shard.
     ///
     /// # Errors
     /// As [`Local::read`].
@@ -132,12 +133,12 @@ impl Local {
         Box::pin(self.replay(&mut pages, Some(notes), sink)).await
     }
 
-    /// Where pages end.
+    /// Limit of pages.
     pub(crate) fn pages_limit(&self) -> PageLimit {
         self.inner.page_limit.get()
     }
 
-    /// Where pages for a sink end.
+    /// Limit of pages for a sink.
     pub(crate) fn page_limit<S: RowSink>(&self, sink: &S) -> PageLimit {
         let limit = self.inner.page_limit.get();
         let tombstones = limit.tombstones.min(sink.tombstones_per_look()).max(1);
@@ -181,7 +182,7 @@ impl Local {
         Box::pin(async move { page_of(answer.await).map_err(PageError::Store) })
     }
 
-    /// Takes a source's next page in the place of the one before, and has the one behind it made.
+    /// Replaces a source's page with its next one, and requests the page after that ahead of time.
     async fn fetch(
         &self,
         pages: &mut Pages,

@@ -36,9 +36,9 @@ pub struct Local {
 struct Inner {
     env: Env,
     mesh: Arc<ShardMesh>,
-    /// Of pages that this shard asks others for.
+    /// Limit of the pages that this shard requests from other shards.
     page_limit: Cell<PageLimit>,
-    /// Reads for other shards, whose caller was gone.
+    /// Reads for other shards that were skipped because their caller was gone.
     abandoned: Counter,
 }
 
@@ -69,7 +69,8 @@ impl Local {
         &self.inner.env
     }
 
-    /// Sets how large the pages are that this shard asks others for. For tests, whose tables are small.
+    /// Sets the limit of the pages that this shard requests from others. For tests, whose tables
+    /// are small.
     pub fn limit_pages(&self, limit: PageLimit) {
         self.inner.page_limit.set(limit);
     }
@@ -79,7 +80,7 @@ impl Local {
         self.inner.env.limit_replica_pages(tombstones);
     }
 
-    /// Asks a shard of this node; what is asked is sent when this returns.
+    /// Sends a request to a shard of this node; it is sent when this returns.
     pub(crate) fn call(
         &self,
         shard: ShardId,

@@ -1,11 +1,11 @@
-//! The pages of the shards of one read, as one stream in ring order: of all shards of this node, or of shards of
-//! several nodes, each with ranges of its own.
+//! The pages of the shards of one read, merged into one stream in ring order: of all shards of this node, or of
+//! shards of several nodes, each with ranges of its own.
 //!
-//! Owns: whose page is shown next, where the next one of each shard begins, how many rows it is asked for, and
-//! whether before the one at hand is used up. Never: waits, sends.
+//! Owns: the order in which pages are shown, the start and row count of each shard's next request, and whether
+//! it is sent before the current page is consumed. Never: waits, sends.
 //!
-//! Of each shard there are at most two pages in memory: the one that is shown and, for readers that go on to the
-//! end, the next one, which that shard makes meanwhile.
+//! Each shard has at most two pages in memory: the one that is being shown and, for readers that read to the
+//! end, the next one, which the shard builds meanwhile.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -26,15 +26,15 @@ use replica::{PackedPage, PackedRead, PageItem, PageLimit, ShardWork, resumed, t
 /// and a sixteenth of all.
 const ROWS_BESIDE: usize = 32;
 
-/// What a shard was asked and has not been waited for.
+/// A page request that is in flight and has not been awaited yet.
 pub(crate) type Asked = Pin<Box<dyn Future<Output = Result<PackedPage, PageError>>>>;
 
 /// Why there is no page.
 #[derive(Debug)]
 pub(crate) enum PageError {
-    /// Of a shard of this node.
+    /// Error of a shard of this node.
     Store(StoreError),
-    /// Of another node.
+    /// Error of another node.
     Peer(MessagingError),
 }
 
@@ -45,7 +45,7 @@ impl From<StoreError> for PageError {
 }
 
 impl PageError {
-    /// What another node sent is no page.
+    /// Error for a reply of another node that cannot be decoded as a page.
     pub(crate) fn malformed() -> PageError {
         PageError::Peer(MessagingError::Remote(ErrorReply::Internal("no page".to_owned())))
     }
@@ -54,29 +54,29 @@ impl PageError {
 /// Which shard has a part of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Of another node; `None`: of this one.
+    /// The node; `None`: this one.
     pub(crate) peer: Option<HostId>,
     pub(crate) shard: ShardId,
-    /// How many its node has.
+    /// Number of shards of its node.
     pub(crate) shards: u16,
-    /// Of the metadata by which it has its part.
+    /// Epoch of the metadata that assigned the part to this shard.
     pub(crate) epoch: Epoch,
 }
 
-/// What a shard is asked for.
+/// Request for the next page of one shard.
 pub(crate) struct PageRequest {
     pub(crate) place: Place,
     pub(crate) read: PackedRead,
 }
 
-/// What all shards of a read together are wanted to give.
+/// Limits of a read over all its shards together.
 pub(crate) struct ShardsWanted {
     /// Rows that are worth fetching; `usize::MAX`: all.
     pub(crate) rows: usize,
     pub(crate) work: Option<ShardWork>,
 }
 
-/// What is left of a part of a read that has to go elsewhere.
+/// Remainder of a part of a read that must be routed to another replica.
 pub(crate) struct Rest {
     pub(crate) place: Place,
     /// Ascending.
@@ -85,14 +85,14 @@ pub(crate) struct Rest {
     pub(crate) tried: SmallVec<[HostId; 2]>,
 }
 
-/// What [`Pages::step`] came to.
+/// Outcome of [`Pages::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The sink wants nothing more, or there is nothing.
     Over,
-    /// The sink refuses to go on.
+    /// The sink aborts the read.
     Refused,
-    /// It goes on with the next page of this source.
+    /// The next page of this source is needed.
     Fetch(usize),
 }
 
@@ -107,9 +107,10 @@ pub(crate) struct Pages {
     rows_wanted: usize,
     /// The partition that was announced to the sink and not ended.
     open: Option<Open>,
-    /// Its key, or that of the last one.
+    /// Key of the current partition, or of the last one.
     key: Vec<u8>,
-    /// Rows and partitions are those that were shown or left out by the filter, not all that came with a page.
+    /// Statistics. Rows and partitions are those shown or filtered out, not all that arrived with a
+    /// page.
     pub(crate) stats: ReadStats,
     /// Tombstones, and as many as a page may have for each that ended for them.
     scanned: u32,
@@ -120,40 +121,40 @@ pub(crate) struct Pages {
 #[derive(Clone, Copy)]
 struct Open {
     source: usize,
-    /// What the sink said last.
+    /// The sink's latest answer.
     flow: Flow,
 }
 
-/// What is left of one shard's part of a read.
+/// Remainder of one shard's part of a read.
 struct Source {
     place: Place,
-    /// Its range is the first of those that are left.
+    /// Its range is the first of the remaining ones.
     command: ReadCommand,
-    /// The ranges behind it, ascending.
+    /// The ranges after the command's, ascending.
     further: VecDeque<KeyRange>,
-    /// Nothing of it lies before; `None`: it is not known where that is.
+    /// Lower bound of its tokens; `None`: unknown.
     begins: Option<Token>,
-    /// Nodes that failed to give the page at hand.
+    /// Nodes that failed to send the current page.
     tried: SmallVec<[HostId; 2]>,
     page: PackedPage,
-    /// Where in the page the next item begins.
+    /// Offset of the next item in the page.
     at: usize,
     asked: Option<Asked>,
     /// The rest of this partition is not wanted.
     passes: Option<Vec<u8>>,
-    /// What a fold has left of the pages so far.
+    /// Fold state after the pages so far.
     state: Option<FoldState>,
-    /// The same, encoded, of a part that other nodes may go on with.
+    /// The encoded fold state, for a part that other nodes may continue.
     encoded: Option<Vec<u8>>,
 }
 
-/// An empty page that says that there is more.
+/// Returns an empty page with the flag that there is more.
 fn nothing_yet() -> PackedPage {
     PackedPage { more: true, ..PackedPage::default() }
 }
 
 impl Pages {
-    /// Of shards of this node; nothing was asked yet.
+    /// Creates the sources of this node's shards; no page is requested yet.
     pub(crate) fn new(
         shards: Range<u16>,
         command: &ReadCommand,
@@ -170,7 +171,8 @@ impl Pages {
         Pages::of_sources(sources.collect(), wanted, limit)
     }
 
-    /// Of shards of several nodes, each with its ranges, which are of the command's; nothing was asked yet.
+    /// Creates the sources of shards of several nodes. Each part has its own sub-ranges of the
+    /// command's ranges. No page is requested yet.
     pub(crate) fn of_parts(
         parts: impl Iterator<Item = (Place, VecDeque<KeyRange>)>,
         command: &ReadCommand,
@@ -200,17 +202,17 @@ impl Pages {
         }
     }
 
-    /// How many shards take part.
+    /// Returns the number of shards that take part.
     pub(crate) fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// Where a source is.
+    /// Returns the place of a source.
     pub(crate) fn place(&self, source: usize) -> Option<Place> {
         self.sources.get(source).map(|s| s.place)
     }
 
-    /// Whether a reader goes on to the end, so that all may begin at once.
+    /// Returns true if the reader reads to the end, so that all sources may start at once.
     pub(crate) fn wants_all(&self) -> bool {
         self.rows_wanted == usize::MAX
     }
@@ -225,7 +227,8 @@ impl Pages {
         all.filter(|(at, s)| *at != source && is_beside(s)).map(|(at, _)| at).collect()
     }
 
-    /// What to ask a source next; `None`: nothing more, or it is asked already.
+    /// Returns the next request of a source; `None`: the source is exhausted, or a request is in
+    /// flight.
     pub(crate) fn next_request(&mut self, source: usize) -> Option<PageRequest> {
         let limit = PageLimit { rows: self.rows_of_a_page(), ..self.limit };
         let source = self.sources.get_mut(source)?;
@@ -242,12 +245,12 @@ impl Pages {
         Some(PageRequest { place: source.place, read })
     }
 
-    /// What the fold of a source has left, encoded.
+    /// Returns the encoded fold state of a source.
     pub(crate) fn encoded(&self, source: usize) -> Option<Vec<u8>> {
         self.sources.get(source)?.encoded.clone()
     }
 
-    /// A page of a source came, with this left of a fold.
+    /// Stores the fold state that arrived with a page of a source.
     pub(crate) fn set_encoded(&mut self, source: usize, state: Option<Vec<u8>>) {
         if let Some(source) = self.sources.get_mut(source) {
             source.encoded = state;
@@ -255,7 +258,8 @@ impl Pages {
         }
     }
 
-    /// The page of a source did not come, or is of no use: what has to be read elsewhere. `by` has failed.
+    /// Returns the remainder of a source whose page did not arrive or is useless: it must be read
+    /// elsewhere. `by` has failed.
     pub(crate) fn rest_of(&mut self, source: usize, by: Option<HostId>) -> Option<Rest> {
         let source = self.sources.get_mut(source)?;
         source.tried.extend(by);
@@ -264,7 +268,8 @@ impl Pages {
         Some(Rest { place: source.place, ranges, tried: source.tried.clone() })
     }
 
-    /// Has the rest of a source read by others, the first of which goes on where it was.
+    /// Replaces a source by others that read its remainder; the first of them continues at its
+    /// position.
     pub(crate) fn replace(
         &mut self,
         source: usize,
@@ -306,14 +311,14 @@ impl Pages {
         }
     }
 
-    /// What to wait for; `None`: the source has nothing more.
+    /// Returns the page in flight to await; `None`: the source is exhausted.
     pub(crate) fn take_asked(&mut self, source: usize) -> Option<Asked> {
         let source = self.sources.get_mut(source)?;
         (source.at, source.page) = (0, PackedPage::default());
         source.asked.take()
     }
 
-    /// The page that was waited for; true when it is worth asking for the one behind it at once.
+    /// Stores a page that arrived. Returns true if the page after it is worth requesting at once.
     pub(crate) fn put_page(&mut self, source: usize, mut page: PackedPage) -> bool {
         self.stats.tombstones = self.stats.tombstones.saturating_add(page.stats.tombstones);
         self.scanned = self.scanned.saturating_add(page.scanned.max(page.stats.tombstones));
@@ -326,7 +331,7 @@ impl Pages {
         self.stats.rows = self.stats.rows.saturating_add(rows);
         self.stats.partitions = self.stats.partitions.saturating_add(partitions);
         self.is_failed |= page.is_failed;
-        // It ended because of what was looked at for it, not because there was enough.
+        // The page ended at a scan limit, not because it was full.
         let is_thin = (folds || filtered.rows > 0) && page.rows < self.rows_of_a_page() / 2;
         let Some(source) = self.sources.get_mut(source) else { return false };
         source.state = page.state.take();
@@ -334,22 +339,22 @@ impl Pages {
         self.rows_wanted == usize::MAX || is_thin
     }
 
-    /// Whether the pages have results, not rows.
+    /// Returns true if the pages hold fold results instead of rows.
     fn folds(&self) -> bool {
         matches!(self.work, Some(ShardWork::Fold(_)))
     }
 
-    /// The same, encoded.
+    /// Returns the encoded fold states.
     pub(crate) fn encoded_states(&self) -> impl Iterator<Item = &[u8]> {
         self.sources.iter().filter_map(|source| source.encoded.as_deref())
     }
 
-    /// What the folds of all shards have left in the end.
+    /// Returns the final fold states of all shards.
     pub(crate) fn into_states(self) -> impl Iterator<Item = FoldState> {
         self.sources.into_iter().filter_map(|source| source.state)
     }
 
-    /// Shows what the pages at hand have.
+    /// Shows the rows of the current pages.
     pub(crate) fn step<S: RowSink>(&mut self, sink: &mut S) -> Step {
         loop {
             if let Some(open) = self.open {
@@ -359,7 +364,8 @@ impl Pages {
                 }
             }
             let mut first: Option<(Token, usize)> = None;
-            // Of the pages that are used up the one that ends first; none at all comes before.
+            // Among the consumed pages, choose the one that ends first; a source that has no page
+            // yet precedes all.
             let mut used_up: Option<(Option<Token>, usize)> = None;
             for index in 0..self.sources.len() {
                 let Some(source) = self.sources.get_mut(index) else { continue };
@@ -394,7 +400,7 @@ impl Pages {
         }
     }
 
-    /// Whether everything was looked at up to the end of this source's page.
+    /// Returns true if all other sources have been scanned up to the end of this source's page.
     fn is_first(&self, index: usize) -> bool {
         let end = |index: usize| self.sources.get(index).and_then(|s| s.page.end.as_ref());
         let Some(here) = end(index) else { return false };
@@ -411,7 +417,8 @@ impl Pages {
         })
     }
 
-    /// Tells the sink that everything was looked at up to the end of this source's page, and goes on behind it.
+    /// Notifies the sink that everything up to the end of this source's page was scanned, and
+    /// continues after it.
     fn tell_looked_at<S: RowSink>(&self, index: usize, sink: &mut S) -> Step {
         let end = self.sources.get(index).and_then(|source| source.page.end.as_ref());
         let Some(end) = end else { return Step::Fetch(index) };
@@ -467,7 +474,7 @@ impl Pages {
                         }
                     }
                 }
-                // It goes on from the page before.
+                // The partition continues from the previous page.
                 Some((PageItem::Partition { key, .. }, next))
                     if source.at == 0 && key == self.key =>
                 {
@@ -477,7 +484,7 @@ impl Pages {
                     self.open = Some(Open { source: index, flow });
                     let is_told = source.page.end.is_some();
                     return Some(match is_told {
-                        // What lies before the partition was shown before it.
+                        // Everything before the partition was shown earlier.
                         true => self.tell_looked_at(index, sink),
                         false => Step::Fetch(index),
                     });
@@ -519,7 +526,7 @@ impl Source {
         let first = ranges.pop_front()?;
         let begins = tokens_of(&first).after;
         let mut command = command.clone();
-        // Only the range in which the page before ended goes on inside of a partition.
+        // Only the range in which the previous page ended resumes inside a partition.
         let is_first = |whole: &KeyRange| whole.start == first.start;
         if !matches!(&command.partitions, Partitions::Range(whole) if is_first(whole)) {
             command.resume = None;
@@ -528,7 +535,7 @@ impl Source {
         Some(Source { begins: Some(begins), ..Source::new(place, command, ranges) })
     }
 
-    /// Whatever comes next lies behind this token, or at it.
+    /// Returns a lower bound of the tokens that are not shown yet.
     fn known_up_to(&self) -> Option<Token> {
         self.page.end.as_ref().map(|end| end.token).or(self.begins)
     }
@@ -542,13 +549,13 @@ impl Source {
         }
     }
 
-    /// Whether the next page may have more of a partition that this one ends with.
+    /// Returns true if the next page may continue the partition that this page ends with.
     fn may_go_on(&self, key: &[u8]) -> bool {
         let end = self.page.end.as_ref();
         self.page.more && end.is_none_or(|end| end.key == key && end.clustering.is_some())
     }
 
-    /// Passes over the rest of a partition that is not wanted and goes on in this page.
+    /// Skips the rest of a partition that is not wanted and continues in this page.
     #[inline]
     fn pass(&mut self) {
         if self.passes.is_none() || self.at > 0 {
@@ -570,7 +577,7 @@ impl Source {
         }
     }
 
-    /// Moves the command's start behind the page; false when nothing can be left.
+    /// Moves the command's start past the page. Returns false if nothing can be left.
     fn move_behind_page(&mut self) -> bool {
         let Some(end) = &self.page.end else { return true };
         let is_passed = self.passes.as_deref() == Some(end.key.as_slice());
@@ -605,7 +612,7 @@ mod tests {
     use super::*;
     use replica::PageEnd;
 
-    /// Notes what it is told.
+    /// Records what the sink is shown.
     #[derive(Default)]
     struct Noted {
         looked_at: Vec<i64>,
@@ -662,7 +669,7 @@ mod tests {
         pages.put_page(0, page(&[], 100));
         assert_eq!(pages.step(&mut sink), Step::Fetch(1));
         pages.put_page(1, page(&[5, 20], 30));
-        // What lies before the end of a page that is used up is shown first.
+        // Items before the end of a consumed page are shown first.
         assert_eq!(pages.step(&mut sink), Step::Fetch(1));
         assert_eq!((sink.shown.as_slice(), sink.looked_at.as_slice()), (&[5, 20][..], &[30][..]));
         pages.put_page(1, page(&[120], 200));

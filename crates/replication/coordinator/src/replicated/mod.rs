@@ -1,6 +1,7 @@
 //! Requests to several nodes, and this node's part in those of other coordinators.
 //!
-//! Owns: a room for each kind of request, around a struct of its own. Never: CQL, membership, liveness.
+//! Owns: a module for each kind of request, around a struct of its own. Never: CQL, membership,
+//! liveness.
 //!
 //! Reading order: [`read`], [`scan`], [`write`], [`batch`], [`counter`], [`peer_writes`].
 

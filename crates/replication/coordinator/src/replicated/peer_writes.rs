@@ -1,7 +1,8 @@
-//! The other side: what peers ask of this node as a replica or as a keeper of batch logs.
+//! Replica side of writes: requests of peers to this node as a replica or as a keeper of batch
+//! logs.
 //!
-//! Owns: [`PeerWrites`]. A peer's bytes are checked here, with the table's schema, before
-//! anything else sees them; afterwards they are as trusted as this node's own.
+//! Owns: [`PeerWrites`]. A peer's bytes are checked here, with the table's schema, before any other
+//! code sees them; afterwards they are as trusted as this node's own.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ use crate::orders::CounterWrite;
 use crate::shared::{Cluster, ReplicatedError, ReplicatedWrite, Shared};
 use replica::{Env, PeerTrace, ReplicaMutation, RequestTrace, error_reply};
 
-/// What is served of a request.
+/// A request that is being served.
 #[derive(Clone, Copy)]
 struct Message<'a> {
     verb: Verb,
@@ -36,7 +37,7 @@ struct Message<'a> {
     epoch: Epoch,
     /// This node has waited for that epoch already.
     has_waited: bool,
-    /// Of the request, for those it is passed on to.
+    /// Trace id of the request, for the nodes that it is forwarded to.
     trace: Option<Uuid>,
     payload: &'a [u8],
 }
@@ -44,28 +45,28 @@ struct Message<'a> {
 /// A mutation that was checked.
 type Checked<'a> = ReplicaMutation<Cow<'a, [u8]>>;
 
-/// What a message makes this node do.
+/// Action that a message requires of this node.
 enum Work<'a> {
     Apply(Checked<'a>),
     /// Apply it and pass it on.
     Forward(Checked<'a>, MutationForward<'a>),
     /// Lead its increments.
     Count(Checked<'a>, Consistency),
-    /// Write it to those who have its range now.
+    /// Write it to the current replicas of its range.
     SendOn(Checked<'a>, Errand),
-    /// It is of no use any more.
+    /// It is obsolete.
     Nothing,
 }
 
 /// Why a mutation is written to others than its sender thought of.
 #[derive(Clone, Copy)]
 enum Errand {
-    /// A hint, for a node that is no replica any more, or of a range that moves.
+    /// A hint for a node that is no replica any more, or of a range that moves.
     Hint {
         /// When its write was made.
         created_at: WallMicros,
     },
-    /// A write of a coordinator that has not heard yet who holds the range.
+    /// A write of a coordinator that does not know the current replicas yet.
     Outdated {
         /// To how many others it was to be passed on, if it was.
         targets: Option<u8>,
@@ -124,7 +125,7 @@ impl PeerWrites {
             cluster.parts.messaging.log_dropped(request.verb, Duration::ZERO);
             return responder.fail(&ErrorReply::Timeout);
         }
-        // A leader's part of an increment is traced by who carries it out.
+        // A leader's part of an increment is traced by the code that executes it.
         let is_count = request.verb == Verb::CounterMutation;
         let is_traced = request.trace.is_some() && !is_count;
         let trace = is_traced.then(|| self.env().peer_trace(request)).flatten();
@@ -190,8 +191,8 @@ impl PeerWrites {
                 let (table, checked) = check(snapshot, mutation.bytes)?;
                 let is_new = mutation.flags == MutationFlags::NONE && !table.is_counter();
                 if !is_new && message.epoch < cluster.emptied_at(snapshot) {
-                    // What was read, or logged, before a truncation must not come back behind it;
-                    // counts were read by their leader.
+                    // Data read or logged before a truncation must not reappear after it; the
+                    // leader read the counts before it.
                     let needed = snapshot.epoch;
                     return Err(Refused::Error(ErrorReply::EpochTooOld { needed }));
                 }
@@ -257,8 +258,8 @@ impl PeerWrites {
         }
         cluster.counters.hints_applied.inc();
         let own = snapshot.local.host_id;
-        // Applied here alone it must be for this node, and nobody may be copying its range: who
-        // takes it over may have passed it already.
+        // A hint may be applied on this node alone only if it is addressed to this node and no node
+        // is copying the range: a new owner may have read past the partition already.
         let is_here = cluster.topology(snapshot, table.id).is_none_or(|topology| {
             let replicas = topology.placements.replicas(checked.token);
             let is_settled = replicas.pending_len() == 0 && replicas.position(own).is_some();
@@ -277,7 +278,7 @@ impl PeerWrites {
         let BatchStore { id, written_at, mutations } =
             BatchStore::decode(payload).map_err(malformed)?;
         if !keeps_batches(snapshot) {
-            // Nobody would replay it. Its coordinator knows soon that others are to be asked.
+            // No node would replay it. Its coordinator will learn soon which nodes to ask instead.
             return Err(Refused::Error(ErrorReply::EpochTooOld { needed: snapshot.epoch }));
         }
         for mutation in &mutations {
@@ -328,7 +329,7 @@ impl PeerWrites {
         self.env().spawn_or_drop("counter-mutation", task);
     }
 
-    /// Writes a mutation to all who have its range now, whoever its sender thought of.
+    /// Writes a mutation to all current replicas of its range, whatever replicas its sender knew.
     fn send_on(
         &self,
         cluster: &Cluster,
@@ -376,7 +377,7 @@ impl PeerWrites {
         self.env().spawn_or_drop(name, task);
     }
 
-    /// What is not known may be of the sender's newer metadata.
+    /// Serves a message whose table is unknown: it may belong to the sender's newer metadata.
     fn serve_when_known(
         &self,
         cluster: &Rc<Cluster>,
@@ -431,8 +432,8 @@ fn check<'s, 'a>(
     Ok((table, ReplicaMutation { token, bytes: Cow::Borrowed(bytes), durable }))
 }
 
-/// Whether the sender of a mutation knew other replicas of its partition than this node does: whom it
-/// writes to need not be who is read from now.
+/// Returns true if the sender of a mutation knew other replicas of its partition than this node
+/// does: the replicas it writes to are then not necessarily the ones that are read now.
 fn is_outdated(
     cluster: &Cluster,
     snapshot: &ClusterSnapshot,

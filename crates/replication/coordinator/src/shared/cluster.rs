@@ -1,4 +1,4 @@
-//! What the requests of one shard to several nodes share: the view of the cluster, latencies, metrics.
+//! Shared state of one shard's requests to several nodes: the view of the cluster, latencies, metrics.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,13 +16,13 @@ use super::metrics::Metrics;
 /// See the module.
 pub(crate) struct Cluster {
     rt: Rt,
-    /// Who holds what.
+    /// The view of placements.
     pub(crate) view: Rc<ClusterView>,
-    /// What the node gave: those of the view.
+    /// The parts that the node provided: those of the view.
     pub(crate) parts: Rc<ClusterParts>,
     pub(crate) latencies: Latencies,
     pub(crate) counters: Metrics,
-    /// The epoch whose tables have latencies.
+    /// Epoch of the table list that `latencies` has.
     seen: Cell<Epoch>,
 }
 
@@ -44,8 +44,8 @@ impl Cluster {
         self.view.shown(host)
     }
 
-    /// How a table's partitions are spread. `None`: no such table (or more datacenters than can be
-    /// numbered).
+    /// Returns the placement of a table's partitions. `None`: no such table (or more datacenters
+    /// than can be numbered).
     pub(crate) fn topology(
         &self,
         snapshot: &ClusterSnapshot,
@@ -67,7 +67,7 @@ impl Cluster {
         self.view.replicas(topology, token, out);
     }
 
-    /// The same for a read, which leaves no hints.
+    /// Returns the replicas for a read, which leaves no hints.
     pub(crate) fn replicas_to_read(
         &self,
         topology: &Topology,

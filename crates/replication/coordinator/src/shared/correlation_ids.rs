@@ -1,4 +1,4 @@
-//! Names of requests to peers: 64 bits that say whose request an answer belongs to.
+//! Correlation ids of requests to peers: 64 bits that identify the request of an answer.
 //!
 //! Bits 0 to 7 the target, 8 to 23 the mutation, 24 and 25 the kind, 32 to 63 the slot of the write
 //! or the number of the forward. A slot is free again only when none of its requests is open.
@@ -10,21 +10,21 @@ const LOG: u64 = 1 << KIND_SHIFT;
 const FORWARD: u64 = 2 << KIND_SHIFT;
 const KINDS: u64 = 3 << KIND_SHIFT;
 
-/// What was sent under a token.
+/// The request that a token identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// A mutation of a write.
     Mutation {
-        /// Of which slot.
+        /// Slot of the write.
         slot: u32,
         /// Which mutation.
         index: u16,
-        /// To whom.
+        /// The replica.
         target: Target,
     },
     /// The log of a batch.
     Log {
-        /// Of which slot.
+        /// Slot of the write.
         slot: u32,
         /// To which of the log's nodes.
         place: u8,
@@ -34,7 +34,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// What a token stands for.
+    /// Decodes a token.
     pub(crate) fn of(token: u64) -> Sent {
         let (slot, place) = token_parts(token);
         match token & KINDS {

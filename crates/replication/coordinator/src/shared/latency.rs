@@ -1,10 +1,10 @@
-//! How quickly replicas answer: whom reads prefer, and when they ask one more.
+//! Latencies of replicas: they decide which replicas reads prefer, and when reads ask one more.
 //!
 //! Owns: a moving average per host, latencies of a table's reads. Never: clocks (`now` is an
 //! argument), requests.
 //!
 //! Source of the preference: Cassandra `DynamicEndpointSnitch.sortByProximityWithScore`, with an
-//! exponentially weighted average in the place of a decaying reservoir's median.
+//! exponentially weighted average instead of a decaying reservoir's median.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use replica::ReplicationSettings;
 const WEIGHT_SHIFT: u32 = 3;
 /// Samples of a table before a percentile is believed.
 const SAMPLES_MIN: u64 = 64;
-/// How long a percentile is used before it is taken anew.
+/// Maximum age of a cached percentile.
 const PERCENTILE_AGE_MAX: Duration = Duration::from_secs(1);
 /// Samples are halved when so much time has passed, so that the last minutes count.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 /// Eight buckets for each power of two, from a microsecond to over an hour.
 const BUCKETS: usize = 256;
 
-/// What one shard has measured.
+/// Latencies that one shard has measured.
 pub(crate) struct Latencies {
     state: RefCell<State>,
     settings: Settings,
@@ -43,9 +43,9 @@ struct Settings {
 
 #[derive(Default)]
 struct State {
-    /// Moving average of each host, nanoseconds, by what came in since the last reset.
+    /// Moving average of each host since the last reset, nanoseconds.
     averages: BTreeMap<HostId, u64>,
-    /// What reads go by: the averages as of the last update.
+    /// The averages as of the last update; reads use these.
     scores: FixedMap<HostId, u64>,
     updated_at: Option<Instant>,
     reset_at: Instant,
@@ -173,8 +173,8 @@ struct Entry {
     score: Option<u64>,
 }
 
-/// Orders replicas by place; by score, when one that comes first by place is worse than the one
-/// that would come there by score by more than the threshold.
+/// Orders replicas by place. Orders them by score instead if at any position the score is worse
+/// than the one that would be there by score, by more than the threshold.
 fn sort(entries: &[Entry], badness_threshold: f64, order: &mut [usize]) {
     let get = |at: &usize| entries.get(*at);
     let score = |at: &usize| get(at).and_then(|e| e.score).unwrap_or(0);

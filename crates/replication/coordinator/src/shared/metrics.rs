@@ -1,4 +1,4 @@
-//! What is counted of requests to several nodes.
+//! Metrics of requests to several nodes.
 
 use telemetry::{Counter, Gauge, Shard};
 
@@ -9,15 +9,15 @@ pub(crate) struct Metrics {
     pub(crate) write_timeouts: Counter,
     pub(crate) write_failures: Counter,
     pub(crate) write_unavailables: Counter,
-    /// Refused, because too many were under way.
+    /// Writes refused because too many were in flight.
     pub(crate) writes_shed: Counter,
-    /// Given up by whom they were for, before the answer.
+    /// Writes whose caller was gone before the answer.
     pub(crate) writes_abandoned: Counter,
     /// Writes that are not finished, answered or not.
     pub(crate) writes_in_flight: Gauge,
     /// Bytes of their mutations.
     pub(crate) write_bytes_in_flight: Gauge,
-    /// Of the writes in flight, those answered already.
+    /// Writes in flight that are answered already.
     pub(crate) writes_lingering: Gauge,
     /// Ended before all replicas had answered, because room was needed or the node stops.
     pub(crate) writes_cut_short: Counter,
@@ -26,11 +26,12 @@ pub(crate) struct Metrics {
     pub(crate) hints: Counter,
     /// Mutations applied for other coordinators.
     pub(crate) replica_mutations: Counter,
-    /// Not applied, because the coordinator had given up already.
+    /// Mutations not applied because the coordinator had stopped waiting.
     pub(crate) replica_mutations_late: Counter,
     /// Mutations passed on for a coordinator of another datacenter.
     pub(crate) forwards: Counter,
-    /// Mutations of coordinators that had older metadata, written to who has their range now.
+    /// Mutations of coordinators with older metadata, written to the current replicas of their
+    /// range.
     pub(crate) outdated_mutations: Counter,
     pub(crate) hints_applied: Counter,
     /// Not applied: too old, or their table was emptied since.

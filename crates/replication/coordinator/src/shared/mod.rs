@@ -1,4 +1,4 @@
-//! What the rooms for several nodes share.
+//! State shared by the components for several nodes.
 //!
 //! Owns: the environment of a request to several nodes ([`Shared`]), latencies, correlation ids, traces of reads, metrics. Never: sends anything.
 
@@ -24,14 +24,14 @@ pub(crate) use unsupported_verb::UnsupportedVerb;
 use crate::local::Local;
 pub(crate) use crate::orders::{ReplicatedError, ReplicatedRead, ReplicatedWrite};
 
-/// How long a write without a client may take until it is set.
+/// Default timeout of writes without a client.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The environment of requests to several nodes, of one shard.
 pub struct Shared {
     pub(crate) local: Local,
     cluster: OnceCell<Rc<Cluster>>,
-    /// Of writes without a client.
+    /// Timeout of writes without a client.
     write_timeout: Cell<Duration>,
 }
 
@@ -62,8 +62,8 @@ impl Shared {
         self.cluster.get()
     }
 
-    /// How long writes without a client may take: replayed batches, hints and mutations that are
-    /// passed on to who has their range now.
+    /// Returns the timeout of writes without a client: replayed batches, hints and mutations that
+    /// are forwarded to the current replicas of their range.
     pub(crate) fn write_timeout(&self) -> Duration {
         self.write_timeout.get()
     }
@@ -72,9 +72,8 @@ impl Shared {
         self.write_timeout.set(timeout);
     }
 
-    /// Whether a table's data lies on several nodes: then its statements take
-    /// [`crate::Writer`] and [`crate::Reads`]. Cheap for a node that
-    /// is alone.
+    /// Returns true if a table's data is replicated on several nodes. Its statements then use
+    /// [`crate::Writer`] and [`crate::Reads`]. Cheap on a single-node cluster.
     #[inline]
     pub fn is_replicated(&self, snapshot: &ClusterSnapshot, table: TableId) -> bool {
         snapshot.members.len() > 1 && self.is_replicated_in_cluster(snapshot, table)
@@ -105,7 +104,7 @@ impl Shared {
         topology.map_or_else(Vec::new, members)
     }
 
-    /// Whether a node is held for alive; this one always is.
+    /// Returns true if a node is considered alive; this node always is.
     pub fn is_alive(&self, host: HostId) -> bool {
         let Some(cluster) = self.cluster.get() else { return true };
         let parts = &cluster.parts;

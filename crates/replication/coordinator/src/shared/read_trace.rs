@@ -1,6 +1,6 @@
-//! What a traced read cost, shard by shard of this node, and what it asked of other nodes.
+//! Trace of a read: its cost on each shard of this node, and its requests to other nodes.
 //!
-//! Owns: the trace of a read at its coordinator. Never: reads anything, writes traces down. A read that is
+//! Owns: the trace of a read at its coordinator. Never: reads anything, persists traces. A read that is
 //! not traced has none of this.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use replica::{RequestTrace, ShardReads};
 use stdx::Uuid;
 
-/// A read whose steps are noted in a trace.
+/// A read whose steps are recorded in a trace.
 pub struct ReadTrace {
     request: Rc<RequestTrace>,
     shards: ShardReads,
@@ -18,7 +18,7 @@ pub struct ReadTrace {
 }
 
 impl ReadTrace {
-    /// Of the trace with this id; `note` adds an event to it.
+    /// Creates the trace with this id; `note` adds an event to it.
     pub fn new(id: Uuid, note: impl Fn(String) + 'static) -> ReadTrace {
         ReadTrace {
             request: Rc::new(RequestTrace::new(id, note)),
@@ -32,12 +32,12 @@ impl ReadTrace {
         self.request.id()
     }
 
-    /// Its request.
+    /// The trace of its request.
     pub fn request(&self) -> &Rc<RequestTrace> {
         &self.request
     }
 
-    /// What each shard of this node has read for it.
+    /// Returns the reads of each shard of this node.
     pub fn shards(&self) -> &ShardReads {
         &self.shards
     }
@@ -54,8 +54,8 @@ impl ReadTrace {
         self.from_peers.set((all.saturating_add(bytes), largest.max(bytes)));
     }
 
-    /// Notes what each shard of this node has read, when the read is over. Of a read of one partition
-    /// Cassandra says so too.
+    /// Records the reads of each shard of this node when the read is over. For a read of one
+    /// partition Cassandra records them too.
     pub fn finish(&self, is_of_one_partition: bool) {
         let sstables = self.shards.total().sstables;
         let has_read = !self.shards.is_empty();
@@ -65,8 +65,8 @@ impl ReadTrace {
         self.shards.lines().into_iter().for_each(|line| self.note(line));
     }
 
-    /// Bytes of all pages that came from other shards and nodes, and of the largest one: a read has
-    /// one of each shard or replica in memory that it waits for or shows.
+    /// Returns the bytes of all pages from other shards and nodes, and of the largest page. A read
+    /// holds one page in memory for each shard or replica that it waits for or shows.
     pub fn page_bytes(&self) -> (u64, u64) {
         let (bytes, largest) = self.from_peers.get();
         let (shard_bytes, shard_largest) = self.shards.page_bytes();

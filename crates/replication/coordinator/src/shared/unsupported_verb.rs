@@ -24,7 +24,7 @@ impl UnsupportedVerb {
         refused.insert(host, now);
     }
 
-    /// Whether a node may be asked.
+    /// Returns true if a node may be asked.
     pub fn may_ask(&self, host: HostId, now: Instant) -> bool {
         let refused = self.0.borrow();
         refused.get(&host).is_none_or(|since| now.since(*since) >= REFUSED_FOR)

@@ -28,7 +28,7 @@ fn nodes(seed: u64) -> Nodes {
     nodes
 }
 
-/// What goes to the third node takes a second for each MiB.
+/// Limits the link to the third node to 1 MiB per second.
 fn thin_link(nodes: &Nodes) {
     let options = LinkOptions { bytes_per_second: Some(1 << 20), ..LinkOptions::default() };
     nodes.world.set_link(&name(1), &name(3), options);

@@ -1,4 +1,4 @@
-//! Batches over several nodes: all or nothing, whoever dies.
+//! Batches over several nodes: all or nothing, whichever node dies.
 
 use std::collections::BTreeMap;
 
@@ -246,7 +246,7 @@ fn the_checker_sees_a_batch_that_is_not_whole() {
     assert_eq!(check_atomic(&rows), Err("4 of 5 rows of batch 1".to_owned()));
 }
 
-/// Begins batches at n1, which dies when their logs are stored and nobody has a row.
+/// Begins batches at n1, which dies when their logs are stored and no node has a row.
 fn leave_behind(nodes: &Nodes, count: i32) {
     nodes.connect(1);
     for number in 20..28 {

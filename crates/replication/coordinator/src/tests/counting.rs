@@ -1,5 +1,5 @@
-//! Counters under kills, power cuts and partitions: what is read in the end lies between what was
-//! acknowledged and that plus what nobody knows of.
+//! Counters under kills, power cuts and partitions: a final count lies between the sum of the
+//! acknowledged increments and that sum plus the increments of unknown outcome.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -108,11 +108,11 @@ fn own_totals(nodes: &Nodes, n: u8) -> BTreeMap<i32, i64> {
     })
 }
 
-/// What a client knows of one counter.
+/// A client's knowledge of one counter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     acknowledged: i64,
-    /// Of increments that may or may not count: those below 0, those above.
+    /// Sums of the increments that may or may not count: those below 0, those above.
     unknown: (i64, i64),
 }
 
@@ -126,7 +126,7 @@ impl Known {
     }
 }
 
-/// What the clients of a run share.
+/// State shared by the clients of a run.
 #[derive(Clone, Default)]
 struct Facts {
     known: Rc<RefCell<BTreeMap<i32, Known>>>,
@@ -146,11 +146,11 @@ async fn client(shard: Shard, facts: Facts) {
         let random = shard.rt.random_u64();
         let pk = (random % KEYS as u64) as i32;
         let by = (random >> 8 & 15) as i64 - 4;
-        // What one replica has acknowledged may be lost with it.
+        // An increment that one replica has acknowledged may be lost with it.
         let levels =
             if facts.needs_quorum.get() { [Quorum; 4] } else { [One, Quorum, Quorum, LocalQuorum] };
         let level = levels[(random >> 16 & 3) as usize];
-        // Until it is answered nobody knows: the node may be killed.
+        // Until the answer arrives the outcome is unknown: the node may be killed.
         facts.known.borrow_mut().entry(pk).or_default().note_unknown(by);
         let result = shard.coordinator.counters().count(order(&shard, level, pk, by), None).await;
         note(&facts, pk, by, &result);
@@ -263,8 +263,8 @@ fn counters_stay_between_what_was_acknowledged_and_what_may_have_been() {
     assert!(acknowledged > 1000 && uncertain > 5, "{acknowledged} {uncertain}");
 }
 
-/// In periodic mode a power cut may cost a node what it counted last; others have it. As somebody
-/// new it does not count on from where it was.
+/// In periodic mode a power cut may lose a node's last counts; other replicas have them. Under a
+/// new id the node does not continue from its old counts.
 #[test]
 fn a_node_that_lost_what_it_counted_counts_on_as_somebody_else() {
     let options = |seed, counter_ids| Options { counter_ids, ..Options::new(seed) };
@@ -398,7 +398,8 @@ fn a_count_of_before_a_truncation_is_never_written_behind_it() {
     assert_eq!((own_totals(&nodes, 2)[&1], own_totals(&nodes, 3)[&1]), (3, 3));
 }
 
-/// The read of a count takes a while when it is in a file; whoever waits for it must not write what it was.
+/// The read of a count takes a while when it is in a file; a caller that waits for it must not
+/// write the old count.
 #[test]
 fn an_increment_that_has_read_before_a_truncation_reads_again() {
     for is_alone in [true, false] {
@@ -424,7 +425,7 @@ fn an_increment_that_has_read_before_a_truncation_reads_again() {
     }
 }
 
-/// Timestamps of increments are their clients', whose clocks may be behind.
+/// Timestamps of increments are their clients'; a client's clock may be slow.
 #[test]
 fn what_is_counted_behind_a_truncation_counts_whatever_its_timestamp_is() {
     let nodes = Nodes::start(&Options::new(13));
@@ -489,8 +490,8 @@ impl RowSink for OwnPart {
 
 const OWN: counter::CounterId = counter::CounterId([3; 16]);
 
-/// What leaders have left in the counter cache is what reads find, also behind increments that are older than
-/// others or than deletions, and behind flushes.
+/// Counts that leaders leave in the counter cache are those that reads find, even after increments
+/// that are older than others or than deletions, and after flushes.
 #[test]
 fn what_leaders_keep_is_what_reads_find() {
     let nodes = Nodes::start(&Options::new(11));

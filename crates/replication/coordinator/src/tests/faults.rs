@@ -10,7 +10,7 @@ use store::SyncMode;
 use super::nodes::{Nodes, Options, Shard, millis};
 use super::table::insert;
 
-/// What the writers of a run share.
+/// State shared by the writers of a run.
 #[derive(Clone, Default)]
 struct Facts {
     last: Rc<Cell<i32>>,

@@ -184,7 +184,7 @@ fn one_node_of_another_datacenter_passes_a_write_on() {
         nodes.set_down(4, false);
         nodes.run(100);
         assert_eq!((nodes.rows(3).len(), nodes.rows(4).len()), (9, 8));
-        // Whoever passes on is dead, and nobody knows: the other one is sent to.
+        // The forwarding node is dead, which is not known yet: the other one is sent to.
         nodes.kill(3);
         for pk in 30..40 {
             nodes.write(1, Quorum, pk, "z").unwrap();

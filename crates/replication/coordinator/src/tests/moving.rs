@@ -16,7 +16,7 @@ use super::table::{TABLE, insert, simple};
 use crate::replicated::batch::batch_wire;
 use replica::ReplicaMutation;
 
-/// What a node knows from now on.
+/// Gives a node newer metadata.
 fn learn(nodes: &Nodes, n: u8, snapshot: &ClusterSnapshot) {
     for shard in nodes.all_shards(n) {
         shard.learn(snapshot.with_local(host(n)).unwrap());

@@ -26,7 +26,7 @@ use crate::{
 };
 use replica::ReplicaMutation;
 
-/// What a write of these tests may take.
+/// Timeout of a write in these tests.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn millis(n: u64) -> Duration {
@@ -47,7 +47,7 @@ impl Shard {
         self.snapshot.borrow().clone()
     }
 
-    /// What it knows from now on.
+    /// Applies newer metadata.
     pub(super) fn learn(&self, snapshot: ClusterSnapshot) {
         self.messaging.set_epoch(snapshot.epoch);
         self.follow(snapshot);
@@ -81,7 +81,7 @@ impl Shard {
     }
 }
 
-/// What all nodes of this thread's world share: they run on one thread.
+/// State shared by all nodes of this thread's world: they run on one thread.
 #[derive(Default)]
 struct Registry {
     shards: BTreeMap<(u8, u16), Shard>,
@@ -94,7 +94,7 @@ struct Registry {
     hints_flushed: usize,
     /// So many flushes of hints fail.
     failing_flushes: usize,
-    /// By whom, for whom.
+    /// The node that stored it, and its target.
     hints: Vec<(u8, HostId, Vec<u8>)>,
     /// When their writes were made.
     hint_times: Vec<WallMicros>,
@@ -154,7 +154,7 @@ impl HintSink for Recorded {
 #[derive(Clone)]
 pub(super) struct Options {
     pub(super) seed: u64,
-    /// Of each node: its shards, its datacenter.
+    /// Number of shards and datacenter of each node.
     pub(super) nodes: Vec<(u16, &'static str)>,
     pub(super) replication: Vec<(&'static str, &'static str)>,
     pub(super) sync: SyncMode,
@@ -166,12 +166,12 @@ pub(super) struct Options {
     pub(super) counter_ids: CounterIds,
 }
 
-/// As whom nodes write their parts of counters.
+/// Counter ids under which nodes write their cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CounterIds {
     /// As their hosts.
     Host,
-    /// As somebody new at each start.
+    /// A new id at each start.
     Fresh,
     /// All as one, which is wrong.
     One,
@@ -432,7 +432,7 @@ impl Nodes {
         registry(|r| r.no_hints = true);
     }
 
-    /// For whom hints were stored, in order.
+    /// Returns the targets of the stored hints, in order.
     pub(super) fn hints(&self) -> Vec<HostId> {
         registry(|r| r.hints.iter().map(|(_, host, _)| *host).collect())
     }
@@ -543,7 +543,7 @@ impl Nodes {
         }
     }
 
-    /// What a node knows is that another one has left.
+    /// A node learns that another one has left.
     pub(super) fn remove_member(&self, n: u8, gone: u8) {
         for shard in self.all_shards(n) {
             let mut next = (*shard.snapshot()).clone();
@@ -553,12 +553,12 @@ impl Nodes {
         }
     }
 
-    /// What a node knows is that another one has taken over its ranges.
+    /// A node learns that another one has taken over its ranges.
     pub(super) fn finish_joining(&self, n: u8, joined: u8) {
         self.set_state(n, joined, MemberState::Normal);
     }
 
-    /// What a node knows is that a member is in this state now.
+    /// A node learns that a member is in this state now.
     pub(super) fn set_state(&self, n: u8, of: u8, state: MemberState) {
         for shard in self.all_shards(n) {
             let mut next = (*shard.snapshot()).clone();
@@ -570,7 +570,7 @@ impl Nodes {
         }
     }
 
-    /// What a node knows is that the table was emptied then.
+    /// A node learns that the table was emptied then.
     pub(super) fn truncate(&self, n: u8, at: WallMicros) {
         self.truncate_table(n, table::TABLE, at);
     }

@@ -43,7 +43,7 @@ fn moved(seed: u64) -> (Nodes, ClusterSnapshot, Vec<i32>) {
         Arc::make_mut(now.members.get_mut(&host(4)).unwrap()).state = state;
         for n in 2..=4 {
             learn(&nodes, n, &now);
-            // Each looks at its metadata between two entries.
+            // Each checks its metadata between two entries.
             nodes.write(n, cluster::Consistency::Any, 1000, "looked").unwrap();
         }
     }
@@ -177,7 +177,7 @@ fn a_coordinator_that_missed_steps_elsewhere_reads_what_did_not_move() {
     nodes.run(50);
     assert_eq!((answered(&reads), refused()), (stayed.len(), 0));
     assert!(reads.iter().all(|r| r.borrow().as_ref().is_some_and(Result::is_ok)));
-    // Of the others it learns first.
+    // Reads of the moved partitions wait until the node has learnt of the move.
     let reads = start(&moved);
     nodes.run(50);
     assert_eq!(answered(&reads), 0);

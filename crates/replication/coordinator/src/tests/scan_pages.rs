@@ -1,4 +1,5 @@
-//! Pages of scans that other nodes send: what is one is taken, everything else is told from it.
+//! Pages of scans that other nodes send: valid pages are accepted, everything else is recognised
+//! and refused.
 
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
 use data::{DeletionTime, Liveness, RowBuilder, RowFilter, RowRef};
@@ -142,7 +143,7 @@ fn damaged_pages_are_refused_or_are_pages() {
             refused += 1;
             continue;
         };
-        // What is taken can be looked through to its end.
+        // An accepted page can be iterated to its end.
         let mut at = 0;
         while let Some((item, next)) = page.item(at) {
             if let replica::PageItem::Row { row, .. } = item {

@@ -1,4 +1,4 @@
-//! What peers may ask of a replica, and how it says that it did not do it.
+//! Requests of peers to a replica, and its refusals.
 
 use cluster::Consistency::{All, Quorum};
 use dist_testing::host;

@@ -1,4 +1,4 @@
-//! What replicas write down for a request that is traced.
+//! Events that replicas record for a traced request.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -156,7 +156,7 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
         assert!(steps.any(|text| text.starts_with(step)), "{step}: {said:?}");
     }
     assert_eq!(said.iter().filter(|text| **text == mismatch).count(), 1, "{said:?}");
-    // What the own node lacks is written there too.
+    // Rows that the coordinator's own node lacks are written there too.
     nodes.run_on(nodes.any_shard(2), |shard| async move {
         let newest = insert(5, "newest", i64::MAX / 2 + 1);
         shard.coordinator.apply(newest, Origin::Client).await.unwrap();
@@ -171,7 +171,7 @@ fn a_traced_read_says_that_replicas_differ_and_what_is_done_about_it() {
     assert!(as_expected && said.len() == expected.len(), "{said:?}");
 }
 
-/// The events of a traced increment: what whoever is asked says, and what the others write down.
+/// Events of a traced increment: those of the node that is asked, and those that the others record.
 #[test]
 fn a_traced_increment_says_what_its_leader_does() {
     let options = Options {

@@ -9,7 +9,7 @@ use super::harness::*;
 
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// What n1 does while it is crashed: stores and confirms, delivers some, fails some, goes on.
+/// Work of n1 until it crashes: it stores and confirms hints, delivers some, fails some, continues.
 fn begin_work(cluster: &Cluster) {
     let node = &cluster.nodes[&1];
     let (facts, hints, rt) = (cluster.facts.clone(), node.hints(), node.rt.clone());

@@ -52,7 +52,8 @@ fn damage_costs_its_own_hint_and_the_file_is_set_aside_and_named() {
     assert!(corrupted > 30, "{corrupted}");
 }
 
-/// What an operator must repair: writes for the host of the file since its creation, in the ranges of both nodes.
+/// Remedy in the log: repair writes for the host of the file since its creation, in the ranges of
+/// both nodes.
 const TO_REPAIR: &str =
     "run a full repair on the host for the ranges that it shares with this node";
 

@@ -57,7 +57,7 @@ fn acknowledged_hints_are_not_sent_again_after_a_restart() {
     cluster.world.kill(&node);
     cluster.start(1);
     cluster.store_many(40);
-    // One partition, one at a time: the 20th is refused again and again.
+    // One partition, one at a time: the 20th is refused repeatedly.
     let hints = cluster.sender();
     hints.set_up(host(2));
     let facts = cluster.facts.clone();
@@ -75,7 +75,7 @@ fn acknowledged_hints_are_not_sent_again_after_a_restart() {
     cluster.until_delivered();
     check(&cluster.facts.borrow()).unwrap();
     let again = cluster.received() - 40;
-    // Of three partitions two may have had one in flight behind the first that failed.
+    // Two of three partitions may have had one in flight after the first that failed.
     assert!(again <= 2, "{again} were sent again");
     assert_eq!(cluster.files(), Vec::<String>::new());
 }
@@ -498,7 +498,7 @@ fn what_a_replica_missed_while_it_was_away_is_throttled() {
     cluster.run(5_000);
     assert!(cluster.received() < 3, "{}", cluster.received());
 
-    // What was stored while it was there, and it went away before it had it.
+    // Hints stored while the replica was up; it went down before it had them.
     let cluster = Cluster::pair(33, throttled());
     cluster.sender().set_up(host(2));
     for _ in 0..10 {
@@ -529,7 +529,7 @@ fn a_hand_over_does_not_wait_for_a_slow_delivery_and_says_what_is_left() {
     assert!(cluster.store(1));
     let left = cluster.nodes[&1].run(&cluster.world, transfer);
     assert_eq!(left.iter().map(|left| left.host).collect::<Vec<_>>(), [host(2)]);
-    // Deliveries go on afterwards.
+    // Deliveries continue afterwards.
     cluster.facts.borrow_mut().refuse = 0;
     cluster.until_delivered();
     check(&cluster.facts.borrow()).unwrap();

@@ -1,4 +1,4 @@
-//! Two nodes whose connections fail and which die: what was confirmed arrives.
+//! Two nodes under connection failures and crashes: every confirmed hint arrives.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn run(seed: u64, power_cuts: bool) -> Cluster {
         }
         match random >> 8 & 7 {
             0 => {
-                // Nobody is told: requests fail.
+                // No node is notified: requests fail.
                 cluster.world.partition("n1", "n2");
             }
             1 => cluster.world.clog("n2", "n1"),

@@ -60,7 +60,7 @@ pub(super) fn snapshot(nodes: &[u8]) -> ClusterSnapshot {
     dist_testing::snapshot(1, members, schema)
 }
 
-/// A mutation of a partition, told apart by its number.
+/// A mutation of a partition, identified by its number.
 pub(super) fn mutation_of(table: TableId, partition: u8, number: u64, extra: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut key = vec![partition];
@@ -84,7 +84,7 @@ pub(super) fn settings() -> HintsSettings {
     }
 }
 
-/// What happened, over all lives of all nodes.
+/// Events over all lives of all nodes.
 #[derive(Default)]
 pub(super) struct Facts {
     /// (partition, number) that `store` took, in order.

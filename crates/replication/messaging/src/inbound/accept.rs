@@ -1,4 +1,4 @@
-//! Shard 0: listening, handshakes of who connects, handing connections to their shards.
+//! Shard 0: listening, handshakes of accepted connections, handing connections to their shards.
 
 use super::Inbounds;
 use crate::io::{READ_BYTES_MAX, first_of};
@@ -24,7 +24,7 @@ impl Inbounds {
         let task = async move {
             let env = &inbounds.env;
             let mut pause = Duration::from_millis(1);
-            // While it drains too: who connects then is told that this node stops.
+            // While it drains too: peers that connect then are refused because this node stops.
             while !env.ended.get() {
                 let changed = env.changed.notified();
                 match first_of(listener.accept(), changed).await {
@@ -35,7 +35,7 @@ impl Inbounds {
                     }
                     Some(Err(error)) if error.kind == IoErrorKind::Stopping => break,
                     Some(Err(error)) => {
-                        // Out of descriptors, say: keep those that are there, try again.
+                        // For example out of descriptors: keep the existing ones, retry.
                         tracing::warn!(%error, "a connection of a peer could not be accepted");
                         env.rt.sleep(pause).await;
                         pause = (pause * 2).min(ACCEPT_PAUSE_MAX);
@@ -86,7 +86,7 @@ impl Inbounds {
             Ok(None) => return conn.shutdown(),
             Err(error) => {
                 tracing::warn!(%peer, %error, "connection refused");
-                // A peer of ours gets an answer; what is no peer could not read it.
+                // Only a peer gets an answer; another program could not decode it.
                 let is_peer = !matches!(error, HandshakeError::NotInternode(_));
                 let refusal = is_peer.then(|| Refusal::Malformed(error.to_string()));
                 return self.refuse(&conn, refusal.as_ref()).await;
@@ -108,7 +108,7 @@ impl Inbounds {
         }
     }
 
-    /// The HELLO and what came behind it; `None` when the connection ended first.
+    /// Reads the HELLO and the bytes received after it; `None` when the connection ended first.
     async fn read_hello(&self, conn: &Stream) -> Result<Option<(Hello, Vec<u8>)>, HandshakeError> {
         let mut bytes = Vec::new();
         loop {
@@ -137,8 +137,8 @@ impl Inbounds {
         if self.env.draining.get() {
             return Err(Refusal::ShuttingDown);
         }
-        // Who asks whether it is welcome is told when another process has its host id. Connections
-        // for requests are not refused for that: after a power cut the old one seems to be there.
+        // A probe is refused if another process has its host id. Connections for requests are not:
+        // after a power cut the old process still seems to be alive.
         if hello.lane == Lane::Probe && self.is_in_use(hello) {
             return Err(Refusal::DuplicateHostId(hello.from));
         }
@@ -152,8 +152,8 @@ impl Inbounds {
         Ok(agreement)
     }
 
-    /// Whether another process with the sender's host id was heard of lately: each pings its open
-    /// connections.
+    /// Returns true if another process with the sender's host id was heard of lately: each pings
+    /// its open connections.
     fn is_in_use(&self, hello: &Hello) -> bool {
         let silence = self.env.settings.keepalive_interval * 2;
         let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
@@ -194,7 +194,7 @@ impl Inbounds {
         }
     }
 
-    /// A connection comes from shard 0.
+    /// Takes over a connection that shard 0 accepted.
     pub(crate) fn adopt_moved(self: &Rc<Self>, adopt: Adopt) {
         let Adopt { conn, hello, agreement, rest } = adopt;
         match Stream::from_moved(&self.env.rt, conn) {

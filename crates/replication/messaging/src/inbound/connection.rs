@@ -24,7 +24,7 @@ pub(crate) struct Inbound {
     pub(super) counters: Rc<PeerCounters>,
     pub(super) serving: Cell<usize>,
     pub(super) serving_bytes: Cell<usize>,
-    /// Requests that wait, and whether they were cancelled. Those answered in place are never here.
+    /// Waiting requests, and whether they were cancelled. Those answered in place are never here.
     pub(super) waiting: RefCell<FixedMap<u64, bool>>,
     /// The reading task is in the middle of a turn and will write its answers itself.
     pub(super) in_turn: Cell<bool>,
@@ -36,8 +36,8 @@ impl Inbound {
         self.from
     }
 
-    /// Whether it comes from the host `from` in another start than `incarnation`, and something was
-    /// received on it since `since`.
+    /// Returns true if it comes from the host `from` in another start than `incarnation`, and
+    /// something was received on it since `since`.
     pub(crate) fn is_other_process(&self, from: HostId, incarnation: u64, since: Instant) -> bool {
         self.from == from
             && self.incarnation != incarnation

@@ -25,7 +25,7 @@ pub(crate) struct Inbounds {
     mesh: Arc<MessagingMesh>,
     handler: RefCell<Option<Rc<dyn Handler>>>,
     open: RefCell<BTreeMap<u64, Rc<Inbound>>>,
-    /// Handshakes under way.
+    /// Number of handshakes under way.
     handshakes: Cell<usize>,
 }
 

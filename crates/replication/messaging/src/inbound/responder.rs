@@ -18,15 +18,16 @@ pub trait Handler {
 /// A received request or one-way message.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who sent it.
+    /// The sending node.
     pub from: HostId,
     /// The sender's shard.
     pub from_shard: ShardId,
-    /// What is asked.
+    /// Verb of the request.
     pub verb: Verb,
     /// The sender's epoch.
     pub epoch: Epoch,
-    /// When the sender gives up, by this node's clock; the time on the way is not counted.
+    /// Time at which the sender stops waiting, by this node's clock; the network latency is not
+    /// counted.
     pub deadline: Instant,
     /// Trace session that it belongs to.
     pub trace: Option<Uuid>,
@@ -55,24 +56,24 @@ pub(super) enum State {
 }
 
 impl Responder {
-    /// What is answered.
+    /// Returns the verb of the request.
     pub fn verb(&self) -> Verb {
         self.verb
     }
 
-    /// When the peer gives up.
+    /// Returns the time at which the peer stops waiting.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Whether the peer does not wait any more: it cancelled, or its connection ended. Going on is
-    /// harmless.
+    /// Returns true if the peer does not wait any more: it cancelled, or its connection ended.
+    /// Continuing is harmless.
     pub fn is_cancelled(&self) -> bool {
         self.inbound.outbox.is_closed()
             || self.inbound.waiting.borrow().get(&self.stream).copied().unwrap_or(false)
     }
 
-    /// Whether an answer is wanted at all: not for one-way messages.
+    /// Returns true if an answer is wanted; one-way messages have none.
     pub fn wants_answer(&self) -> bool {
         self.state == State::Open
     }
@@ -83,7 +84,7 @@ impl Responder {
         self.finish();
     }
 
-    /// Sends one of several answers; the request goes on.
+    /// Sends one of several answers; the request continues.
     pub fn respond_partly(&self, write: impl FnOnce(&mut Vec<u8>)) {
         self.send(FrameKind::Response, true, write);
     }
@@ -101,7 +102,7 @@ impl Responder {
         let (inbounds, inbound) = (&self.inbounds, &self.inbound);
         let now = inbounds.env.rt.now();
         if now > self.deadline {
-            // The peer has given up: the bytes would be for nothing.
+            // The peer has stopped waiting: the bytes would be useless.
             inbound.counters.late.inc();
             inbounds.env.dropped(self.verb, DroppedMessage::CrossNode(now.since(self.received)));
             return;

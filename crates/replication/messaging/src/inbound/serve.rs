@@ -41,7 +41,7 @@ pub(super) struct AnswerHead {
 }
 
 impl Inbounds {
-    /// Serves a connection whose handshake is decided.
+    /// Serves a connection whose handshake is complete.
     pub(crate) fn adopt(
         self: &Rc<Self>,
         conn: Stream,
@@ -70,7 +70,7 @@ impl Inbounds {
         });
         self.replace_older(&inbound);
         self.open.borrow_mut().insert(inbound.id, inbound.clone());
-        // It can be reached: no need to wait for the end of a pause.
+        // The peer is reachable: no need to wait for the end of the backoff.
         self.outbound.reset_backoff(hello.from);
         let (inbounds, of_task) = (self.clone(), inbound.clone());
         let task = async move {
@@ -90,8 +90,8 @@ impl Inbounds {
         }
     }
 
-    /// A peer's shard has one connection per lane and shard: a second one means that it gave up the
-    /// first, of which this side may not know for long.
+    /// Closes older connections of the same peer shard, lane and shard: a second one means that the
+    /// peer dropped the first. This side may not notice that for long.
     fn replace_older(&self, new: &Inbound) {
         let older: Vec<Rc<Inbound>> = self
             .open
@@ -134,7 +134,7 @@ impl Inbounds {
         self.read_inbound(inbound, decoder, rest).await
     }
 
-    /// Writes answers that came later or did not fit, and looks for silence.
+    /// Writes answers that were delayed or did not fit, and checks for silence.
     async fn write_inbound(&self, inbound: &Inbound) -> Result<(), IoError> {
         let interval = self.env.settings.keepalive_interval;
         let mut tick = pin!(self.env.rt.sleep(interval));
@@ -151,7 +151,7 @@ impl Inbounds {
                 return Ok(());
             }
             if is_tick {
-                // The peer pings each interval of its own; two more for those on the way.
+                // The peer pings at its own interval; allow two more for pings in flight.
                 let limit = self.env.settings.keepalive_timeout + 2 * interval;
                 if self.env.rt.now().since(inbound.last_received.get()) >= limit {
                     inbound.close("the peer is silent");
@@ -385,7 +385,7 @@ impl Inbounds {
         if let Err(too_long) = inbound.outbox.push(now, &header, deadline, write) {
             let header = FrameHeader { kind: FrameKind::Error, more: false, ..header };
             let error = ErrorReply::Internal(format!("the answer is {too_long}"));
-            // It is short.
+            // Error replies are short.
             let _ = inbound.outbox.push(now, &header, deadline, |out| error.encode(out));
         }
         inbound.counters.sent.inc();

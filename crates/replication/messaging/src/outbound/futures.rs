@@ -74,7 +74,7 @@ impl Completions for Futures {
             let elapsed = completion.elapsed;
             Response { epoch, payload, earlier, elapsed }
         });
-        // Nobody waits any more: the future was dropped.
+        // The send fails if the future was dropped; then no caller waits.
         let _ = sender.send(outcome);
     }
 }

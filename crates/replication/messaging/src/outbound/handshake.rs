@@ -51,7 +51,7 @@ impl Outbound {
         }
     }
 
-    /// Connects and shakes hands. Also gives what came behind the answer.
+    /// Connects and shakes hands. Also returns the bytes received after the answer.
     pub(crate) async fn open(
         &self,
         address: SocketAddr,

@@ -132,7 +132,7 @@ impl Outbound {
         }
     }
 
-    /// Sends a ping; says why the connection must end.
+    /// Sends a ping, or returns the reason why the connection must end.
     fn check_link(&self, link: &Link, now: Instant) -> Option<&'static str> {
         let settings = &self.env.settings;
         if now.since(link.last_received.get()) >= settings.keepalive_timeout {
@@ -154,7 +154,7 @@ impl Outbound {
     fn ping(&self, link: &Link, now: Instant) {
         let header = self.env.header(FrameKind::Request, Verb::Ping, PING_STREAM);
         let ping = Ping { sent: now.0, wall: Some(self.env.rt.wall()), answered: None };
-        // It never exceeds a limit.
+        // A ping never exceeds a limit.
         let _ = link.outbox.push(now, &header, NEVER, |out| ping.encode(out));
     }
 
@@ -263,7 +263,7 @@ impl Outbound {
         };
         let Some(waiting) = found else {
             stdx::reached!("messaging-late-answer");
-            // Timed out or cancelled meanwhile.
+            // The request has timed out or was cancelled meanwhile.
             link.counters.late.inc();
             return Ok(());
         };

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::{HostId, Instant};
 
-/// What is remembered about a way to a peer.
+/// State of a route to a peer.
 #[derive(Default)]
 pub(crate) struct Route {
     pub(crate) link: Option<Rc<Link>>,
@@ -42,7 +42,7 @@ pub(crate) struct Route {
     last_error: Option<Failure>,
 }
 
-/// How the last attempt failed.
+/// Failure of the last attempt.
 #[derive(Clone)]
 pub(crate) enum Failure {
     Cause(Arc<str>),
@@ -90,7 +90,7 @@ pub(crate) struct Outbound {
     pub(crate) clocks: Clocks,
     routes: RefCell<BTreeMap<RouteKey, Route>>,
     links: RefCell<BTreeMap<u64, Rc<Link>>>,
-    /// When the timer task will wake by itself.
+    /// Time at which the timer task wakes without a notification.
     armed: Cell<Instant>,
     timer: Notify,
 }
@@ -155,7 +155,7 @@ impl Outbound {
             return Err(MessagingError::UnknownHost(to.host));
         };
         if peer.address.port() == 0 {
-            // A member that has not said yet where it is.
+            // A member without a known address.
             self.env.dropped(to.verb, DroppedMessage::Internal(Duration::ZERO));
             let (retry_in, cause) =
                 (self.env.settings.backoff_max, "its address is not known".into());

@@ -36,8 +36,8 @@ impl Client {
         self.outbound.send_request(self.index, token, to, write)
     }
 
-    /// Gives a request up: no completion follows, the peer is told. One that ended already is left
-    /// alone.
+    /// Cancels a request: no completion follows, and the peer is notified. A request that has ended
+    /// is left alone.
     pub fn cancel(&self, id: SendId) {
         self.outbound.cancel_request(id);
     }

@@ -119,7 +119,7 @@ fn a_receiver_answers_overloaded_above_its_counts_and_bytes() {
     check(Settings { serving_max: 8, ..settings() }, 10, 8);
     check(Settings { serving_bytes_max: 5000, ..settings() }, 1000, 5);
     check(Settings { serving_bytes_shard_max: 3999, ..settings() }, 1000, 3);
-    // However large: one fits when nothing else is there.
+    // A message of any size fits when no other is being served.
     check(Settings { serving_bytes_max: 10, ..settings() }, 1000, 1);
     check(settings(), 1000, 20);
 }

@@ -105,7 +105,7 @@ fn a_long_cut_ends_connections_and_keeps_new_ones_from_being_made() {
         let unreachable = |e: &End| matches!(e, End::Error(MessagingError::Unreachable { .. }));
         assert_eq!(ledger.borrow().count(unreachable), 38, "seed {seed}");
         assert_eq!(two.messaging.serving(), 0);
-        // The other way is not cut: each end is told for itself.
+        // The other direction is not cut: each end is configured separately.
         let (_, back) = recorder(&two, &ledger);
         let to = Outgoing { host: host(1), ..outgoing(&two.rt, 1, Verb::Mutation, 900) };
         send(&back, &ledger, 100, &to, &payload(100, NOW, 0));

@@ -78,7 +78,7 @@ fn compressed_and_traced_payloads_arrive_as_they_were() {
     let (one, two, _) = pair(&w, settings());
     let answer = one.run(&w, |rt, messaging| async move {
         let to = outgoing(&rt, 2, Verb::Read, 5000);
-        // What waits for the handshake is not compressed: nothing is agreed on yet.
+        // A request that waits for the handshake is not compressed: nothing is agreed on yet.
         let first = |out: &mut Vec<u8>| out.extend_from_slice(&payload(4, NOW, 0));
         messaging.request(&to, first).await.unwrap();
         let big = payload(5, NOW, 300_000);

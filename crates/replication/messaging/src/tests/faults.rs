@@ -58,7 +58,7 @@ fn a_one_way_partition_either_way_times_requests_out_and_heals() {
             let timeout = End::Error(MessagingError::Timeout { maybe_delivered: true });
             assert_eq!(ends(&ledger, 1), [timeout]);
             assert_eq!(ledger.borrow().0[&1].executed, u32::from(back), "seed {seed}");
-            // The connection is given up when no ping is answered.
+            // The connection is closed when no ping is answered.
             w.run_for(millis(2000));
             assert_eq!(one.messaging.peer_stats()[0].links, 0, "seed {seed}");
             w.heal_all();
@@ -173,7 +173,7 @@ fn a_peer_that_connects_ends_the_pause_before_connecting_to_it() {
     assert_eq!(ends(&ledger, 4), [End::Answer { right: true }]);
 }
 
-/// What a run reached.
+/// Outcomes of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reached {
     answers: usize,
@@ -311,7 +311,7 @@ fn chaos(seed: u64) -> (World, Reached) {
     for token in [1_000_001, 1_000_002] {
         assert_eq!(ends(&ledger, token), [End::Answer { right: true }], "seed {seed}");
     }
-    // What was queued or held is given back.
+    // Queued and held bytes are given back.
     assert_eq!(one.messaging.pending(), 0, "seed {seed}");
     assert_eq!(one.messaging.env.queued_bytes.get(), 0, "seed {seed}");
     for other in &others {

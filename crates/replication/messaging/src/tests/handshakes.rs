@@ -1,4 +1,4 @@
-//! Who gets a connection, from one end to the other.
+//! Admission of connections, from one end to the other.
 
 use super::harness::*;
 use super::ledger::{End, SharedLedger};
@@ -180,7 +180,7 @@ fn a_joining_node_finds_out_who_is_there_and_may_ask_only_what_joining_takes() {
         assert!(ask(Verb::GossipSyn).await.is_ok());
         let error = ask(Verb::Mutation).await.unwrap_err();
         assert!(matches!(error, MessagingError::Remote(internode::ErrorReply::Invalid(_))));
-        // A member now: the connection is made anew, without the limits.
+        // A member now: the connection is reopened, without the limits.
         messaging.set_identity(identity(1));
         let error = ask(Verb::Mutation).await.unwrap_err();
         assert!(matches!(error, MessagingError::Refused { .. }), "unknown there: {error:?}");

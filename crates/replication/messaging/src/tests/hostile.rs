@@ -87,7 +87,7 @@ fn nodes(w: &World) -> (TestNode, TestNode, SharedLedger) {
     (one, two, ledger)
 }
 
-/// That requests of the well-behaved node go on meanwhile.
+/// Checks that requests of the well-behaved node continue meanwhile.
 fn still_works(w: &World, one: &TestNode, ledger: &SharedLedger, token: u64) {
     let (_, client) = recorder(one, ledger);
     let to = outgoing(&one.rt, 2, Verb::Read, 900);

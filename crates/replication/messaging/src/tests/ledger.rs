@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use stdx::Instant;
 
-/// What an end looked like.
+/// End of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// An answer with the right payload, or not.
@@ -52,7 +52,7 @@ impl Ledger {
         }
     }
 
-    /// Whether all that must hold does, once every deadline has passed.
+    /// Checks the invariants once every deadline has passed.
     pub(super) fn check(&self) -> Result<(), String> {
         for (token, record) in &self.0 {
             let wrong = |what: &str| Err(format!("request {token}: {what}: {record:?}"));
@@ -89,7 +89,7 @@ impl Ledger {
     }
 }
 
-/// Whether the error says that the peer surely did not get the request.
+/// Returns true if the peer certainly did not get the request.
 fn is_undelivered(error: &MessagingError) -> bool {
     match error {
         MessagingError::Lost { maybe_delivered } | MessagingError::Timeout { maybe_delivered } => {

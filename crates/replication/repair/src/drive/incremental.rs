@@ -1,11 +1,16 @@
-//! Incremental repair, the side of the node that drives it: a session is opened on all replicas,
-//! what they set apart is compared, and the session is closed.
+//! Incremental repair on the coordinating node: it opens a session on all replicas, compares the data
+//! that they set apart, and closes the session.
 //!
-//! Order: 1. every replica sets apart what no repair has covered (`RepairOpen`); 2. that is compared,
-//! and what a replica lacks goes into files of the session; 3. every replica makes these durable;
-//! 4. every replica calls its files repaired. A failure before 4 gives the session up everywhere. In
-//! 4 a replica that cannot be reached keeps its files until it gives the session up by itself: they
-//! are compared again then, with nothing on the other side, and sent again; nothing is lost.
+//! Order:
+//!
+//! 1. Every replica sets apart the data that no repair has covered (`RepairOpen`).
+//! 2. That data is compared; data that a replica lacks goes into files of the session.
+//! 3. Every replica makes these files durable.
+//! 4. Every replica marks its files as repaired.
+//!
+//! A failure before step 4 aborts the session everywhere. In step 4 a replica that cannot be reached
+//! keeps its files until it aborts the session automatically. The next repair compares them with
+//! nothing on the other side and sends them again; no data is lost.
 
 use internode::Verb;
 use messaging::Outgoing;
@@ -31,7 +36,7 @@ impl Part<'_> {
     pub(super) async fn open_session(&self, session: Uuid) -> Result<(), RepairError> {
         self.drive.sessions.begin_own(session);
         let until = self.env.rt.now() + self.env.settings.open_timeout;
-        // They begin; nobody waits for anybody.
+        // Start opening on all peers before waiting for any of them.
         for host in &self.session.peers {
             self.ask_open(*host, session, false).await?;
         }
@@ -89,7 +94,7 @@ impl Part<'_> {
         wire::decode_opened(&answer).map_err(malformed)
     }
 
-    /// Lets all replicas know that the session goes on.
+    /// Notifies all replicas that the session is still in use.
     pub(super) async fn keep_open(&self, session: Uuid) -> Result<(), RepairError> {
         let soon = self.env.rt.now();
         let work = self
@@ -178,7 +183,7 @@ impl Part<'_> {
         self.drive.shards.on_all(&Order::Sync { table: self.table.id }).await?;
         let seconds = self.job.started_at.seconds().0;
         if let Err(error) = self.close_all(CloseKind::Noted(seconds), Uuid::nil()).await {
-            // Its tombstones wait for the next repair.
+            // The tombstones of that replica wait for the next repair.
             tracing::info!(%error, "a replica was not told that its ranges were repaired");
         }
         if let Err(error) =

@@ -1,4 +1,4 @@
-//! [`Drive`]: carries a repair out on the node that coordinates it, as its plan says.
+//! [`Drive`]: executes the plan of a repair on the node that coordinates it.
 
 mod incremental;
 mod part;
@@ -28,7 +28,7 @@ use crate::wire;
 use part::Part;
 use text::{describe, list_of, summary};
 
-/// What repairs of this node are carried out with.
+/// Dependencies of the repairs that this node runs.
 pub(crate) struct Drive {
     pub(crate) env: Rc<Env>,
     pub(crate) exchange: Rc<Exchange>,
@@ -39,7 +39,7 @@ pub(crate) struct Drive {
 }
 
 impl Drive {
-    /// Carries a repair out and says how it went.
+    /// Runs a repair and records its outcome.
     pub(crate) async fn run(&self, job: &Job) {
         let env = &self.env;
         let recording = Recording::new(env, job);
@@ -159,9 +159,9 @@ impl Drive {
         Ok(())
     }
 
-    /// Brings the lightweight transactions to their ends that any replica of the ranges knows to be
-    /// unfinished; how many are left. They may be of other tables whose replicas are down: that does not
-    /// keep the rows from being repaired.
+    /// Completes the lightweight transactions that a replica of the ranges knows as unfinished.
+    /// Returns how many are left. They may belong to other tables whose replicas are down, so they
+    /// do not prevent the repair of the rows.
     async fn finish_paxos(
         &self,
         job: &Job,
@@ -190,7 +190,7 @@ impl Drive {
         Ok(failed)
     }
 
-    /// How hard it works, for those who wait for it.
+    /// Describes the load of a repair, for the operator.
     fn intensity(&self, job: &Job) -> String {
         let rate = match self.env.throttle.rate_of(job) {
             0 => "without a limit".to_owned(),
@@ -334,7 +334,7 @@ impl Drive {
             let step = plan.step();
             let is_over = step == Step::Done;
             if let Err(error) = part.carry_out(step, plan).await {
-                // What has changed meanwhile says more than what a replica said about it.
+                // A change of the cluster explains more than a replica's error about it.
                 part.look_around()?;
                 return Err(error);
             }
@@ -355,7 +355,7 @@ impl Drive {
         }
     }
 
-    /// What is to be done is known.
+    /// Records the plan in the job's details.
     fn note_plan(&self, job: &Job, scope: &Scope) {
         let snapshot = (self.env.snapshot)();
         let name = |id| snapshot.schema.table_by_id(id).map(|t| t.name.to_string());

@@ -1,4 +1,5 @@
-//! [`Part`]: one table of one session; what its plan says is done with this node's data and the peers'.
+//! [`Part`]: one table of one session; executes the steps of its plan on this node's data and the
+//! peers'.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ use crate::wire::{self, Digest};
 
 use super::Drive;
 
-/// What a repair of one session of one table works with.
+/// Repair of one table in one session.
 pub(super) struct Part<'a> {
     pub(super) drive: &'a Drive,
     pub(super) env: &'a Env,
@@ -41,10 +42,10 @@ pub(super) struct Part<'a> {
     shape: Rc<TableShape>,
     durable: bool,
     snapshot: Arc<ClusterSnapshot>,
-    /// The clock of TTLs for all replicas of what is compared now: what expires between the reads
-    /// of two of them is no difference.
+    /// Clock of TTLs, the same for all replicas: a cell that expires between the reads of two of
+    /// them is no difference.
     now: DeletionSeconds,
-    /// What is compared.
+    /// Selects the data to compare.
     pub(super) scope: ReadScope,
 }
 
@@ -115,7 +116,8 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Ends the repair when somebody wants that, or when the ranges have other replicas now.
+    /// Ends the repair if it was aborted, if the node stops, or if the ranges have other replicas
+    /// now.
     pub(super) fn look_around(&mut self) -> Result<(), RepairError> {
         if self.env.stopping.get() {
             return Err(RepairError::Stopping);
@@ -136,7 +138,7 @@ impl<'a> Part<'a> {
         peers.map(|host| format!("/{}", self.env.address(*host))).collect::<Vec<_>>().join(", ")
     }
 
-    /// What a comparison came to.
+    /// Describes the outcome of a comparison.
     pub(super) fn outcome(&self, compared: u64, differing: u64) -> String {
         let (name, peers) = (self.name(), self.peers());
         let is_preview = matches!(self.job.options.kind(), Kind::Preview(_));
@@ -164,7 +166,7 @@ impl<'a> Part<'a> {
         };
         let truncated_at = |s: &ClusterSnapshot| s.truncations.get(&self.table.id).cloned();
         if truncated_at(&snapshot) != truncated_at(&self.snapshot) {
-            // What was read before must not come back.
+            // Rows read before the truncation must not be resurrected.
             return Err(RepairError::Truncated(self.name()));
         }
         if !scope::still_holds(&snapshot, &self.table.keyspace, self.session) {
@@ -198,7 +200,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What this node has of a segment from its start, and what is left.
+    /// Reads this node's content of a segment from its start. Returns it and the segments left.
     async fn read(&self, segment: Segment) -> Result<(Vec<Own>, Vec<Segment>), RepairError> {
         let page = self.own_page(&segment, self.env.settings.segment_bytes).await?;
         let page = opened(&page);
@@ -232,7 +234,7 @@ impl<'a> Part<'a> {
         asked: &[Own],
     ) -> Result<Vec<Vec<Digest>>, RepairError> {
         let token = asked.first().map_or(Token::MIN, |o| o.segment.token());
-        // Twice as much as here: who has more is read page by page.
+        // Twice as much as here: a peer that has more is read page by page.
         let least = self.env.settings.segment_bytes;
         let commands: Vec<_> = asked
             .iter()

@@ -31,7 +31,7 @@ fn damaged_with(auto: AutoSettings) -> Nodes {
     let mut options = Options { shards: vec![1, 1, 1], ..Options::new(71) };
     options.settings.auto = auto;
     let nodes = Nodes::start(&options);
-    // What the schedule does at the start is over before there is anything.
+    // Wait until the work of the schedule at the start is over, before there is data.
     wait(&nodes, 10);
     let rows =
         (0..KEYS).map(|pk| (insert(pk, 1, &format!("{pk} ").repeat(400), 10), vec![1, 2, 3]));
@@ -72,7 +72,7 @@ fn a_repair_brings_back_what_a_damaged_file_has_lost_and_lets_it_go() {
     nodes.check_equal().unwrap();
     wait(&nodes, 20);
     assert!(is_damaged(&nodes));
-    // Of a part of the ring.
+    // A repair of a part of the ring.
     let part = RepairOptions { ranges: vec![(Token(0), Token::MAX)], ..full() };
     let status = nodes.repair(1, part);
     assert_eq!(status.state, RepairState::Successful, "{:?}", status.lines);
@@ -107,7 +107,7 @@ fn begun(nodes: &Nodes) -> (Vec<u32>, bool) {
     (all.iter().map(|status| status.id).collect(), runs)
 }
 
-/// What is said of the damaged file.
+/// Returns the reported state of the damaged file.
 fn state(nodes: &Nodes) -> String {
     let (_, store) = nodes.replica(1, 0);
     let path = store.verifier().damaged_files()[0].path.clone();
@@ -184,7 +184,7 @@ fn no_repair_for_a_damaged_file_begins_while_none_may_or_another_one_of_its_rang
     let ranges = details.options.ranges;
     assert!(ranges.iter().all(|(start, _)| *start >= Token(0)), "{ranges:?}");
     assert_eq!(nodes.status(1, id).state, RepairState::Running);
-    // Switched off it ends, and switched on again it begins anew.
+    // Switched off it ends; switched on, it starts again.
     repair.set_automatic(crate::Automatic::Off);
     until(&nodes, || nodes.status(1, id + 1).state != RepairState::Running);
     assert_eq!(nodes.status(1, id).state, RepairState::Running);

@@ -34,7 +34,7 @@ pub(super) struct Node {
     pub(super) snapshot: Rc<RefCell<Arc<ClusterSnapshot>>>,
 }
 
-/// What all nodes of this thread's world share: they run on one thread.
+/// State shared by all nodes of this thread's world: they run on one thread.
 #[derive(Default)]
 struct Registry {
     nodes: BTreeMap<(u8, u16), Node>,
@@ -73,7 +73,7 @@ impl Handler for Served {
     }
 }
 
-/// What a node is made of; shared by its shards.
+/// Parts of a node; shared by its shards.
 struct Setup {
     snapshot: Arc<ClusterSnapshot>,
     data: Arc<ShardMesh>,
@@ -86,7 +86,7 @@ struct Setup {
 #[derive(Clone)]
 pub(super) struct Options {
     pub(super) seed: u64,
-    /// Of each node.
+    /// Number of shards of each node.
     pub(super) shards: Vec<u16>,
     pub(super) factor: u32,
     pub(super) tokens: usize,
@@ -246,7 +246,7 @@ impl Nodes {
         })
     }
 
-    /// Whether all nodes have what all had together.
+    /// Checks that each node has everything that all nodes had together.
     pub(super) fn check_equal(&self) -> Result<(), String> {
         let expected = self.content(ORACLE);
         let wrong = (1..=self.count()).filter(|n| self.content(*n) != expected);
@@ -305,7 +305,7 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        // What the nodes hold of the world goes before the world.
+        // Parts of nodes that refer to the world are dropped before the world.
         let nodes = registry(|r| std::mem::take(&mut r.nodes));
         drop(nodes);
     }

@@ -1,4 +1,4 @@
-//! What replicas say of their part in repairs.
+//! Reports of replicas about their part in repairs.
 
 use std::time::Duration;
 

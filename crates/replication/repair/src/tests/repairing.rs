@@ -50,7 +50,7 @@ fn repair_makes_replicas_equal_to_what_they_have_together() {
         nodes.check_equal().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(status.counts.mutations > 0 && status.counts.differing > 0);
         assert_eq!(status.percent, 100);
-        // Nothing is left, for whoever looks.
+        // No difference is left, from any node's point of view.
         let again = nodes.repair(nodes.any(), full());
         assert_eq!((again.counts.differing, again.counts.mutations), (0, 0), "seed {seed}");
         assert!(again.counts.segments > 0);
@@ -231,7 +231,7 @@ fn with_fewer_replicas_than_nodes_each_range_is_compared_with_its_own() {
     for seed in 93..97 {
         let options = Options { shards: vec![2, 1, 2, 1], factor: 2, ..Options::new(seed) };
         let nodes = Nodes::start(&options);
-        // All rows that a node may have: what is not its range stays as it is.
+        // All rows that a node may have: rows outside its ranges are not touched.
         let mut random = Random(seed);
         let writes: Vec<_> = (1..=300)
             .map(|at| {
@@ -303,7 +303,7 @@ fn lines_are_cassandras() {
         (&vec!["t".to_owned()], &vec![only.ranges.clone()])
     );
     assert_eq!((only.participants.len(), range), (2, format!("[{}]", only.ranges.join(", "))));
-    // One phase behind the other.
+    // The phases follow each other.
     let times = [
         Some(status.started_at),
         details.planned_at,

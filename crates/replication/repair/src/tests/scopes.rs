@@ -128,7 +128,7 @@ fn a_repair_changes_what_its_options_name_and_a_preview_nothing() {
 fn what_nobody_else_has_is_not_repaired() {
     assert!(!is_replicated(&cluster(3, 1), "ks"));
     assert!(is_replicated(&cluster(3, 2), "ks"));
-    // One node with RF 3: nobody to compare with.
+    // One node with RF 3: no peer to compare with.
     let alone = cluster(1, 3);
     assert!(plan(&alone, &full()).unwrap_err().starts_with("Nothing to repair for ("));
     let ignoring = RepairOptions { ignore_unreplicated: true, ..full() };

@@ -1,4 +1,4 @@
-//! Repairs that cannot go on.
+//! Repairs that cannot continue.
 
 use std::sync::Arc;
 use std::time::Duration;

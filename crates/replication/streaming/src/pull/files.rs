@@ -1,12 +1,12 @@
-//! Files that a source gives as they are: what it offers, and how their bytes come.
+//! Whole files from a source: its offer, and the transfer of their bytes.
 //!
-//! A source is asked to hold what it has of a pass, and offers the files that lie in its ranges as a
-//! whole, when they would be whole at this shard too: both nodes have equally many shards, or this one
-//! has one. Their components come one after the other, several chunks on the way at a time; the rest of
-//! the hold comes as pages. All of it is seen together, at the end of the pass.
+//! A source is asked to hold its data for a pass. It offers the files that lie completely in the
+//! ranges, if they would be complete at this shard too: both nodes have equally many shards, or this
+//! one has one. Their components are fetched one after the other, with several chunks in flight; the
+//! rest of the hold is sent as pages. All of it becomes visible together, at the end of the pass.
 //!
-//! A chunk that does not come is asked for again, also after the connection broke. A source that was
-//! started anew holds nothing any more: the pass begins anew.
+//! A chunk that does not arrive is requested again, also after the connection broke. A restarted source
+//! has lost its holds: the pass restarts.
 
 use std::collections::VecDeque;
 
@@ -23,24 +23,24 @@ use crate::wire::{
     read_chunk,
 };
 
-/// What a source holds for a pass.
+/// Data that a source holds for a pass.
 pub(super) struct Offer {
     hold: Option<u64>,
     files: VecDeque<FileOffer>,
-    /// Of the first of `files`: whether it has begun, the component that comes, and what of it is
-    /// here.
+    /// Progress of the first of `files`: whether it has begun, the component in transfer, and the
+    /// bytes of it that have arrived.
     begun: bool,
     component: usize,
     offset: u64,
 }
 
 impl Offer {
-    /// Its number; `None`: everything comes as rows.
+    /// Number of the hold; `None`: everything is sent as rows.
     pub(super) fn hold(&self) -> Option<u64> {
         self.hold
     }
 
-    /// Whether files are still to come.
+    /// Returns true if files are still to be fetched.
     pub(super) fn has_more(&self) -> bool {
         !self.files.is_empty()
     }
@@ -50,7 +50,7 @@ impl Offer {
     }
 }
 
-/// A chunk on its way.
+/// A chunk in flight.
 struct Asked {
     component: Component,
     bytes: u64,
@@ -89,8 +89,8 @@ impl Puller {
         let response = env.unless_aborted(pull.order.plan, response).await;
         let response = response.map_err(Trouble::Fatal)?;
         if let Err(MessagingError::Remote(ErrorReply::Invalid(_))) = &response {
-            // A build that knows another version of the question; if it is something else that is wrong,
-            // the pages say so.
+            // The source's build knows another version of the request. If the cause is another one,
+            // the page requests will report it.
             pull.offer = Some(Offer::rows_only());
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Puller {
                 (offer.component, offer.offset) = (offer.component + 1, 0);
             } else if got < bytes {
                 stdx::reached!("stream-short-chunk");
-                // A slow source gives less at a time: what is on its way begins at the wrong place.
+                // A slow source sends smaller chunks: those in flight have the wrong offsets.
                 asked.clear();
                 chunk = got;
                 next = (offer.component, offer.offset);

@@ -1,14 +1,14 @@
-//! What one shard fetches of one table: pages from the shards that have it, into SSTables.
+//! Fetch of one table by one shard: pages from the source's shards, written into SSTables.
 //!
-//! The slices of two nodes are the same when they have equally many shards; then a shard asks only
-//! its like. Else it asks every shard of the source in turn (a *pass* each) for the tokens of its
-//! own slice. Each pass is one ingest: its tokens ascend.
+//! The slices of two nodes are the same when they have equally many shards; then a shard asks only its
+//! counterpart. Otherwise it asks every shard of the source in turn (a *pass* each) for the tokens of
+//! its own slice. Each pass is one ingest: its tokens ascend.
 //!
-//! A pass begins with the files that the source can give as they are (`files`), then come pages of the
+//! A pass begins with the files that the source can send verbatim (`files`), followed by pages of the
 //! rest.
 //!
-//! A failed page is asked for again, then from the next source, which goes on at the same place: up
-//! to there everything came from a source that has all of it.
+//! A failed page is requested again, then from the next source, which continues at the same position:
+//! up to there everything came from a source that has all of it.
 
 mod files;
 
@@ -32,7 +32,7 @@ use files::Offer;
 
 use crate::wire::{FetchAnswer, FetchRequest, Position, RANGES_MAX};
 
-/// Ranges that have the same sources, as far as they are here.
+/// Progress of ranges that have the same sources.
 struct Pull<'a> {
     order: &'a TableOrder,
     /// `(start, end]`, ascending, apart from each other.
@@ -43,34 +43,34 @@ struct Pull<'a> {
     passes: Vec<u16>,
     /// Ranges of the present pass that are whole here.
     ranges_done: usize,
-    /// Where the last page that was taken ended.
+    /// End of the last page that was taken.
     position: Option<Position>,
     ingest: Option<Ingest>,
-    /// The page behind that, on its way.
+    /// The page after that, in flight.
     asked: Option<AskedPage>,
-    /// What the source holds for this pass; `None`: it was not asked to yet.
+    /// The source's offer for this pass; `None`: not requested yet.
     offer: Option<Offer>,
     report: FetchReport,
 }
 
-/// A page on its way.
+/// A page in flight.
 struct AskedPage {
-    /// How many ranges were asked for.
+    /// Number of requested ranges.
     ranges: usize,
-    /// Of what is held.
+    /// True if the page is from a hold.
     hold: bool,
     answer: RequestFuture,
 }
 
 /// Why a page did not come.
 enum Trouble {
-    /// It may come when it is asked for again.
+    /// A retry may succeed.
     Again(String),
     /// Not from this source.
     Source(String),
-    /// This pass has to begin anew: what was fetched of it is worthless.
+    /// This pass has to restart: the data fetched in it is useless.
     Anew(String),
-    /// There is no such table here any more.
+    /// The table does not exist here any more.
     Dropped,
     /// Nothing can be stored.
     Fatal(StreamError),
@@ -141,7 +141,7 @@ impl Puller {
         if let Some(peer) = env.messaging.peer(source) {
             pull.set_shards(peer.shard_count, env.own_shard());
         }
-        // Passes that began anew count to the end: each of them gets somewhere.
+        // Progress does not reset the count of restarts: every restarted pass makes some.
         let (mut failures, mut begun_anew) = (0, 0);
         let mut pause = env.settings.retry_pause;
         while let Some(shard) = pull.shard() {
@@ -192,7 +192,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Takes the next page, asks for the one behind it, and stores it.
+    /// Takes the next page, requests the page after it, and stores it.
     async fn pull_page(
         &self,
         source: HostId,
@@ -217,11 +217,12 @@ impl Puller {
         }
         self.begin_ingest(pull).await?;
         let page = ReplicaPage::open(answer.page).map_err(|e| Trouble::Anew(e.to_string()))?;
-        // A page that cannot be stored ends the pass: nobody goes on at this place without it.
+        // A page that cannot be stored ends the pass: no source continues at this position without
+        // it.
         pull.move_to(Position::of(page.end()), ranges)?;
         let is_last = pull.ranges_done >= pull.ranges.len();
         if !is_last {
-            // It comes while this one is stored.
+            // It is in flight while this one is stored.
             pull.asked = Some(self.ask_page(source, shard, pull));
         }
         let Some(ingest) = &mut pull.ingest else { return Err(lost_ingest()) };
@@ -257,7 +258,7 @@ impl Puller {
         Ok(())
     }
 
-    /// Asks for the page behind what was taken.
+    /// Requests the page after the position.
     fn ask_page(&self, source: HostId, shard: u16, pull: &Pull<'_>) -> AskedPage {
         let env = &self.env;
         let request = pull.request(env.settings.page_bytes, env.own_shard());
@@ -272,8 +273,8 @@ impl Puller {
         AskedPage { ranges: request.ranges.len(), hold: request.hold.is_some(), answer }
     }
 
-    /// Gives a source up: the next one goes on at the same place, but for what was held, which is
-    /// of that source and one moment as a whole.
+    /// Leaves a source: the next one continues at the same position. A hold is abandoned, because
+    /// its data is of one source and one moment as a whole.
     fn leave(&self, source: HostId, shard: u16, pull: &mut Pull<'_>) {
         pull.asked = None;
         match pull.offer.as_ref().and_then(Offer::hold) {
@@ -285,7 +286,7 @@ impl Puller {
         }
     }
 
-    /// Begins to store, unless that has begun.
+    /// Starts the ingest unless it has started.
     async fn begin_ingest(&self, pull: &mut Pull<'_>) -> Result<(), Trouble> {
         if pull.ingest.is_none() {
             let ingest =
@@ -312,7 +313,7 @@ impl<'a> Pull<'a> {
         }
     }
 
-    /// The source's number of shards: other than before, everything begins anew.
+    /// Notes the source's number of shards. If it has changed, everything restarts.
     fn set_shards(&mut self, shards: u16, own: OwnShard) {
         if shards == self.shards {
             return;
@@ -332,7 +333,7 @@ impl<'a> Pull<'a> {
     /// The shard to be asked; `None` when all is here.
     fn shard(&self) -> Option<u16> {
         if self.shards == 0 {
-            // Any shard says how many there are.
+            // Any shard reports the number of shards.
             return Some(0);
         }
         self.passes.last().copied()
@@ -375,7 +376,7 @@ impl<'a> Pull<'a> {
             return Ok(());
         };
         let token = end.token();
-        // Of two ends inside one partition the ingest has seen which is first.
+        // Two ends inside one partition: the ingest has checked their order.
         let moved = match &self.position {
             None => true,
             Some(last) => {
@@ -432,14 +433,15 @@ fn trouble_of(error: MessagingError) -> Trouble {
     }
 }
 
-/// The writer of a pass is gone in its middle: what was fetched would be left out, so the range fails.
+/// Error of a pass that lost its writer: the data fetched in it would be incomplete, so the pass
+/// restarts.
 #[cold]
 fn lost_ingest() -> Trouble {
     let bug = stdx::bug!("INV-stream-1: a pass has no writer for what it fetched");
     Trouble::Anew(bug.to_string())
 }
 
-/// What an error of this node's store means for a page.
+/// Maps an error of this node's store while it stores a page.
 fn stored(error: StoreError) -> Trouble {
     match error {
         StoreError::UnknownTable(TableId(_)) => Trouble::Dropped,

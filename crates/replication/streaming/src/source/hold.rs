@@ -1,8 +1,8 @@
-//! What a source holds for peers while they fetch it, and its files.
+//! Holds: data and files that a source keeps for a peer while the peer fetches them.
 //!
-//! A hold is of one peer, table and set of ranges, on one shard. It ends when the peer says so, or
-//! some time after it has asked for the last time; a peer that comes later is told that there is none
-//! and begins anew.
+//! A hold is of one peer, table and set of ranges, on one shard. It ends when the peer closes it, or
+//! some time after the peer's last request. A request after that is answered with an unknown hold,
+//! and the peer restarts its pass.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct Hold {
     /// Keyspace and table.
     name: String,
     touched: Cell<Instant>,
-    /// Told when it ends, so that nothing waits for that any more.
+    /// Notified when the hold ends.
     ended: Rc<Notify>,
 }
 

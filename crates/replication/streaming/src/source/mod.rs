@@ -23,19 +23,19 @@ use hold::Holds;
 
 use crate::wire::{self, ChunkRequest, FetchAnswer, FetchRequest, OpenRequest};
 
-/// A page may always have so many bytes, however slow the throttle.
+/// Minimum bytes of a page, however slow the throttle.
 const PAGE_BYTES_MIN: usize = 4096;
 
 /// Gives peers what they fetch.
 pub(crate) struct Source {
     env: Rc<Env>,
-    /// Of what all peers are given.
+    /// Limit of the bytes sent to all peers.
     throttle: RefCell<Throttle>,
-    /// Of what peers in other datacenters are given.
+    /// Limit of the bytes sent to peers in other datacenters.
     inter_dc: RefCell<Throttle>,
     /// Pages being made.
     serving: Cell<usize>,
-    /// What is held for peers.
+    /// Data held for peers.
     holds: Holds,
 }
 
@@ -80,7 +80,7 @@ impl Source {
         Rates { all: self.throttle.borrow().rate(), inter_dc: self.inter_dc.borrow().rate() }
     }
 
-    /// Releases what is held for peers.
+    /// Releases all holds.
     pub(crate) fn clear(&self) {
         self.holds.clear();
     }
@@ -115,7 +115,8 @@ impl Source {
                         Work::Chunk(chunk) => serving.chunk(from, chunk, responder).await,
                     }
                 };
-                // A closed gate: the responder is dropped and says that this node is stopping.
+                // A closed gate means that this node stops: the dropped responder notifies the
+                // peer.
                 let _ = env.gate.spawn(&env.rt, Group::Stream, "stream-serve", task);
             }
             Err(error) => {
@@ -182,7 +183,7 @@ impl Source {
     }
 }
 
-/// What a peer asks for.
+/// Request of a peer.
 enum Work {
     Page(FetchRequest),
     Open(OpenRequest),
@@ -256,8 +257,8 @@ impl Serving {
         responder.fail(&error_reply(error));
     }
 
-    /// Whether a peer is in another datacenter; one that is no member is taken for a near one, as
-    /// Cassandra does.
+    /// Returns true if a peer is in another datacenter. As in Cassandra, a peer that is no member
+    /// is treated as local.
     fn is_far(&self, peer: HostId) -> bool {
         let snapshot = (self.0.env.snapshot)();
         let datacenter = |host| snapshot.members.get(&host).map(|member| &member.datacenter);
@@ -280,7 +281,8 @@ impl Serving {
         }
     }
 
-    /// Waits until so many bytes may go to this peer; `None` when nobody waits for them any more.
+    /// Waits until so many bytes may be sent to this peer. `None`: the peer does not wait for them
+    /// any more.
     async fn pace(&self, peer: HostId, bytes: usize, responder: Responder) -> Option<Responder> {
         let (source, env) = (&self.0, &self.0.env);
         let now = env.rt.now();

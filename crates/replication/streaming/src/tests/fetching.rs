@@ -200,7 +200,7 @@ fn a_node_that_dies_while_it_fetches_begins_again_and_has_all() {
     }
 }
 
-/// A source's page with partitions that nobody asked for, and bytes that are none.
+/// A source's page with partitions that were not requested, and bytes that are no page.
 /// INV-stream-3.
 #[test]
 fn what_a_source_should_not_give_is_not_taken() {
@@ -377,7 +377,7 @@ fn the_check_sees_what_is_missing_changed_or_too_much() {
     }
 }
 
-/// What a source says of places that nobody asked for does not end the fetch from the next one.
+/// A page end outside the requested ranges does not end the fetch from the next source.
 #[test]
 fn a_page_that_ends_behind_all_ranges_is_no_end_of_them() {
     let behind: fn(&mut Vec<u8>) = |out| {

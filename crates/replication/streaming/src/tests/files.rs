@@ -1,4 +1,4 @@
-//! Files that go as they are, between shards that are alike and others, and under faults.
+//! Files that are sent verbatim, between shards that are alike and others, and under faults.
 
 use super::*;
 
@@ -94,7 +94,7 @@ fn a_node_that_does_not_want_files_gets_rows() {
     }
 }
 
-/// Connections break, the source is started anew and holds nothing any more, one source of two dies.
+/// Connections break, the source restarts and has lost its holds, one source of two dies.
 /// INV-stream-4.
 #[test]
 fn nothing_is_lost_of_files_under_faults() {
@@ -146,7 +146,7 @@ fn nothing_is_lost_of_files_under_faults() {
     assert!(whole > 15 && retried > 5, "{whole} {retried}: the faults came too late");
 }
 
-/// Killed or cut off from power in the middle: nothing half is there, and the next run has all.
+/// Killed or powered off during the transfer: no partial file is visible, and the next run has all.
 #[test]
 fn a_node_that_dies_while_files_come_has_all_of_them_in_the_end() {
     for seed in 560..570 {

@@ -199,7 +199,7 @@ async fn dump(store: &Store, into: &mut Dump) {
     }
 }
 
-/// What a world's nodes have told, and what they are told.
+/// State shared by the nodes of a world.
 #[derive(Default)]
 struct Facts {
     /// Shards that run, by node.
@@ -223,9 +223,9 @@ type Shared = Arc<Mutex<Facts>>;
 struct Spec {
     n: u8,
     shards: u16,
-    /// What it writes when it starts; writing it again changes nothing.
+    /// Mutations that it writes when it starts; writing them again changes nothing.
     data: Arc<Vec<Vec<u8>>>,
-    /// What it fetches when it runs.
+    /// Plan that it fetches when it runs.
     plan: Option<Vec<FetchRange>>,
     snapshot: Arc<Mutex<Arc<ClusterSnapshot>>>,
     settings: StreamSettings,
@@ -470,7 +470,7 @@ impl Cluster {
     }
 }
 
-/// What of the source lies in the ranges, and nothing else, is what the other one has.
+/// Checks that the other node has the source's data in the ranges, and nothing else.
 fn compare(source: &Dump, ranges: &[TokenRange], fetched: &Dump) -> Result<(), String> {
     let inside = |key: &[u8]| {
         let token = codec::token_of(key);

@@ -1,4 +1,4 @@
-//! What a node must fetch, and from whom.
+//! Fetch plans: ranges and their sources.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn cluster_of(count: u8, state: MemberState, schema: Arc<Schema>) -> ClusterSnap
     snapshot(5, members, schema)
 }
 
-/// What the plan covers of the node's future ranges, token by token of the ring's ends.
+/// Sources that the plan has for a token of a table.
 fn covered(plan: &[FetchRange], table: TableId, token: Token) -> Vec<HostId> {
     let of = plan.iter().filter(|f| f.table == table && f.range.contains(token));
     of.flat_map(|f| f.sources.clone()).collect()

@@ -1,11 +1,12 @@
-//! The batch log of a node that leaves its cluster: other members keep what is in it.
+//! Handover of the batch log of a node that leaves its cluster: other members take over its entries.
 //!
-//! Nobody accepts what a node writes that is no member any more, or only those who have not heard of it:
-//! a batch that it replayed then would be applied by half. Cassandra's `decommission` replays its log
-//! (`BatchlogManager.startBatchlogReplay`) and leaves what could not be applied; here each entry goes
-//! to another member, which replays it like one that its coordinator stored there.
+//! No replica accepts the writes of a departed node, or only those replicas do that have not heard of
+//! its departure. A batch that it replayed then would be applied in part. Cassandra's `decommission`
+//! replays its log (`BatchlogManager.startBatchlogReplay`) and leaves entries that could not be applied.
+//! Here each entry is handed to another member, which replays it like one that its coordinator stored
+//! there.
 //!
-//! Owns: [`Batches::hand_over_batches`]. Who may be asked, and when, is the caller's affair.
+//! Owns: [`Batches::hand_over_batches`]. The caller chooses the takers and the time.
 
 use cluster::{ClusterSnapshot, MemberState};
 use internode::Verb;
@@ -16,8 +17,9 @@ use super::batch_log::{self, BatchTable, Entries, Entry, Fate};
 use super::{Batches, batch_wire};
 use crate::shared::Cluster;
 
-/// Whether this node keeps batches for others and replays what they leave behind: not when it is about
-/// to go, or is gone. What is in its log then is handed over, or waits until it is taken back.
+/// Returns true if this node stores batches for other coordinators and replays those they abandon.
+/// A node that is about to leave, or has left, does not. The entries in its log are then handed
+/// over, or wait until the leave is rolled back.
 pub(crate) fn keeps_batches(snapshot: &ClusterSnapshot) -> bool {
     // A node without members was not attached to a cluster yet.
     snapshot.members.is_empty()
@@ -28,13 +30,14 @@ pub(crate) fn keeps_batches(snapshot: &ClusterSnapshot) -> bool {
 const PAGE_ENTRIES: usize = 128;
 
 impl Batches {
-    /// Gives every entry of this node's batch log, of all shards, to one of `takers`, the first that
-    /// takes it. To be called on one shard, when no coordinator stores more here: when the cluster knows
-    /// that this node is about to go. How many were given away.
+    /// Hands every entry of this node's batch log, of all shards, to one of `takers`: the first
+    /// that accepts it. Must be called on one shard, once no coordinator stores more entries here,
+    /// that is, when the cluster knows that this node is about to leave. Returns the number of
+    /// entries handed over.
     ///
     /// # Errors
-    /// In words for the operator: the log cannot be read, or nobody takes an entry. What was given away
-    /// until then is replayed by its new keeper; what is left stays in the log.
+    /// In words for the operator: the log cannot be read, or no taker accepts an entry. Entries
+    /// handed over until then are replayed by their new keeper; the others stay in the log.
     pub async fn hand_over_batches(
         &self,
         snapshot: &ClusterSnapshot,
@@ -64,7 +67,7 @@ impl Batches {
         Ok(given)
     }
 
-    /// Whether there was anything to give.
+    /// Hands over one entry. Returns false if there was nothing to hand over.
     async fn hand_over_entry(
         &self,
         cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! The batch log's entries, and what a replay makes of them. Decisions only: no IO, no clock.
+//! Entries of the batch log, and the decisions of a replay. Decisions only: no IO, no clock.
 //!
 //! Owns: the row of `system.batches` that holds a logged batch, and which of its mutations a replay
 //! applies. Never: writes, reads or deletes entries ([`super`] does).
@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     pub(crate) mutations: Vec<Vec<u8>>,
 }
 
-/// What a replay does with one mutation.
+/// Decision of a replay about one mutation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Apply it, logged or not as its keyspace wants.
@@ -53,7 +53,7 @@ pub(crate) enum Fate {
         /// False: the keyspace has `durable_writes = false`.
         durable: bool,
     },
-    /// Its table is gone, or was emptied since.
+    /// Its table was dropped, or truncated since.
     Obsolete,
     /// These bytes are not a mutation that this build reads.
     Unreadable,
@@ -65,7 +65,7 @@ pub(crate) fn table_id(schema: &Schema) -> TableId {
 }
 
 impl BatchTable {
-    /// Of a schema that has it.
+    /// Returns the batch log's table; `None`: the schema has none.
     pub(crate) fn of(schema: &Schema) -> Option<BatchTable> {
         let table = schema.table("system", "batches")?;
         Some(BatchTable {
@@ -76,12 +76,12 @@ impl BatchTable {
         })
     }
 
-    /// Its id.
+    /// Returns the table's id.
     pub(crate) fn id(&self) -> TableId {
         self.table
     }
 
-    /// The mutation that logs a batch. `next_id` makes ascending time UUIDs.
+    /// Builds the mutation that logs a batch. `next_id` generates ascending time UUIDs.
     pub(crate) fn entry<'m>(
         &self,
         id: &[u8; 16],
@@ -113,7 +113,7 @@ impl BatchTable {
         out
     }
 
-    /// The mutation that takes an entry out of the log.
+    /// Builds the mutation that deletes an entry from the log.
     pub(crate) fn deletion(&self, id: &[u8], at: TimestampMicros) -> Vec<u8> {
         let mut out = Vec::new();
         let mut mutation = MutationBuilder::new(&mut out, self.table, self.schema_version, id);
@@ -123,7 +123,8 @@ impl BatchTable {
         out
     }
 
-    /// Reads the entries behind a key, in ring order; of the whole log without one.
+    /// Builds the command that reads the entries after a key, in ring order; without a key, the
+    /// whole log.
     pub(crate) fn scan(&self, behind: Option<&[u8]>, now: DeletionSeconds) -> ReadCommand {
         let mut range = KeyRange::all();
         if let Some(key) = behind {
@@ -143,7 +144,7 @@ impl BatchTable {
     }
 }
 
-/// Collects entries from a read, at most so many.
+/// Collects entries from a read, up to a maximum.
 pub(crate) struct Entries {
     table: BatchTable,
     most: usize,
@@ -187,7 +188,7 @@ impl RowSink for Entries {
 }
 
 impl Entry {
-    /// What a replay does with each mutation.
+    /// Decides for each mutation how a replay handles it.
     pub(crate) fn fates(&self, snapshot: &ClusterSnapshot) -> Vec<Fate> {
         self.mutations.iter().map(|bytes| self.fate(bytes, snapshot)).collect()
     }
@@ -209,9 +210,9 @@ impl Entry {
         Fate::Apply { token: codec::token_of(opened.key), durable }
     }
 
-    /// Whether the entry is so old that its replay could bring back rows whose tombstones are gone
-    /// already: older than the `gc_grace_seconds` of one of its tables. As in Cassandra such an
-    /// entry is dropped, so that 0 means no batch log.
+    /// Returns true if the entry is older than the `gc_grace_seconds` of one of its tables:
+    /// replaying it could resurrect rows whose tombstones are purged already. As in Cassandra such
+    /// an entry is dropped, so that 0 means no batch log.
     pub(crate) fn is_past_grace(&self, snapshot: &ClusterSnapshot, now: WallMicros) -> bool {
         let mut graces = self
             .mutations
@@ -222,7 +223,8 @@ impl Entry {
         graces.any(|grace| written.saturating_add(grace) <= now.seconds().0)
     }
 
-    /// Whether nobody works on it any more: its write and the deletion of the entry have timed out.
+    /// Returns true if no coordinator works on the entry any more: its write and the deletion of
+    /// the entry have timed out.
     pub(crate) fn is_abandoned(&self, now: WallMicros, write_timeout: Duration) -> bool {
         let wait = i64::try_from(patience(write_timeout).as_micros()).unwrap_or(i64::MAX);
         self.written_at.0.saturating_add(wait) <= now.0
@@ -234,13 +236,13 @@ impl Entry {
     }
 }
 
-/// How long a batch is left to its coordinator: as in Cassandra, time for the write and for the
-/// removal of the entry.
+/// Returns how long a batch is left to its coordinator: as in Cassandra, time for the write and for
+/// the removal of the entry.
 pub(crate) fn patience(write_timeout: Duration) -> Duration {
     write_timeout.saturating_mul(2)
 }
 
-/// Whether writes to the table go to the commit log.
+/// Returns true if writes to the table go to the commit log.
 pub(crate) fn is_durable(snapshot: &ClusterSnapshot, table: &Table) -> bool {
     snapshot.schema.keyspace(&table.keyspace).is_none_or(|k| k.params.durable_writes)
 }

@@ -16,7 +16,7 @@ pub(crate) struct BatchStore<'a> {
     pub(crate) id: Uuid,
     /// By the coordinator's clock.
     pub(crate) written_at: TimestampMicros,
-    /// Encoded mutations; each is looked at when it is replayed.
+    /// Encoded mutations; each is decoded when it is replayed.
     pub(crate) mutations: Vec<&'a [u8]>,
 }
 
@@ -81,7 +81,7 @@ impl BatchRemove {
     }
 }
 
-/// Time UUIDs that follow one: its clock moved on by a step each, the rest as it is.
+/// Generates time UUIDs after one: its clock advances by a step each, the rest is kept.
 pub(crate) fn following(id: Uuid) -> impl FnMut() -> [u8; 16] {
     let bytes = *id.as_bytes();
     let [l0, l1, l2, l3, m0, m1, h0, h1, ..] = bytes;

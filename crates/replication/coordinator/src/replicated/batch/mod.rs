@@ -1,22 +1,27 @@
 //! Logged batches: all of a batch's mutations are applied in the end, or none.
 //!
-//! Order: 1. the entry is written to `system.batches` and as durable as a write that is
-//! acknowledged; 2. the mutations are applied on their shards, each as durable; 3. the client is
-//! answered; 4. the entry is deleted, which nobody waits for. A crash before 1 is done leaves
-//! nothing. Later ones leave the entry: the next start applies the mutations once more, which
-//! changes nothing where they are (their timestamps are fixed), and deletes it.
+//! Order:
 //!
-//! While the node runs, what an unsuccessful coordinator leaves behind ([`LoggedBatch`] dropped) is
-//! remembered by id and replayed by a background task, so that the log needs no scans. Source:
+//! 1. The entry is written to `system.batches`, as durable as an acknowledged write.
+//! 2. The mutations are applied on their shards, each as durable.
+//! 3. The client is answered.
+//! 4. The entry is deleted; no request waits for that.
+//!
+//! A crash before step 1 completes leaves nothing behind. A later crash leaves the entry. The next
+//! start replays its mutations and deletes it. Replaying a mutation that was applied already changes
+//! nothing, because timestamps are fixed.
+//!
+//! While the node runs, each shard remembers the ids of batches that their coordinator abandoned
+//! ([`LoggedBatch`] dropped). A background task replays them, so that the log needs no scans. Source:
 //! Cassandra's `BatchlogManager`.
 //!
-//! In a cluster the entry is on two other nodes ([`crate::Writer`]). They remember it
-//! until the coordinator takes it out, and replay what is not taken out in time on all replicas, with
-//! hints for those that are away.
+//! In a cluster the entry is stored on two other nodes ([`crate::Writer`]). They remember it until
+//! the coordinator removes it. An entry that is not removed in time is replayed on all replicas, with
+//! hints for those that are down.
 //!
 //! INV-batch-1: no mutation of a logged batch is applied before its entry could be acknowledged.
-//! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is of
-//! no use any more.
+//! INV-batch-2: an entry is deleted only when each of its mutations could be acknowledged, or is
+//! obsolete.
 
 mod batch_handover;
 pub(crate) mod batch_log;
@@ -49,7 +54,7 @@ use crate::shared::{ReplicatedError, ReplicatedWrite, Shared};
 use batch_log::{BatchTable, Entries, Entry, Fate, patience};
 use shard_log::{TakeStored, Unfinished};
 
-/// Between two looks at what coordinators left behind, as in Cassandra.
+/// Interval of the replays of abandoned batches, as in Cassandra.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Entries of one page of a scan.
 const PAGE_ENTRIES: usize = 128;
@@ -80,7 +85,7 @@ struct Inner {
     replayed_total: Counter,
 }
 
-/// What entries are replayed with.
+/// Context of a replay.
 #[derive(Clone, Copy)]
 struct Replaying<'a> {
     snapshot: &'a ClusterSnapshot,
@@ -122,18 +127,19 @@ impl Batches {
     }
 }
 
-/// What a replay of batches came to.
+/// Statistics of a batch replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchReplay {
     /// Batches that are done and out of the log.
     pub batches: u64,
-    /// Of them, those dropped because they are older than their tables' `gc_grace_seconds`.
+    /// The subset of `batches` that was dropped for being older than its tables'
+    /// `gc_grace_seconds`.
     pub past_grace: u64,
     /// Mutations applied.
     pub mutations: u64,
     /// Mutations of tables that were dropped or truncated since.
     pub obsolete: u64,
-    /// Mutations that cannot be read or are larger than the commit log takes now: lost.
+    /// Lost mutations: they cannot be decoded, or are larger than the commit log accepts now.
     pub lost: u64,
     /// Batches that stay in the log for a later replay.
     pub left: u64,
@@ -160,9 +166,9 @@ impl BatchReplay {
 }
 
 impl Batches {
-    /// Replays all batches that are in the log, of all shards. To be called on one shard at start,
-    /// before clients are served. What cannot be applied now is tried again by the background task
-    /// of this shard.
+    /// Replays all batches in the log, of all shards. Must be called on one shard at start, before
+    /// clients are served. Batches that cannot be applied now are retried by the background task of
+    /// this shard.
     pub async fn replay_batches(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
         if !keeps_batches(snapshot) {
             return BatchReplay::default();
@@ -170,9 +176,9 @@ impl Batches {
         self.scan_batches(snapshot, |_| true, None).await
     }
 
-    /// Replays what coordinators of all shards left behind longer ago than twice the write timeout,
-    /// at the pace of the background task but at once. To be called on one shard; what cannot be
-    /// applied now stays with the background task.
+    /// Replays batches of all shards that were abandoned longer ago than twice the write timeout.
+    /// Starts at once, at the pace of the background task. Must be called on one shard. Batches
+    /// that cannot be applied now are left to the background task.
     pub async fn replay_abandoned(&self, snapshot: &ClusterSnapshot) -> BatchReplay {
         if !keeps_batches(snapshot) {
             return BatchReplay::default();
@@ -206,7 +212,7 @@ impl Batches {
             behind = Some(last.id.clone());
             let (due, others): (Vec<Entry>, Vec<Entry>) = page.found.into_iter().partition(&wanted);
             for entry in others {
-                // Somebody is at work on it: it is looked up once more by its id.
+                // Its coordinator may still be at work: look it up once more by its id.
                 if !log.is_stored(&entry.id) {
                     let since = self.env().rt.now();
                     log.remember(Unfinished { id: entry.id, since });
@@ -223,7 +229,7 @@ impl Batches {
         report
     }
 
-    /// Replays entries, several at a time. What each came to, in their order.
+    /// Replays entries, several at a time. Returns the statistics of each, in their order.
     async fn replay_entries(&self, entries: &[Entry], terms: Replaying<'_>) -> Vec<BatchReplay> {
         let Replaying { snapshot, table, rate } = terms;
         let turns = Semaphore::new(REPLAYS_AT_ONCE);
@@ -264,13 +270,14 @@ impl Batches {
         self.inner.throttle.set(bytes_per_second);
     }
 
-    /// What [`Batches::set_batch_replay_throttle`] was told last.
+    /// Returns the value last passed to [`Batches::set_batch_replay_throttle`].
     pub fn batch_replay_throttle(&self) -> u64 {
         self.inner.throttle.get()
     }
 
-    /// How long writes without a client may take: replayed batches, hints and mutations that are
-    /// passed on to who has their range now. A batch is left behind after twice that time.
+    /// Sets the timeout of writes without a client: replayed batches, hints and mutations that are
+    /// forwarded to the current replicas of their range. A batch counts as abandoned after twice
+    /// that time.
     pub fn set_write_timeout(&self, timeout: Duration) {
         self.inner.shared.set_write_timeout(timeout);
     }
@@ -405,9 +412,9 @@ impl Batches {
         }
     }
 
-    /// Starts the task that replays what this shard's coordinators left behind longer ago than twice
-    /// the write timeout. `snapshot` gives the metadata in use, `report` gets what each replay came
-    /// to.
+    /// Starts the task that replays batches of this shard's coordinators that were abandoned longer
+    /// ago than twice the write timeout. `snapshot` returns the current metadata, `report` is
+    /// called with the statistics of each replay.
     pub fn start_batch_replay(
         &self,
         write_timeout: Duration,
@@ -432,7 +439,7 @@ impl Batches {
         let _ = self.env().gate.spawn(&self.env().rt, Group::Admin, "batch-replay", task);
     }
 
-    /// One round. At the end of the node nothing is waited for: no coordinator works any more.
+    /// Runs one round. When the node stops it does not wait: no coordinator is at work any more.
     async fn replay_left_behind(
         &self,
         write_timeout: Duration,
@@ -480,7 +487,7 @@ impl Batches {
         report
     }
 
-    /// Replays entries and takes them out of the list; those that stay in the log are remembered.
+    /// Replays entries and removes them from the list; those that stay in the log are remembered.
     async fn replay_found(
         &self,
         entries: &mut Vec<Entry>,
@@ -498,7 +505,8 @@ impl Batches {
     }
 }
 
-/// Whether a mutation belongs to several nodes, so that this one must not apply it by itself.
+/// Returns true if a mutation is replicated on several nodes, so that this node must not apply it
+/// alone.
 fn is_of_several_nodes(snapshot: &ClusterSnapshot, mutation: &[u8]) -> bool {
     let Some(opened) = MutationRef::open(mutation) else { return false };
     snapshot.members.len() > 1

@@ -14,7 +14,7 @@ use super::batch_log::BatchTable;
 use crate::local::Local;
 use crate::shard_requests::ShardRequest;
 
-/// Ids that are tried for one whose entry lies on this shard.
+/// Attempts to find an id whose entry is owned by this shard.
 const LOCAL_ID_ATTEMPTS: usize = 8;
 /// Left-over batches that are remembered by id; above it the whole log is scanned.
 const UNFINISHED_MAX: usize = 16_384;
@@ -25,7 +25,7 @@ pub struct BatchLog {
     inner: Rc<Inner>,
 }
 
-/// What this shard knows of batches that were not carried through.
+/// This shard's record of batches that did not complete.
 struct Inner {
     local: Local,
     unfinished: RefCell<Vec<Unfinished>>,
@@ -36,16 +36,16 @@ struct Inner {
     logged_total: Counter,
 }
 
-/// Whether batches that were stored for other coordinators are taken.
+/// Selects whether stored batches of other coordinators are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TakeStored {
-    /// Those that are due.
+    /// Batches that are due.
     Due,
     /// None.
     No,
 }
 
-/// A batch whose coordinator gave up.
+/// A batch that its coordinator abandoned.
 pub(super) struct Unfinished {
     pub(super) id: Vec<u8>,
     pub(super) since: Instant,
@@ -62,8 +62,8 @@ pub struct LoggedBatch {
 }
 
 impl LoggedBatch {
-    /// All mutations of the batch may be acknowledged: takes the entry out of the log, without
-    /// waiting for it.
+    /// Completes the batch: all its mutations may be acknowledged. Removes the entry from the log
+    /// without waiting for it.
     pub fn finish(mut self) {
         self.is_settled = true;
         self.log.remove_entry(self.table, &self.id, self.written_at);
@@ -98,7 +98,7 @@ impl BatchLog {
         &self.inner.local
     }
 
-    /// Whether there may be entries that are not remembered.
+    /// Returns true if the log may have entries that are not remembered.
     pub(super) fn is_scan_due(&self) -> bool {
         self.inner.scan_due.get()
     }
@@ -108,12 +108,12 @@ impl BatchLog {
         self.inner.scan_due.set(false);
     }
 
-    /// The log has to be scanned again.
+    /// Requests a new scan of the log.
     pub(super) fn need_scan(&self) {
         self.inner.scan_due.set(true);
     }
 
-    /// A batch that is not carried through is looked up again by its id.
+    /// Remembers the id of an unfinished batch, to look it up again.
     pub(super) fn remember(&self, batch: Unfinished) {
         let mut unfinished = self.inner.unfinished.borrow_mut();
         if unfinished.len() < UNFINISHED_MAX {
@@ -139,14 +139,15 @@ impl BatchLog {
         self.inner.logged_total.inc();
     }
 
-    /// Whether a batch is remembered by its id already.
+    /// Returns true if the batch's id is remembered already.
     pub(super) fn is_stored(&self, id: &[u8]) -> bool {
         let id = <[u8; 16]>::try_from(id);
         id.is_ok_and(|id| self.inner.stored.borrow().contains_key(&id))
     }
 
-    /// Takes what was left behind long enough ago. At the end of the node what was stored for others
-    /// stays in the log: their coordinators may be at work, and the next start finds it.
+    /// Takes the batches that were abandoned long enough ago. When the node stops, entries stored
+    /// for others stay in the log: their coordinators may be at work, and the next start finds
+    /// them.
     pub(super) fn take_due(
         &self,
         stored: TakeStored,
@@ -201,7 +202,7 @@ impl BatchLog {
         }
     }
 
-    /// An id whose entry lies on this shard, if one is found soon.
+    /// Returns an id whose entry is owned by this shard, if one is found soon.
     fn local_id(&self, table: TableId, next_id: &mut dyn FnMut() -> [u8; 16]) -> [u8; 16] {
         let mut id = next_id();
         for _ in 0..LOCAL_ID_ATTEMPTS {

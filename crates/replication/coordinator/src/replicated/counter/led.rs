@@ -1,4 +1,5 @@
-//! What a leader reads, and what it makes of an increment.
+//! The leader's side of a counter write: reading the current counts and turning increments into
+//! counter cells.
 
 use std::cmp::Ordering;
 
@@ -42,7 +43,7 @@ fn has_increments(row: RowRef<'_>) -> bool {
     row.columns().any(|(_, column)| matches!(column, ColumnRef::Simple(c) if !c.is_tombstone()))
 }
 
-/// As whom a leader writes, when, and what it must not count on.
+/// Context of a leader's write: its counter id, the time, and the last truncation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leading {
     pub(super) id: CounterId,
@@ -51,7 +52,8 @@ pub(super) struct Leading {
     pub(super) emptied_at: Option<WallMicros>,
 }
 
-/// What the counter cache has of a row of increments: all that it adds to, or nothing.
+/// Returns the cached counts for a row of increments; `None`: a counter that it adds to is not
+/// cached.
 fn cached(
     store: &Store,
     counts: &CountsOf,
@@ -73,16 +75,17 @@ fn cached(
     Some(out)
 }
 
-/// Where a trace is told what is read. Texts are Cassandra's.
+/// Records in a trace what is read. Texts are Cassandra's.
 pub(super) struct Noting<'a> {
     pub(super) trace: &'a RequestTrace,
-    /// Its name.
+    /// Name of the table.
     pub(super) table: &'a str,
     pub(super) shard: ShardId,
 }
 
 impl Noting<'_> {
-    /// Counters are looked for in the cache; `None`: there is none. Those of `missing` rows are read.
+    /// Records the lookups of counters in the cache (`None`: there is no cache) and the reads of
+    /// the `missing` ones.
     #[cold]
     fn looks(&self, cached: Option<usize>, missing: usize) {
         if let Some(asked) = cached {
@@ -104,15 +107,15 @@ impl Noting<'_> {
     }
 }
 
-/// What a leader has beside the store.
+/// A leader's sources besides the store.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// What the counter cache has; `None`: there is none.
+    /// The counter cache; `None`: disabled.
     pub(super) counts: Option<&'a CountsOf>,
     pub(super) noting: Option<&'a Noting<'a>>,
 }
 
-/// How many counters a row of increments adds to.
+/// Counts the counters that a row of increments adds to.
 fn counters_of(row: RowRef<'_>) -> usize {
     let is_counter = |column| matches!(column, ColumnRef::Simple(cell) if !cell.is_tombstone());
     row.columns().filter(|(_, column)| is_counter(*column)).count()
@@ -232,7 +235,7 @@ impl Leading {
     }
 }
 
-/// The mutation with counts in place of increments, to be written to all replicas as it is.
+/// Builds the mutation with counts instead of increments; it is written to all replicas unmodified.
 pub(super) fn result(
     increments: &MutationRef<'_>,
     current: &Current,

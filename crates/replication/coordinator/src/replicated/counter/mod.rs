@@ -1,17 +1,17 @@
 //! Counters: increments become counts on one replica, their leader.
 //!
-//! Owns: who leads an increment ([`Counters::count`]), the queue of a partition ([`queue`]), what
-//! the leader makes of an increment ([`led`]), the verb `CounterMutation` ([`wire`]). Never: how
-//! contexts merge (that is [`data::counter`]), how a result reaches the replicas (that is
-//! [`crate::writing`]).
+//! Owns: the choice of the leader of an increment ([`Counters::count`]), the queue of a partition
+//! ([`queue`]), the leader's computation ([`led`]), the verb `CounterMutation` ([`wire`]). Never: the
+//! merge of contexts (that is [`data::counter`]), the write of a result to the replicas (that is
+//! [`super::write`]).
 //!
-//! A leader reads its own shard of the counter, adds the increment, applies the result here, and then
-//! writes the result, which may be written any number of times, to the replicas at the level.
+//! A leader reads its own shard of the counter, adds the increment, and applies the result here. Then
+//! it writes the result to the replicas at the level; that write is idempotent.
 //!
 //! INV-counting-1: between the read and the application of a result nothing else is led for its
 //! partition. INV-counting-2: a result leaves this node only after it was applied here.
-//! INV-counting-3: an increment is given to another leader only when it is sure that the one before
-//! has done nothing. INV-counting-4: between the read and the application of a result the table is not
+//! INV-counting-3: an increment is given to another leader only when the previous one has certainly
+//! done nothing. INV-counting-4: between the read and the application of a result the table is not
 //! emptied on this shard.
 
 mod led;
@@ -49,7 +49,7 @@ pub struct Counters {
     inner: Rc<Inner>,
 }
 
-/// What one shard keeps for counters.
+/// Counter state of one shard.
 struct Inner {
     shared: Rc<Shared>,
     writer: Writer,
@@ -72,29 +72,30 @@ pub enum IdOrigin {
     ThisRun,
 }
 
-/// As whom this shard writes.
+/// Counter id of this shard, and the cluster state that it is valid for.
 #[derive(Default)]
 struct Identity {
     id: Option<CounterId>,
     has_led: bool,
     /// Since when the members had their places, when it began to write as `id`.
     since: Option<Epoch>,
-    /// How the tables that it writes to were replicated then.
+    /// Replication of the tables at their last write.
     replications: FixedMap<TableId, Replication>,
 }
 
-/// Which tables were emptied on this shard. What is found in one afterwards was written afterwards,
-/// whatever timestamps it has: those of increments are their clients'.
+/// Truncations of tables on this shard. Data found in such a table afterwards was written
+/// afterwards, whatever timestamps it has: those of increments are set by clients.
 #[derive(Default)]
 struct Emptied {
-    /// How often one was, in this run.
+    /// Number of truncations in this run.
     times: Cell<u64>,
     /// When each was emptied last; not more tables than the metadata has.
     tables: RefCell<FixedMap<TableId, WallMicros>>,
 }
 
 impl Emptied {
-    /// What the metadata has when this run begins is carried out before anybody is served.
+    /// Records the truncations that the metadata has when this run starts: they are carried out
+    /// before any request is served.
     fn found(&self, snapshot: &ClusterSnapshot) {
         let found = snapshot.truncations.iter().map(|(table, t)| (*table, t.truncated_at));
         self.tables.borrow_mut().extend(found);
@@ -109,7 +110,7 @@ impl Emptied {
         *latest = at.max(*latest);
     }
 
-    /// When the table was emptied, if the metadata says so and this shard has not done it yet.
+    /// Returns the time of a truncation in the metadata that this shard has not carried out yet.
     fn due(&self, snapshot: &ClusterSnapshot, table: TableId) -> Option<WallMicros> {
         let at = snapshot.truncations.get(&table)?.truncated_at;
         let is_done = self.tables.borrow().get(&table).is_some_and(|done| *done >= at);
@@ -153,8 +154,9 @@ impl Counters {
         &self.inner.shared.local
     }
 
-    /// As whom this node writes its parts of counters; its host id when nobody said so. Two
-    /// processes must not write as one unless the later one has all that the earlier one wrote.
+    /// Sets the counter id under which this node writes its cells; the default is its host id. Two
+    /// processes must not share an id unless the later one has everything that the earlier one
+    /// wrote.
     pub fn set_counter_id(&self, id: CounterId) {
         self.inner.identity.borrow_mut().id = Some(id);
         self.env().store.counters().count_as(id);
@@ -166,7 +168,7 @@ impl Counters {
         writer.id.filter(|_| origin == IdOrigin::EarlierRun || writer.has_led)
     }
 
-    /// From where the places of members are followed; the tables that were emptied are empty by then.
+    /// Starts tracking the places of members. All truncations known so far are carried out by then.
     pub(crate) fn counts_since(&self, snapshot: &ClusterSnapshot) {
         self.inner.identity.borrow_mut().since = Some(snapshot.places.last());
         self.inner.emptied.found(snapshot);
@@ -183,15 +185,15 @@ impl Counters {
         emptied.note(table, at, snapshot.as_deref());
         let result = self.env().store.lifecycle().truncate(table, TimestampMicros(at.0)).await;
         if result.is_err() {
-            // What is there may be of before.
+            // The remaining data may predate the truncation.
             emptied.tables.borrow_mut().remove(&table);
         }
         result
     }
 
-    /// As whom to write. Somebody new after every change of the places in the ring and of the
-    /// table's replication: this node may have had the range, have given it away, and have it again
-    /// from a replica that lacks some of what it had written.
+    /// Returns the id to write under. It is a new one after every change of the places in the ring
+    /// and of the table's replication. This node may have had the range, given it away, and got it
+    /// back from a replica that lacks some of what this node had written.
     fn writer_of(&self, snapshot: &ClusterSnapshot, table: TableId) -> CounterId {
         let writer = &mut *self.inner.identity.borrow_mut();
         writer.has_led = true;
@@ -200,7 +202,7 @@ impl Counters {
         self.env().store.counters().count_as(id);
         let Some(cluster) = self.inner.shared.cluster() else { return id };
         let Some(topology) = cluster.topology(snapshot, table) else { return id };
-        // Of any range: one id is used for all of them.
+        // Replicas of any range: one id is used for all of them.
         let (since, replication) = (snapshot.places.last(), topology.placements.replication());
         let is_same = writer.since.is_none_or(|before| before == since)
             && writer.replications.get(&table).is_none_or(|before| before == replication);
@@ -467,7 +469,8 @@ impl Counters {
         Ok(turn.map_err(|_| StoreError::Stopping)?)
     }
 
-    /// Reads what increments add to, until the table was not emptied meanwhile (INV-counting-4), and waits for room.
+    /// Reads the counts that increments add to, and waits for room. Repeats if the table was
+    /// truncated meanwhile (INV-counting-4).
     async fn read_counts(
         &self,
         snapshot: &mut Arc<ClusterSnapshot>,
@@ -487,8 +490,8 @@ impl Counters {
                 let room = store.writer().wait_for_room();
                 rt.timeout(deadline, room).await.map_err(|_| late())??;
             }
-            // A count of before a TRUNCATE must not be written behind it, whether this shard or the
-            // metadata knows of it first.
+            // A count that was read before a TRUNCATE must not be written after it. Either this
+            // shard or the metadata may learn of the truncation first, so both are checked.
             if self.inner.emptied.times.get() == emptied
                 && self.emptied_at(snapshot, increments.table) == emptied_at
             {
@@ -497,14 +500,15 @@ impl Counters {
         }
     }
 
-    /// When the table was emptied last, if this shard has not done so yet. The write goes on with the
-    /// metadata that this is from, so that replicas who know of a later TRUNCATE refuse it.
+    /// Returns the time of the last truncation if this shard has not carried it out yet. The write
+    /// uses the metadata that this time is from, so that replicas that know of a later TRUNCATE
+    /// refuse it.
     fn emptied_at(
         &self,
         snapshot: &mut Arc<ClusterSnapshot>,
         table: TableId,
     ) -> Option<WallMicros> {
-        // A node that is alone empties its shards first, and tells the metadata then.
+        // A single node truncates its shards first and updates the metadata afterwards.
         let cluster = self.inner.shared.cluster()?;
         let known = (cluster.parts.snapshot)();
         if known.epoch > snapshot.epoch {
@@ -513,7 +517,7 @@ impl Counters {
         self.inner.emptied.due(snapshot, table)
     }
 
-    /// Whether this node may lead: it is one of the replicas that are read from.
+    /// Returns true if this node may lead: it is one of the replicas that are read from.
     pub(crate) fn may_lead(
         &self,
         cluster: &Cluster,
@@ -533,7 +537,7 @@ fn late() -> ReplicatedError {
     ReplicatedError::Overloaded("a counter update waited too long".to_owned())
 }
 
-/// What the counts of increments are read with.
+/// Context of reading the counts of increments.
 #[derive(Clone, Copy)]
 struct CountTerms<'a> {
     comparator: &'a ClusteringComparator,
@@ -541,17 +545,18 @@ struct CountTerms<'a> {
     deadline: Instant,
 }
 
-/// What a leader has read.
+/// Result of a leader's read.
 struct Counts {
-    /// Of the cache, if there is one.
+    /// Handle to the counter cache, if enabled.
     counts: Option<CountsOf>,
     current: Current,
     /// When the table was emptied last, if this shard has not done so yet.
     emptied_at: Option<WallMicros>,
 }
 
-/// Who leads: this node if it is a replica, else the nearest live one of this datacenter, else of
-/// another unless the level is of one datacenter. Source: `ReplicaPlans.findCounterLeaderReplica`.
+/// Chooses the leader: this node if it is a replica, else the nearest live replica of this
+/// datacenter. A replica of another datacenter is chosen last, unless the level is limited to one
+/// datacenter. Source: `ReplicaPlans.findCounterLeaderReplica`.
 fn leader_of(
     cluster: &Cluster,
     write: &CounterWrite,
@@ -596,7 +601,7 @@ fn required(topology: &Topology, consistency: Consistency) -> u32 {
     u32::try_from(need.sum()).unwrap_or(u32::MAX)
 }
 
-/// Whether it is sure that a leader has done nothing (INV-counting-3).
+/// Returns true if the leader has certainly done nothing (INV-counting-3).
 fn did_nothing(error: &MessagingError) -> bool {
     match error {
         MessagingError::UnknownHost(_)
@@ -621,7 +626,7 @@ fn did_nothing(error: &MessagingError) -> bool {
     }
 }
 
-/// What the client is told of a leader that may have added the increments.
+/// Builds the client's error for a leader that may have added the increments.
 fn unknown(
     write: &CounterWrite,
     cluster: &Cluster,
@@ -634,7 +639,7 @@ fn unknown(
     let block_for = topology.map_or(1, |t| required(&t, consistency));
     let (received, write_type) = (0, WriteType::Counter);
     match replica_error(error) {
-        // A node that went down meanwhile is as silent as one that is slow.
+        // A node that went down meanwhile is as silent as a slow one.
         ReplicaError::Timeout | ReplicaError::NodeDown => {
             RequestError::WriteTimeout { consistency, received, block_for, write_type }
         }

@@ -1,4 +1,4 @@
-//! One at a time: the queues of partitions whose counters are being led.
+//! Queues of partitions: one counter write per partition is led at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -13,10 +13,10 @@ use super::Inner;
 /// Table and serialised key.
 type Partition = (TableId, Vec<u8>);
 
-/// Increments of one partition that wait for their turn; a turn that reads from memory takes
+/// Maximum number of waiting increments of one partition; a turn that reads from memory takes
 /// microseconds.
 const WAITING_MAX_PER_PARTITION: usize = 4096;
-/// Those of a shard.
+/// Maximum number of waiting increments of a shard.
 const WAITING_MAX: usize = 65_536;
 
 /// Too many wait.
@@ -28,14 +28,14 @@ pub(crate) struct Full(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
-/// The queues of a shard. A partition is in the map as long as somebody has its turn.
+/// The queues of a shard. A partition is in the map as long as a request holds its turn.
 #[derive(Default)]
 pub(crate) struct Queues {
     waiting: RefCell<FixedMap<Partition, VecDeque<oneshot::Sender<Turn>>>>,
     count: Cell<usize>,
 }
 
-/// The turn of a partition; it goes on to the next one when this is dropped.
+/// The turn of a partition; when it is dropped, the next in the queue gets it.
 pub(crate) struct Turn {
     inner: Weak<Inner>,
     partition: Partition,
@@ -51,8 +51,8 @@ impl Drop for Turn {
 }
 
 impl Queues {
-    /// Gets in line. The turn comes by the future, in order of arrival; a place whose future was
-    /// dropped is passed over.
+    /// Joins the queue of a partition. The future resolves with the turn, in order of arrival. An
+    /// entry whose future was dropped is skipped.
     ///
     /// # Errors
     /// Too many wait already.
@@ -96,7 +96,7 @@ impl Queues {
             if next.is_closed() {
                 continue;
             }
-            // A turn that is not taken comes back here by being dropped.
+            // If the receiver is gone, the turn is dropped and passed on.
             drop(next.send(Turn { inner: inner.clone(), partition }));
             return;
         }

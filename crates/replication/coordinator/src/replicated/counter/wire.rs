@@ -1,4 +1,5 @@
-//! Payloads of the verb `CounterMutation`: version, level and mutation there, what came of it back.
+//! Payloads of the verb `CounterMutation`: the request has version, level and mutation, the answer
+//! the outcome.
 
 use cluster::Consistency;
 use codec::{DecodeError, Reader, Writer};
@@ -41,8 +42,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What came of increments once a leader took them: version 1 · kind u8 · fields. An error instead of
-/// this means that nothing was done, or that nobody knows (`did_nothing`).
+/// Outcome of increments that a leader accepted: version 1 · kind u8 · fields. An error reply
+/// instead means that the leader did nothing, or that the outcome is unknown (`did_nothing`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// 0: at the level.
@@ -56,7 +57,7 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Of an error of the leader's write.
+    /// Converts an error of the leader's write.
     pub(crate) fn of(error: &RequestError) -> Outcome {
         match error {
             &RequestError::Unavailable { required, alive, .. }

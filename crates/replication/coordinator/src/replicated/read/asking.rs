@@ -14,17 +14,17 @@ use super::calls::{Answer, AnswerFuture, What};
 use crate::shared::{Cluster, ReadTrace};
 use replica::replica_error;
 
-/// A question about a page of a replica. All that it takes is held, so that it can be asked again in another way.
+/// A page request to a replica. It owns all its inputs, so that it can be repeated in another form.
 pub(super) struct ToPeer {
     pub(super) cluster: Rc<Cluster>,
     pub(super) host: HostId,
     pub(super) shard: ShardId,
-    /// Of a range or of a partition.
+    /// Verb for a range or for a partition.
     pub(super) verb: Verb,
     pub(super) deadline: Instant,
     pub(super) command: Rc<ReadCommand>,
     pub(super) limits: ReadLimits,
-    /// A replica that knows newer metadata says so here.
+    /// Receives the epoch of a replica that knows newer metadata.
     pub(super) needed: Rc<Cell<Epoch>>,
     pub(super) trace: Option<Rc<ReadTrace>>,
 }
@@ -38,7 +38,7 @@ impl ToPeer {
         self.cluster.parts.messaging.request(&outgoing, write)
     }
 
-    /// It was answered, with a page of so many bytes.
+    /// Records an answer; `page`: bytes of its page.
     pub(super) fn note(&self, elapsed: Duration, page: Option<usize>) {
         self.cluster.latencies.note(self.host, elapsed);
         if let (Some(trace), Some(bytes)) = (&self.trace, page) {
@@ -46,7 +46,7 @@ impl ToPeer {
         }
     }
 
-    /// It was not answered.
+    /// Records a failed request.
     pub(super) fn note_error(&self, error: &MessagingError) {
         if let MessagingError::Remote(ErrorReply::EpochTooOld { needed }) = error {
             self.needed.set(self.needed.get().max(*needed));

@@ -1,5 +1,5 @@
-//! What a read has under way: questions to replicas, and its timer. One future for all of them, so
-//! that dropping the read gives all of it up.
+//! Calls of a read: the requests in flight to replicas, and the read's timer. One future holds all
+//! of them, so that dropping the read cancels all of it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -11,19 +11,19 @@ use stdx::{HostId, Instant};
 
 use super::filtered::Filtered;
 
-/// What a replica said.
+/// Answer of a replica.
 pub(super) enum Answer {
-    /// Encoded, checked by nobody yet when it comes from another node.
+    /// An encoded page. A page of another node has not been validated yet.
     Page { bytes: Vec<u8>, is_own: bool },
-    /// What passes the reader's filter, unchecked as well.
+    /// The rows that pass the reader's filter; not validated either.
     Filtered(Box<Filtered>),
-    /// Of the page it would have sent.
+    /// Digest of the page that the replica would have sent.
     Digest(PageDigest),
-    /// It has the repair.
+    /// The repair was applied.
     Repaired,
 }
 
-/// Who was asked, for which slot.
+/// A request to a replica, and the slot that it belongs to.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) slot: u16,
@@ -36,7 +36,7 @@ pub(super) struct Asked {
     pub(super) at: Instant,
 }
 
-/// What was asked.
+/// Kind of request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Page,
@@ -48,13 +48,13 @@ pub(super) enum What {
 
 pub(super) type AnswerFuture = Pin<Box<dyn Future<Output = Result<Answer, ReplicaError>>>>;
 
-/// What came.
+/// Next event of a read.
 pub(super) enum Event {
     Answer(Asked, Result<Answer, ReplicaError>),
     Tick,
 }
 
-/// Everything under way.
+/// The requests in flight, and the timer.
 #[derive(Default)]
 pub(super) struct Calls {
     running: Vec<(Asked, AnswerFuture)>,
@@ -66,7 +66,7 @@ impl Calls {
         self.running.push((asked, future));
     }
 
-    /// Gives up the questions of a slot; repairs go on while the read does.
+    /// Drops the requests of a slot; its repairs continue as long as the read does.
     pub(super) fn forget_slot(&mut self, slot: u16) {
         self.running.retain(|(asked, _)| asked.slot != slot || asked.what == What::Repair);
     }
@@ -76,7 +76,7 @@ impl Calls {
         self.running.retain(|(asked, _)| asked.what == What::Repair);
     }
 
-    /// Who has not answered yet.
+    /// Returns the requests without an answer yet.
     pub(super) fn asked(&self) -> impl Iterator<Item = &Asked> {
         self.running.iter().map(|(asked, _)| asked)
     }
@@ -87,7 +87,7 @@ impl Calls {
         self.timer = Some(Box::pin(async move { rt.sleep_until(at).await }));
     }
 
-    /// The next thing that happens. There is a timer until the request is done, so it comes.
+    /// Returns the next event. The timer guarantees that there is one until the read is done.
     pub(super) async fn next(&mut self) -> Event {
         poll_fn(|cx| self.poll(cx)).await
     }

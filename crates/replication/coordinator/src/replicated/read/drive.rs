@@ -35,18 +35,18 @@ use super::{
 };
 use crate::shared::{ReadTrace, ReplicatedRead};
 
-/// Whether the sink wants more.
+/// The sink's demand after a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wants {
     More,
     Nothing,
-    /// What is left must be read with newer metadata.
+    /// The remainder must be read with newer metadata.
     NewPlan,
-    /// It has met more tombstones than it may.
+    /// It has met more tombstones than allowed.
     Refuses,
 }
 
-/// What follows an output of the machine.
+/// Next step after an output of the machine.
 enum Step {
     Next,
     /// The machine is done.
@@ -55,11 +55,11 @@ enum Step {
     Stop,
 }
 
-/// What a read is begun with.
+/// Parameters of a read.
 pub(super) struct ReadTerms {
     pub(super) plan: Plan,
     pub(super) trace: Option<Rc<ReadTrace>>,
-    /// Of a read whose pages replicas filter.
+    /// Set for a read whose pages replicas filter.
     pub(super) filtering: Option<Filtering>,
 }
 
@@ -69,15 +69,15 @@ pub(super) struct Reader<'a, S> {
     plan: Rc<Plan>,
     /// The plan is of this epoch.
     epoch: Epoch,
-    /// And what is left to read has not moved until this one, or `needed` says so.
+    /// Up to this epoch the rest of the read has not moved, unless `needed` is newer.
     seen: Cell<Epoch>,
-    /// A replica refused the plan: what it is based on is older than this epoch.
+    /// A replica refused the plan: the plan's metadata is older than this epoch.
     needed: Rc<Cell<Epoch>>,
     trace: Option<Rc<ReadTrace>>,
-    /// Of a read whose pages replicas filter.
+    /// Set for a read whose pages replicas filter.
     filtering: Option<Filtering>,
-    /// Of a read that is traced: who was asked for a digest of the page, and whether it was told that
-    /// they differ.
+    /// Replicas that were asked for a digest of the page, and whether the trace records their
+    /// mismatch. Used by traced reads only.
     digests: TargetSet,
     told_mismatch: bool,
     order: &'a ReplicatedRead,
@@ -87,7 +87,7 @@ pub(super) struct Reader<'a, S> {
     calls: Calls,
     slots: Vec<Option<Slot>>,
     uses: u32,
-    /// What is not shown yet.
+    /// The part of the command that is not shown yet.
     rest: ReadCommand,
     /// Nothing is.
     is_over: bool,
@@ -130,7 +130,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     /// Shows everything, until the sink has enough.
     pub(super) async fn run(mut self) -> Result<ReadStats, RequestError> {
         loop {
-            // A machine reads as many rows as are wanted; the sink may want more than it said.
+            // A machine reads the wanted number of rows; the sink may take more than it announced.
             match self.run_machine().await? {
                 Wants::Nothing | Wants::Refuses => return Ok(self.show.stats),
                 Wants::NewPlan => {
@@ -146,8 +146,9 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
     }
 
-    /// Whether a replica said, or this node has learnt, that what is left to read has other replicas
-    /// than the plan says. Messages carry the node's epoch, not the plan's, so replicas would not notice.
+    /// Returns true if the remaining ranges have other replicas than the plan lists. A replica
+    /// reports it, or this node has learnt it. Messages carry the node's epoch, not the plan's, so
+    /// replicas would not notice.
     fn is_outdated(&self) -> bool {
         let cluster = &self.plan.cluster;
         let now = (cluster.parts.snapshot)();
@@ -217,7 +218,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         if self.is_outdated() {
             return Ok(Wants::NewPlan);
         }
-        // What the machine before read ahead is read again, with the limits of this one.
+        // Pages that the previous machine read ahead are read again, with the limits of this one.
         self.calls.forget_questions();
         self.slots.clear();
         let rows = u32::try_from(self.order.rows_wanted).unwrap_or(u32::MAX).max(1);
@@ -240,7 +241,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         });
         let of_token = |token| plan.of_token(token);
         let mut walk = RingWalk::new(plan.placements(), tokens, of_token);
-        // A read of one partition looks at one token, wherever the ring is cut.
+        // A read of one partition reads one token, however the ring is split.
         let mut one = match &self.rest.partitions {
             Partitions::Key(_) => {
                 Some(SubRange { range: tokens, plan: plan.of_token(tokens.upto), ranges: 1 })
@@ -308,7 +309,8 @@ impl<'a, S: RowSink> Reader<'a, S> {
         Ok(Step::Next)
     }
 
-    /// What happens next, for the machine; `None` when it does not concern it any more.
+    /// Returns the next input of the machine; `None`: the event does not concern the machine any
+    /// more.
     async fn next_input(&mut self) -> Option<RangeInput> {
         let (asked, answer) = match self.calls.next().await {
             Event::Tick => {
@@ -321,7 +323,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let slot = self.slots.get_mut(usize::from(number)).and_then(Option::as_mut);
         let slot = slot.filter(|s| s.number == use_of_slot)?;
         if matches!(what, What::Page | What::Filtered) && slot.has_page_of(from) {
-            // It gave its whole page when it was asked to filter it.
+            // It sent its whole page although it was asked to filter it.
             return None;
         }
         let taken = |taken: Result<ReadInput, PageError>, slot: &Slot| {
@@ -346,7 +348,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         Some(RangeInput::Slot { slot: number, input })
     }
 
-    /// Who has not answered when it is time to ask another one is slow.
+    /// Records a latency for each replica that has not answered by the time another one is asked.
     fn note_silence(&self) {
         let now = self.reads.env().rt.now();
         for asked in self.calls.asked() {
@@ -371,7 +373,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
         let Some(place) = self.slots.get_mut(at) else { return };
         let command = match place {
-            // It was moved on when its page was shown.
+            // Its command was advanced when its page was shown.
             Some(before) if goes_on => ReadCommand::clone(&before.command),
             _ => {
                 let mut command = self.rest.clone();
@@ -458,7 +460,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         None
     }
 
-    /// As Cassandra says whom it asks.
+    /// Records the requests in Cassandra's words.
     #[cold]
     fn describe_asking(
         &self,
@@ -502,7 +504,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         Some(Asked { slot, number, target, what, host: replica.host, at })
     }
 
-    /// How a page is filtered that the machine wants to be; `None`: all of it is asked for.
+    /// Returns the filter to ask for with this page; `None`: the whole page is requested.
     fn filtering(&self, what: What, host: HostId, is_self: bool) -> Option<&Filtering> {
         let filtering = self.filtering.as_ref().filter(|_| what == What::Filtered)?;
         let may_ask = is_self || filtering.may_ask(self.reads, host);
@@ -587,7 +589,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
     }
 
-    /// Whether the table was truncated since the read began.
+    /// Returns true if the table was truncated since the read began.
     fn is_truncated(&self, table: TableId) -> bool {
         let now = (self.plan.cluster.parts.snapshot)();
         now.epoch > self.order.snapshot.epoch
@@ -600,7 +602,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         let Some(replica) = slot.replicas.get(to).copied() else { return };
         let mut mutations = slot.repairs_of(of);
         if self.is_truncated(slot.command.table) {
-            // What was read is gone, and must not come back.
+            // The rows that were read are truncated and must not be resurrected.
             mutations.clear();
         }
         let Some(asked) = self.asked(number, to, What::Repair, &replica) else { return };
@@ -642,7 +644,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         self.calls.add(asked, future);
     }
 
-    /// The replica whose page has more tombstones than the sink allows failed, as Cassandra has it.
+    /// Marks the replica whose page exceeds the sink's tombstone limit as failed, as in Cassandra.
     #[cold]
     fn refused(&self, slot: u16, from: RowsFrom) -> RequestError {
         let slot = self.slots.get(usize::from(slot)).and_then(Option::as_ref);
@@ -659,7 +661,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
         }
     }
 
-    /// Shows a slot's page, and moves the slot and what is left of the read behind it.
+    /// Shows a slot's page, and advances the slot and the rest of the read past it.
     fn emit(&mut self, slot: u16, outcome: ReadOutcome) -> Wants {
         let now = self.reads.env().rt.now();
         let slot = self.slots.get_mut(usize::from(slot)).and_then(Option::as_mut);
@@ -714,7 +716,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
                     self.rest.resume = None;
                 }
             }
-            // Of one partition nothing more is wanted, whatever the machine has.
+            // A read of one partition wants no more, whatever the machine has.
             return if self.is_over && shown == Shown::NextPartition {
                 Wants::Nothing
             } else {
@@ -732,7 +734,7 @@ impl<'a, S: RowSink> Reader<'a, S> {
     }
 }
 
-/// Moves a command behind the partition that it begins in; whether there are others.
+/// Moves a command past the partition that it begins in. Returns true if others follow.
 fn skip_partition(command: &mut ReadCommand) -> bool {
     match &mut command.partitions {
         Partitions::Key(_) => false,
@@ -757,8 +759,9 @@ fn last_place<'p>(page: &ReplicaPage<'p>) -> PageEnd<'p> {
     }
 }
 
-/// What a page has taken beside the tombstones that it shows: as many as a page may have when it ended with nothing
-/// that fills it, because there were tombstones that are old enough to be left out.
+/// Returns the number of tombstones that a page scanned beyond those that it shows. A page that
+/// ended without being full scanned the maximum: it ended for tombstones that are old enough to be
+/// left out.
 fn page_scanned(page: &ReplicaPage<'_>, slot: &Slot, from: RowsFrom) -> u32 {
     let (bytes, live_rows) = match slot.filtered(from) {
         Some(filtered) => (filtered.page.whole.bytes, filtered.page.whole.live_rows),

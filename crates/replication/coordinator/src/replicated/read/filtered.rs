@@ -1,9 +1,10 @@
-//! Pages of ranges that replicas filter: a replica sends what passes, and the digest of its whole page.
+//! Pages of ranges that replicas filter: a replica sends the rows that pass, and the digest of its whole page.
 //!
-//! Owns: whom a read asks so, what it does with those who do not do it, the check of what comes from outside. Never: merges such a page: it has no deletions, and lacks rows that its replica has.
+//! Owns: which replicas are asked to filter, the fallback for those that cannot, the validation of received pages. Never: merges such a page: it has no deletions, and lacks rows that its replica
+//! has.
 //!
-//! INV-filtered-1: what is shown of a filtered page is what the reader's filter leaves of the whole page, whose digest
-//! agrees with as many replicas as the level needs. So no row is missed whose parts match on different replicas.
+//! INV-filtered-1: a filtered page is shown only if it is the filtered result of a whole page whose digest as many replicas have as the level needs. So no row is missed whose parts match on
+//! different replicas.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -26,11 +27,11 @@ use super::slot::{holds, is_within};
 use crate::local::ShardFilter;
 use crate::shared::ReplicatedRead;
 
-/// How a read has its pages filtered.
+/// Filter of a read's pages.
 #[derive(Clone)]
 pub(super) struct Filtering {
     pub(super) filter: Arc<dyn RowFilter>,
-    /// The same for other nodes.
+    /// The encoded filter for other nodes.
     work: Rc<[u8]>,
     /// Nodes that would not do it for this read.
     refused: Rc<RefCell<Vec<HostId>>>,
@@ -46,7 +47,7 @@ impl Filtering {
         order: &ReplicatedRead,
     ) -> Option<Filtering> {
         let ShardFilter { filter, shipped, .. } = filter?;
-        // A partition that is cut ends behind so many live rows, whether they pass or not.
+        // A partition that is cut ends after so many live rows, whether they pass or not.
         let has_limit = order.limits.rows_per_partition != u32::MAX;
         if has_limit || !matches!(command.partitions, Partitions::Range(_)) {
             return None;
@@ -56,7 +57,7 @@ impl Filtering {
         Some(Filtering { filter: filter.clone(), work, refused, is_wary })
     }
 
-    /// Whether a node is asked to filter.
+    /// Returns true if a node may be asked to filter.
     pub(super) fn may_ask(&self, reads: &Reads, host: HostId) -> bool {
         let now = reads.env().rt.now();
         let not_filtering = &reads.inner.not_filtering;
@@ -101,22 +102,23 @@ impl Filtering {
     }
 }
 
-/// What passes of a page, with the digest of all of it.
+/// The rows of a page that pass the filter, with the digest of the whole page.
 pub(super) struct Filtered {
     pub(super) page: FilteredPage,
     pub(super) digest: PageDigest,
-    /// Of this node, so that it need not be checked.
+    /// True if this node built it: it need not be validated.
     is_own: bool,
 }
 
 impl Filtered {
-    /// Of this node's page.
+    /// Wraps this node's own page.
     pub(super) fn own(page: NodePage) -> Option<Filtered> {
         let digest = digest_of(&page.page);
         Some(Filtered { page: page.filtered?, digest, is_own: true })
     }
 
-    /// Where it ends: see [`super::drive`]'s `last_place`, of which the last partition may be left out here.
+    /// Returns the end of the page: see [`super::drive`]'s `last_place`. The last partition may
+    /// have been filtered out here.
     pub(super) fn last_place<'p>(&'p self, end: PageEnd<'p>) -> PageEnd<'p> {
         match (end, self.page.last_key.as_deref()) {
             (PageEnd::Exhausted, Some(key)) => PageEnd::After { token: codec::token_of(key), key },
@@ -124,7 +126,7 @@ impl Filtered {
         }
     }
 
-    /// What of it counts for the machine, when it may be an answer to this command.
+    /// Validates the page as an answer to this command, and returns its facts for the machine.
     pub(super) fn check(
         &self,
         command: &ReadCommand,
@@ -156,7 +158,8 @@ impl Filtered {
     }
 }
 
-/// Whether a page with that end is behind where the command begins, so that a read of such pages ends.
+/// Returns true if a page with that end lies past the command's start, so that a read of such pages
+/// terminates.
 fn gets_on(command: &ReadCommand, shape: &TableShape, end: &PageEnd<'_>) -> bool {
     let Partitions::Range(range) = &command.partitions else { return true };
     let RingBound::Key { token, key, after: false } = &range.start else { return true };

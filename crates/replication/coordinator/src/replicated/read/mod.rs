@@ -1,11 +1,10 @@
 //! Reads of several nodes.
 //!
-//! Owns: the driver of `request`'s read machines ([`drive`]). Never: decides whom to ask, what differs, or when a level
-//! is met: that is `request`'s; how a replica reads: that is the crate `replica`.
+//! Owns: the driver of `request`'s read machines ([`drive`]). Never: chooses replicas, computes differences, decides
+//! when a level is met (all three are in `request`); how a replica reads (the crate `replica`).
 //!
-//! Invariants: INV-reading-2: a sink sees what it would see of one node that has everything that
-//! the replicas asked have together, each row once, in order. INV-reading-3: nothing of a read goes
-//! on when its future is dropped, except what was sent.
+//! Invariants: INV-reading-2: a sink sees the rows that a single node with all data of the asked replicas would show,
+//! each row once, in order. INV-reading-3: dropping a read's future stops all of it, except messages that were sent.
 //!
 //! Reading order: [`plan`], [`calls`], [`asking`], [`slot`], [`ring_walk`], [`drive`], [`filtered`]. See
 //! `docs/internals/reads.md`.
@@ -39,7 +38,8 @@ const RANGES_IN_FLIGHT: u16 = 16;
 const RANGES_AT_FIRST: u32 = 4;
 /// Bytes after which a page of a sub-range ends; pages of one partition end at 1 MiB.
 const RANGE_BYTES_MAX: usize = 256 << 10;
-/// The same of a page that its replica filters: the coordinator has only what passes, unless replicas differ.
+/// Limit for a page that its replica filters: the coordinator has only the rows that pass, unless
+/// replicas differ.
 const FILTERED_BYTES_MAX: usize = 512 << 10;
 
 /// Reads of several nodes, of one shard.
@@ -48,7 +48,7 @@ pub struct Reads {
     inner: Rc<Inner>,
 }
 
-/// What one shard keeps for reads of several nodes.
+/// Per-shard state of replicated reads.
 struct Inner {
     shared: Rc<Shared>,
     /// Nodes that do not know the verb `FilteredRead`.
@@ -104,12 +104,12 @@ impl Inner {
     }
 }
 
-/// What a read is done with beside its command.
+/// Options of a read beside its command.
 #[derive(Clone, Copy, Default)]
 pub struct ReadOptions<'a> {
-    /// What is asked and read is noted there, and the other nodes write down what they do for it.
+    /// Records the requests and reads; other nodes record their part of the work too.
     pub trace: Option<&'a Rc<ReadTrace>>,
-    /// What the sink wants. It may be shown other rows all the same.
+    /// The sink's filter. The sink may still be shown rows that do not match.
     pub filter: Option<&'a ShardFilter>,
 }
 
@@ -118,7 +118,7 @@ pub struct ReadOptions<'a> {
 pub struct ReadRepairCounts {
     /// Reads of several nodes.
     pub attempted: u64,
-    /// Pages whose replicas differed, so that the reader had to wait for a merge.
+    /// Pages on which replicas differed, so that the reader had to wait for a merge.
     pub mismatches: u64,
     /// Mutations sent to replicas.
     pub repairs: u64,
@@ -147,16 +147,16 @@ impl Reads {
         }
     }
 
-    /// Reads from as many replicas as the level needs into `sink`, as [`Local::read`] reads
-    /// from this node: rows are merged and live, partitions of a range come in ring order, a read
-    /// that was cut goes on from its resume position, here or on another node.
+    /// Reads from as many replicas as the level needs into `sink`, as [`Local::read`] reads from
+    /// this node: rows are merged and live, partitions of a range arrive in ring order. A read that
+    /// was interrupted continues from its resume position, here or on another node.
     ///
-    /// What differs between the replicas that were asked is written to those that miss it before it
-    /// is shown, unless the table says otherwise. Dropped early, nothing is asked any more.
+    /// Differences between the replicas are repaired before a row is shown, unless the table's
+    /// settings disable that. After the future is dropped no further requests are sent.
     ///
     /// # Errors
-    /// `Unavailable` before anything is asked; `ReadTimeout`, `ReadFailure`. Rows may have been shown
-    /// before an error.
+    /// `Unavailable` before any replica is asked; `ReadTimeout`, `ReadFailure`. Rows may have been
+    /// shown before an error.
     pub async fn read_replicated<S: RowSink>(
         &self,
         command: &ReadCommand,
@@ -166,10 +166,10 @@ impl Reads {
         self.read_traced(command, order, ReadOptions::default(), sink).await
     }
 
-    /// As [`Reads::read_replicated`]. Of a request that is traced what is asked and what this node reads is
-    /// noted, and the other nodes write down what they do for it. With a filter what this node alone reads is
-    /// filtered by its shards, and of a range what replicas agree on by one of them ([`filtered`]); what is merged is
-    /// shown as it is.
+    /// As [`Reads::read_replicated`], with options. A trace records the requests and this node's
+    /// reads, and the other nodes record their part. With a filter, rows that this node alone reads
+    /// are filtered by its shards; rows of a range on which replicas agree are filtered by one of
+    /// them ([`filtered`]); merged rows are shown unfiltered.
     ///
     /// # Errors
     /// As [`Reads::read_replicated`].
@@ -206,7 +206,7 @@ impl Reads {
         read
     }
 
-    /// Whether this node alone answers a read.
+    /// Returns true if this node alone answers a read.
     pub(crate) fn answers_alone(&self, command: &ReadCommand, order: &ReplicatedRead) -> bool {
         let me = order.snapshot.local.host_id;
         let plan = self.plan_read(&order.snapshot, command.table, order.consistency);
@@ -240,7 +240,8 @@ pub(crate) fn failed(order: &ReplicatedRead, me: HostId, reason: ReplicaError) -
     RequestError::ReadFailure { consistency, received: 0, block_for: 1, failures, data_present }
 }
 
-/// What an error of this node's own store means to a read, for which it is one replica of several.
+/// Converts an error of this node's own store into a replica error: for the read, this node is one
+/// replica of several.
 #[cold]
 fn store_failure(reads: &Reads, error: StoreError) -> ReplicaError {
     reads.env().store.note_failure(&error);

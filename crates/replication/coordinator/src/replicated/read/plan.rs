@@ -1,4 +1,5 @@
-//! Whom a read may ask: a table's placement with the level's needs, and the table's settings.
+//! Candidate replicas of a read: a table's placement with the level's needs, and the table's
+//! settings.
 
 use std::rc::Rc;
 
@@ -54,7 +55,7 @@ impl Plan {
         let mut replicas = ReplicaList::new();
         self.cluster.replicas_to_read(&self.topology, token, &mut replicas);
         self.cluster.rank(&self.topology, &mut replicas);
-        // More than a plan can number are left out; what the level needs stays what it is.
+        // Replicas beyond a plan's maximum are left out; the needs of the level do not change.
         replicas.truncate(request::types::REPLICAS_MAX);
         match ReadPlan::new(self.consistency, self.need.clone(), &replicas) {
             Ok(plan) => plan,
@@ -62,7 +63,7 @@ impl Plan {
         }
     }
 
-    /// Whether this node alone can answer, and is the one to ask.
+    /// Returns true if this node alone can answer and is the best replica.
     pub(crate) fn is_for_this_node(&self, me: HostId, command: &ReadCommand) -> bool {
         if self.block_for() != 1 {
             return false;
@@ -103,7 +104,7 @@ impl Plan {
             |policy: &SpeculativeRetry| policy.threshold(percentile, Threshold::After(half));
         let speculate = match threshold(&self.table.speculate) {
             Threshold::Never => Threshold::Never,
-            // A sub-range takes as long as it has rows: only silence is waited for.
+            // The time of a sub-range depends on its rows: speculate only on silence.
             _ if is_scan => Threshold::After(half),
             threshold => threshold,
         };

@@ -1,4 +1,5 @@
-//! One page of one partition or sub-range under way: the pages that came, what is asked next.
+//! Slot of a read: one page of one partition or sub-range, with the pages received and the next
+//! requests.
 
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ struct Pages {
     rows: u32,
 }
 
-/// What a slot of the machine is opened with.
+/// Parameters of a new slot of the machine.
 pub(super) struct NewSlot {
     /// Which use of the slot this is.
     pub(super) number: u32,
@@ -41,7 +42,7 @@ pub(super) struct Slot {
     /// Which use of the slot this is.
     pub(super) number: u32,
     pub(super) range: TokenRange,
-    /// What is asked of replicas, and with which limits.
+    /// The command that replicas are asked, and its limits.
     pub(super) command: Rc<ReadCommand>,
     pub(super) limits: PageLimits,
     /// The replicas of its targets.
@@ -77,7 +78,7 @@ impl Slot {
         matches!(self.command.partitions, Partitions::Key(_))
     }
 
-    /// Whether nothing can be behind this end.
+    /// Returns true if nothing can follow this end.
     fn is_last(&self, end: &PageEnd<'_>) -> bool {
         match end {
             PageEnd::Exhausted => true,
@@ -86,7 +87,7 @@ impl Slot {
         }
     }
 
-    /// Whether a replica has given its page.
+    /// Returns true if a replica has sent its page.
     pub(super) fn has_page_of(&self, target: Target) -> bool {
         self.pages_of(target).is_some()
     }
@@ -103,7 +104,7 @@ impl Slot {
         Ok(ReadInput::Filtered { from, page })
     }
 
-    /// What passes the filter of the page of these rows; `None`: they are a whole page's.
+    /// Returns the filtered page of these rows; `None`: they are a whole page's.
     pub(super) fn filtered(&self, rows: RowsFrom) -> Option<&Filtered> {
         let RowsFrom::Filtered(target) = rows else { return None };
         self.filtered.iter().find(|(from, _)| *from == target).map(|(_, filtered)| &**filtered)
@@ -144,8 +145,8 @@ impl Slot {
         Ok(ReadInput::Data { from, page: PageFacts { digest, live_rows, exhausted } })
     }
 
-    /// What to ask a replica for the page behind its last one. `None`: it sent none, or there is
-    /// nothing behind it.
+    /// Returns the command that asks a replica for the page after its last one. `None`: it sent
+    /// none, or its last page was the end.
     pub(super) fn more(&mut self, to: Target, rows: u32) -> Option<ReadCommand> {
         let before = self.pages.iter_mut().find(|p| p.from == to)?;
         before.rows = rows;
@@ -179,7 +180,7 @@ impl Slot {
         let exhausted = self.is_last(&end);
         let needs_repair = merged.needs_repair();
         // A page that ended for its bytes has few rows because they are large, or because there are
-        // many tombstones: the reader goes on behind it instead of making this one larger.
+        // many tombstones. The reader continues after it instead of making this one larger.
         let at_bytes = |t: Target| {
             self.pages_of(t).is_some_and(|p| {
                 let last = p.pages.last().and_then(|page| ReplicaPage::open(page).ok());
@@ -200,7 +201,7 @@ impl Slot {
         missing.flat_map(|(_, mutations)| mutations.iter().cloned()).collect()
     }
 
-    /// Those whose pages these rows come from.
+    /// Returns the nodes whose pages these rows are from.
     pub(super) fn hosts_of(&self, rows: RowsFrom) -> impl Iterator<Item = HostId> {
         let is_meant = move |from: Target| match rows {
             RowsFrom::Merged => true,
@@ -227,7 +228,7 @@ impl Slot {
     }
 }
 
-/// Whether a page keeps to the partitions that were asked for. Its partitions are in order.
+/// Returns true if a page contains requested partitions only. Its partitions are in order.
 pub(super) fn is_within(asked: &Partitions, page: &ReplicaPage<'_>) -> bool {
     let end = page.end();
     let mut found = page.partitions().chain(end.partition());
@@ -240,7 +241,7 @@ pub(super) fn is_within(asked: &Partitions, page: &ReplicaPage<'_>) -> bool {
     }
 }
 
-/// Whether a partition is one of these.
+/// Returns true if a partition belongs to the requested ones.
 pub(super) fn holds(asked: &Partitions, token: Token, key: &[u8]) -> bool {
     match asked {
         Partitions::Key(asked) => *key == **asked,
@@ -250,7 +251,7 @@ pub(super) fn holds(asked: &Partitions, token: Token, key: &[u8]) -> bool {
     }
 }
 
-/// Whether a partition lies behind a bound.
+/// Returns true if a partition lies after a bound.
 fn is_behind(bound: &RingBound, token: Token, key: &[u8]) -> bool {
     match bound {
         RingBound::Token { token: at, after } => {

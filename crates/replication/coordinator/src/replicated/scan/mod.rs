@@ -1,7 +1,7 @@
-//! Scans and aggregations that shards do where the rows lie, of this node or of several ones.
+//! Scans and aggregations that run on the shards that own the rows, of this node or of several ones.
 //!
-//! Owns: folds ([`Scans::fold`]), scans of which one replica of each range is enough ([`scatter`]). Never: levels that need
-//! more than one answer.
+//! Owns: folds ([`Scans::fold`]), scans for which one replica of each range is enough ([`scatter`]). Never: levels that
+//! need more than one answer.
 
 mod scatter;
 
@@ -22,23 +22,24 @@ use crate::replicated::read::{ReadOptions, Reads};
 use crate::shared::{ReadTrace, ReplicatedRead, Shared, UnsupportedVerb};
 use scatter::{ScanWanted, Scattered};
 
-/// What shards make of their rows.
+/// A fold for shards to apply to their rows.
 #[derive(Clone, Debug)]
 pub struct FoldOrder {
-    /// How.
+    /// The fold.
     pub fold: Arc<dyn RowFold>,
     /// How many results are worth fetching ahead.
     pub results_wanted: usize,
-    /// The same for other nodes, see [`crate::ScanPlanner`]; `None`: it stays on this one.
+    /// The encoded fold for other nodes, see [`crate::ScanPlanner`]; `None`: it is not sent to
+    /// other nodes.
     pub shipped: Option<Vec<u8>>,
 }
 
-/// How a read that was folded ended.
+/// Result of a folded read.
 #[derive(Debug)]
 pub struct Folded {
-    /// What reading has cost; its rows and partitions are those that were looked at.
+    /// Statistics of the reads; rows and partitions are those scanned.
     pub stats: ReadStats,
-    /// What the shards have left; `None`: it cannot be done this way.
+    /// Final states of the shards; `None`: the fold cannot be done this way.
     pub states: Option<Vec<FoldState>>,
 }
 
@@ -61,7 +62,7 @@ pub trait FoldSink {
     /// One of its results: see [`data::FoldResult`].
     fn result(&mut self, last: Option<&[u8]>, bytes: &[u8]) -> Flow;
 
-    /// More was looked at.
+    /// Notes that the scan has advanced.
     fn looked_at(&mut self);
 }
 
@@ -95,7 +96,7 @@ impl<F: FoldSink> RowSink for Results<'_, F> {
 pub struct FoldOf<'a> {
     /// `None`: the node is alone.
     pub order: Option<&'a ReplicatedRead>,
-    /// What is asked and read is noted there.
+    /// Records the requests and reads.
     pub trace: Option<&'a ReadTrace>,
 }
 
@@ -147,8 +148,9 @@ impl Scans {
         &self.inner.shared.local
     }
 
-    /// Has shards make results of the rows of a range: those of this node, when it alone can answer, else those of
-    /// the replicas, where one of each range is enough. Results come in ring order. `None`: nobody was asked.
+    /// Has shards fold the rows of a range: those of this node if it alone can answer, else those
+    /// of the replicas, where one replica of each range is enough. Results arrive in ring order.
+    /// `None`: no replica was asked.
     ///
     /// # Errors
     /// As [`Local::read`], or as [`Reads::read_replicated`] with an order.

@@ -1,14 +1,15 @@
-//! Scans of which one replica of each range is enough: shards of the replicas filter or fold their rows, and send
-//! what is left.
+//! Scans for which one replica of each range is enough. Shards of the replicas filter or fold their rows and send the
+//! result.
 //!
-//! Owns: which replica is asked for which ranges, one stream of pages out of those of all their shards, whoever goes
-//! on when a node fails or has given its ranges away. Never: levels that need more than one answer, read repair.
+//! Owns: the choice of a replica for each range; the merged stream of the pages of all shards; the choice of another
+//! replica when a node fails or has given its ranges away. Never: levels that need more than one answer, read repair.
 //!
-//! INV-scattered-1: each row of a range is looked at once, by one shard of one replica; what goes on elsewhere goes on
-//! behind the last page that was taken, with the state that came with it.
+//! INV-scattered-1: each row of a range is scanned once, by one shard of one replica. A part that moves to another
+//! replica resumes after the last page that was accepted, with the state that came with that page.
 //!
-//! A part belongs to a shard by its number: partitions lie otherwise with another number of shards. So the rest of a
-//! part goes to the same shard of another replica when that has as many, else all is read again, as rows.
+//! A part belongs to a shard by its number: with another number of shards, partitions are distributed differently. So
+//! the rest of a part moves to the same shard of another replica if that has as many shards. Otherwise everything is
+//! read again, as rows.
 
 use std::collections::VecDeque;
 
@@ -35,34 +36,35 @@ use replica::{
 
 /// Bytes of pages that all parts of one scan may have in memory together.
 const BYTES_OF_ALL: usize = 64 << 20;
-/// What a page has at least, however many parts there are.
+/// Minimum bytes of a page, however many parts there are.
 const PAGE_BYTES_MIN: usize = 16 << 10;
-/// Pages of other nodes look at so many times as much as those of this one: their way is longer.
+/// Factor by which pages of other nodes scan more than those of this one: their round trip is
+/// longer.
 const LOOKS_LONGER: usize = 4;
 /// Most parts of one scan: shards of nodes. With more, rows are read.
 const PARTS_MAX: usize = 4096;
 
-/// What of a scan is wanted.
+/// Parameters of a scan.
 pub(super) struct ScanWanted<'a> {
     /// Rows or results that are worth fetching ahead.
     pub(super) rows: usize,
     pub(super) work: &'a ShardWork,
-    /// The same for other nodes.
+    /// The encoded work for other nodes.
     pub(super) shipped: &'a [u8],
     pub(super) trace: Option<&'a ReadTrace>,
 }
 
-/// What became of a scan.
+/// Outcome of a scan.
 pub(super) enum Scattered {
-    /// It cannot be done this way; nothing was asked or shown.
+    /// It cannot be done this way; no request was sent and no row shown.
     NotBegun,
     /// A node would not do it, or a shard could not: rows have to be read. Something may have been shown.
     Refused(ReadStats),
-    /// What it cost, and what is left of a fold; `None`: that cannot be used.
+    /// Statistics, and the final states of a fold; `None`: the states cannot be used.
     Done(ReadStats, Option<Vec<data::FoldState>>),
 }
 
-/// What has to be done about a page that did not come.
+/// Consequence of a page that was not received.
 enum Trouble {
     /// Rows have to be read.
     Refused,
@@ -135,8 +137,8 @@ impl Scatter<'_> {
         }
     }
 
-    /// Who is asked for which of these ranges, but for some. `None`: one answer is not enough for one of them, or
-    /// there is nobody to ask.
+    /// Assigns these ranges to replicas, excluding some nodes. `None`: one answer is not enough for
+    /// one of them, or no replica can be asked.
     fn route<'k>(
         &self,
         ranges: impl Iterator<Item = &'k KeyRange>,
@@ -174,8 +176,9 @@ impl Scatter<'_> {
         (!route.is_empty() && route.iter().all(is_short)).then_some(route)
     }
 
-    /// Of the replicas that may be asked, best first: for what goes to its end the first one in the ring that is as
-    /// near as the best, so that all nodes work; else the best.
+    /// Chooses among the replicas that may be asked, best first. A scan that reads to the end takes
+    /// the first one in the ring that is as near as the best, so that all nodes share the work.
+    /// Others take the best.
     fn choose<'r>(
         &self,
         mut candidates: impl Iterator<Item = (Target, &'r ReplicaInfo)>,
@@ -326,7 +329,7 @@ impl Scatter<'_> {
         })
     }
 
-    /// Takes a source's next page in the place of the one before, and has the one behind it made.
+    /// Replaces a source's page with its next one, and requests the page after that ahead of time.
     async fn fetch(&mut self, pages: &mut Pages, source: usize) -> Result<(), Trouble> {
         self.ask(pages, source);
         for other in pages.beside(source) {
@@ -337,7 +340,8 @@ impl Scatter<'_> {
         let answer = asked.await;
         let now = (self.plan.cluster.parts.snapshot)();
         if now.places.last() > place.epoch && self.has_moved(pages, source, &now) {
-            // Who was asked may have given ranges away since; messages tell this node's epoch, not the plan's.
+            // The replica may have given ranges away since: messages carry this node's epoch, not
+            // the plan's.
             return self.go_elsewhere(pages, source, None).await;
         }
         match answer {
@@ -349,7 +353,7 @@ impl Scatter<'_> {
         }
     }
 
-    /// Whether what is left of a source has other replicas than when its place was chosen.
+    /// Returns true if the rest of a source has other replicas than when its place was chosen.
     fn has_moved(&self, pages: &mut Pages, source: usize, now: &ClusterSnapshot) -> bool {
         let Some(rest) = pages.rest_of(source, None) else { return true };
         let Some(topology) = self.plan.cluster.topology(now, self.plan.table.table.id) else {
@@ -385,7 +389,7 @@ impl Scatter<'_> {
         }
     }
 
-    /// What follows when a page did not come.
+    /// Handles a page that was not received: moves the source elsewhere, or fails.
     async fn trouble(
         &mut self,
         pages: &mut Pages,
@@ -420,7 +424,7 @@ impl Scatter<'_> {
                 self.scans.env().store.note_failure(error);
                 let text = error.to_string();
                 tracing::warn!(error = text, "this node failed as a replica of a scan");
-                // It is for the client to know, as of one that this node answers alone.
+                // The client gets the error, as for a read that this node answers alone.
                 of_store(error)
             }
         };
@@ -456,7 +460,7 @@ impl Scatter<'_> {
         RequestError::ReadTimeout { consistency, received: 0, block_for: 1, data_present }
     }
 
-    /// Has the rest of a source read by who has it now, and is not known to have failed.
+    /// Has the rest of a source read by current replicas that are not known to have failed.
     async fn go_elsewhere(
         &mut self,
         pages: &mut Pages,

@@ -1,7 +1,7 @@
 //! Mutations that this node applies as a replica, for its own requests or for those of peers.
 //!
-//! An application whose commit does not wait is over at once; the others of one turn share a commit,
-//! and whoever wants to know is told by [`Acknowledge`].
+//! An application whose commit does not wait completes at once. The others of one turn share a
+//! commit, which reports its result through [`Acknowledge`].
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -24,10 +24,10 @@ use crate::{ShardReply, ShardRequest};
 use replica::error_reply;
 use replica::{Origin, ReplicaMutation};
 
-/// Before another shard of this node, whose queue is full, is called again.
+/// Pause before a retry at another shard of this node whose queue is full.
 const QUEUE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Who is told that a mutation may be acknowledged.
+/// Recipient of the result of a mutation.
 pub(crate) enum Acknowledge {
     /// A write of this coordinator.
     Write {
@@ -57,8 +57,8 @@ pub(crate) struct Committing {
 }
 
 impl Writer {
-    /// Applies a mutation on the shard of this node that owns it. Gives the result when it is there
-    /// at once, else tells it later.
+    /// Applies a mutation on the shard of this node that owns it. Returns the result if it is
+    /// available at once, else reports it later.
     pub(crate) fn apply_own(
         &self,
         mutation: ReplicaMutation<&[u8]>,
@@ -83,8 +83,8 @@ impl Writer {
         self.commit_own(who)
     }
 
-    /// Commits what was applied on this shard. Gives the result when it is there at once, else tells
-    /// it later.
+    /// Commits what was applied on this shard. Returns the result if it is available at once, else
+    /// reports it later.
     pub(crate) fn commit_own(
         &self,
         who: Acknowledge,
@@ -128,7 +128,8 @@ impl Writer {
         }
     }
 
-    /// A mutation that this node has no room for is dropped, which the log and `tpstats` tell.
+    /// Counts a mutation that was dropped because this node has no room for it, for the log and
+    /// `tpstats`.
     fn note_shed(&self, result: &Result<(), StoreError>, verb: Verb) {
         let is_shed = matches!(result, Err(StoreError::Overloaded { .. } | StoreError::QueueFull));
         if is_shed && let Some(attached) = self.attached() {
@@ -136,7 +137,7 @@ impl Writer {
         }
     }
 
-    /// Starts the commit of this turn if nobody has.
+    /// Schedules the commit of this turn unless it is scheduled already.
     fn commit_later(&self, who: Acknowledge) {
         let committing = &self.inner.committing;
         committing.waiting.borrow_mut().push(who);
@@ -189,8 +190,8 @@ impl Writer {
         self.env().spawn_or_drop("replica-apply", task);
     }
 
-    /// The end of a call to a shard of this node. While its queue is full the call is made again: nobody
-    /// keeps a hint for this node itself.
+    /// Completes a call to a shard of this node. The call is retried while its queue is full: no
+    /// node keeps a hint for this node itself.
     async fn applied_elsewhere(
         &self,
         first: impl Future<Output = Result<ShardReply, MeshError>>,

@@ -1,15 +1,17 @@
-//! Back-pressure of replicas: a write waits while one of its replicas has as much under way as it gets
-//! through, and with it the client that makes it. Reads never wait here.
+//! Back-pressure of replicas: a write waits while one of its replicas has as much in flight as it can
+//! handle, and with the write its client waits. Reads never wait here.
 //!
-//! A [`Backlog`] is what this shard has under way to one shard of one node ([`request::ReplicaWindow`]
-//! decides how much that may be), and the writes that wait for room. They are served in turn by the
-//! connection that they come from. A write waits for its replicas one after the other and holds nothing
-//! at those where its turn has come, so that a slow replica does not keep room of others unused; what
-//! comes on top by that is no more than the windows of the others.
+//! A [`Backlog`] counts what this shard has in flight to one shard of one node, and holds the writes
+//! that wait for room. [`request::ReplicaWindow`] limits how much may be in flight. Waiting writes are
+//! served in turn by the connection that they come from. A write waits for its replicas one after the
+//! other. It reserves nothing at replicas where its turn has come, so that a slow replica does not keep
+//! room of others unused. The excess that this causes is limited by the windows of the others.
 //!
-//! Nobody waits for a replica that makes no progress: what its level does not need becomes a hint
-//! (`plans`). INV-backpressure-1: each message that is counted when it is sent is taken off once, when
-//! it ends. INV-backpressure-2: while something waits and there is room, somebody is woken.
+//! No write waits for a replica that makes no progress: if the level does not need the replica, its
+//! mutation becomes a hint (`plans`).
+//!
+//! INV-backpressure-1: each message that is counted when it is sent is subtracted once, when it ends.
+//! INV-backpressure-2: while a write waits and there is room, a waiter is woken.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -32,13 +34,13 @@ pub(crate) type Place = (HostId, ShardId);
 /// The shards that get a write.
 pub(crate) type Places = SmallVec<[Place; 4]>;
 
-/// What may be under way to all replicas together.
+/// Limits of what is in flight to all replicas together.
 pub(crate) struct AllWrites {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// Who waits for room.
+/// A write that waits for room.
 #[derive(Clone, Copy)]
 pub(crate) struct Waiter {
     /// Waiters of different sources get their turns alternately.
@@ -55,7 +57,7 @@ struct BacklogCounters {
     stalls: Counter,
 }
 
-/// What is under way to one shard of one node.
+/// Messages in flight to one shard of one node.
 pub(crate) struct Backlog {
     /// `None`: to all of them together.
     place: Option<Place>,
@@ -64,7 +66,7 @@ pub(crate) struct Backlog {
     /// Turns that were given and are not used yet.
     given: Cell<u32>,
     is_stalled: Cell<bool>,
-    /// Of all backlogs: how many are stalled.
+    /// Number of stalled backlogs, shared by all of them.
     stalled: Rc<Cell<usize>>,
     counters: Rc<BacklogCounters>,
 }
@@ -80,7 +82,7 @@ impl Drop for Turn {
 }
 
 impl Backlog {
-    /// Whether a write that is not in the queue may go.
+    /// Returns the room for a write that is not in the queue.
     fn room(&self, now: Instant) -> Room {
         let room = self.window.borrow_mut().room(now);
         self.note_stalled();
@@ -90,7 +92,7 @@ impl Backlog {
             !window.is_stalled() && (is_taken || self.waiting.borrow().len() > 0)
         };
         match room {
-            // Those that wait come first.
+            // Waiting writes go first.
             Room::Free if taken() => Room::Full(now + LOOK_AGAIN),
             room => room,
         }
@@ -132,7 +134,7 @@ impl Backlog {
     fn wake(self: &Rc<Self>) {
         loop {
             let free = self.window.borrow().free();
-            // With nothing under way nobody else would wake them.
+            // With nothing in flight, no completion would wake the waiters.
             let has_room = free > self.given.get()
                 || (self.window.borrow().count() == 0 && self.given.get() == 0);
             if !has_room {
@@ -144,20 +146,20 @@ impl Backlog {
                 continue;
             }
             self.given.set(self.given.get() + 1);
-            // Not closed; else the turn comes back and is given to the next.
+            // If the receiver is gone, the turn is dropped and passed on.
             let _ = next.send(Turn(self.clone()));
         }
     }
 
-    /// Waits for a turn; `None`: it goes without one, because the replica makes no progress or the
-    /// deadline has come.
+    /// Waits for a turn. `None`: the write continues without one, because the replica makes no
+    /// progress or the deadline has passed.
     async fn turn(self: &Rc<Self>, rt: &Rt, source: u64, deadline: Instant) -> Option<Turn> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.borrow_mut().push(source, sender);
         let mut receiver = std::pin::pin!(receiver);
         self.counters.waited.inc();
         let _counted = Waits::new(&self.counters.waiting);
-        // Those before it may all have given up.
+        // All waiters before it may have been cancelled.
         self.wake();
         loop {
             let now = rt.now();
@@ -178,7 +180,7 @@ impl Backlog {
         }
     }
 
-    /// Tells once that a replica makes no progress, and once that it does.
+    /// Logs once that a replica makes no progress, and once that it does again.
     fn note_stalled(&self) {
         let is = self.window.borrow().is_stalled();
         let was = self.is_stalled.replace(is);
@@ -224,7 +226,7 @@ impl Drop for Waits {
 /// The backlogs of one shard.
 pub(crate) struct Backlogs {
     by_place: RefCell<FixedMap<Place, Rc<Backlog>>>,
-    /// Of all writes that are not finished.
+    /// The backlog of all unfinished writes together.
     all: Rc<Backlog>,
     settings: WindowSettings,
     stalled: Rc<Cell<usize>>,
@@ -232,7 +234,7 @@ pub(crate) struct Backlogs {
 }
 
 impl Backlogs {
-    /// `all`: writes that are not finished, and their bytes, behind which new ones wait.
+    /// `all`: limits of the unfinished writes and their bytes, above which new ones wait.
     pub(crate) fn new(
         telemetry: &Shard,
         settings: WindowSettings,
@@ -286,7 +288,8 @@ impl Backlogs {
         })
     }
 
-    /// The backlog of a shard of a node. `is_known` says of a node that it may still be needed.
+    /// Returns the backlog of a shard of a node. `is_known` returns true if a node may still be
+    /// needed.
     pub(crate) fn of(&self, place: Place, is_known: impl Fn(HostId) -> bool) -> Rc<Backlog> {
         let mut by_place = self.by_place.borrow_mut();
         if let Some(backlog) = by_place.get(&place) {
@@ -308,7 +311,7 @@ impl Backlogs {
         self.by_place.borrow().get(&place).cloned()
     }
 
-    /// Of all writes together.
+    /// Returns the backlog of all writes together.
     pub(crate) fn all(&self) -> &Rc<Backlog> {
         &self.all
     }
@@ -320,12 +323,12 @@ impl Backlogs {
         }
     }
 
-    /// Whether some replica makes no progress.
+    /// Returns true if a replica makes no progress.
     pub(crate) fn has_stalled(&self) -> bool {
         self.stalled.get() > 0
     }
 
-    /// Whether a write to a shard of a node should be a hint instead.
+    /// Returns true if a write to a shard of a node should become a hint instead.
     pub(crate) fn is_stalled(&self, place: Place, now: Instant) -> bool {
         let backlog = self.find(place);
         backlog.is_some_and(|backlog| backlog.room(now) == Room::Stalled)
@@ -346,13 +349,13 @@ impl Backlogs {
         rest.into_iter().find_map(full)
     }
 
-    /// Whether a write to these places may go at once.
+    /// Returns true if a write to these places may start at once.
     pub(crate) fn has_room(&self, places: &[Place], now: Instant) -> bool {
         !matches!(self.all.room(now), Room::Full(_)) && self.first_full(places, 0, now).is_none()
     }
 
-    /// Waits until every place has had room, or makes no progress, or the deadline has come. The write
-    /// is to be begun before what this gives is dropped.
+    /// Waits until every place has had room or makes no progress, or until the deadline. The write
+    /// must begin before the returned value is dropped.
     pub(crate) async fn room_at(
         &self,
         rt: &Rt,

@@ -21,7 +21,7 @@ use replica::ReplicaMutation;
 use replica::RequestTrace;
 use replica::{of_reply, of_store, replica_error};
 
-/// What happens to a write.
+/// Event of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Start,
@@ -52,11 +52,11 @@ impl Event {
     }
 }
 
-/// What follows at once from what was just done.
+/// Follow-up events of a step.
 type Events = SmallVec<[Event; 4]>;
 
 impl Writer {
-    /// Steps a write and does what its machine says, until nothing follows.
+    /// Steps a write and executes the outputs of its machine, until none follows.
     pub(super) fn drive(&self, attached: &Attached, write: &Rc<Write>, now: Instant, event: Event) {
         let mut running = write.running.borrow_mut();
         if running.is_finished {
@@ -316,7 +316,7 @@ impl Writer {
     }
 }
 
-/// How long the removal of a log entry may wait to be sent.
+/// Timeout of sending the removal of a log entry.
 const REMOVAL_TIME: Duration = Duration::from_secs(2);
 
 fn applied(target: Target, result: &Result<(), StoreError>) -> WriteInput {
@@ -351,7 +351,7 @@ fn event_of(running: &Running, sent: Sent, completion: Completion<'_>) -> Option
     }
 }
 
-/// Of a traced write: who has answered.
+/// Records an answer in the trace of a write.
 #[cold]
 fn note_answer(
     attached: &Attached,
@@ -367,7 +367,7 @@ fn note_answer(
             Machine::One(_) => None,
         },
         Sent::Mutation { index, target, .. } => {
-            // Whoever was passed it on answers through the one who did.
+            // A node that got the mutation forwarded answers through the forwarding node.
             let from = match &completion.result {
                 Ok(answer) if completion.verb != Verb::Mutation => {
                     match forwarded(running, index, target, answer.payload) {
@@ -386,7 +386,7 @@ fn note_answer(
     }
 }
 
-/// What a forwarding node passed back.
+/// Decodes the acknowledgement that a forwarding node passed back.
 fn forwarded(running: &Running, index: u16, by: Target, payload: &[u8]) -> Option<WriteInput> {
     let Ok(ack) = ForwardAck::decode(payload) else {
         return Some(WriteInput::Failed { from: by, reason: ReplicaError::Unknown });
@@ -475,12 +475,12 @@ fn answer(attached: &Attached, running: &mut Running, result: Result<(), Request
     running.result = Some(result);
 }
 
-/// Nothing more will come of it: what it holds is let go. Its slot stays until its requests ended.
+/// Ends a write and releases its resources. Its slot stays until its requests have ended.
 fn finish(attached: &Attached, running: &mut Running, now: Instant) {
     running.is_finished = true;
     let is_well = matches!(running.result, Some(Ok(())));
     if is_well && running.purpose.waits_for_all() && !running.is_everywhere() {
-        // Whoever asked forgets the write when this says that it is done.
+        // On success the caller forgets the write, so a missing replica is an error.
         let (consistency, write_type) = (running.consistency, running.write_type);
         let (received, block_for) = (0, 1);
         let error = RequestError::WriteTimeout { consistency, received, block_for, write_type };

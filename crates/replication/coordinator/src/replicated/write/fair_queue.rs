@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits, by source; each source is served in the order of its items.
+/// Waiting items by source; each source is served in the order of its items.
 pub(super) struct FairQueue<T> {
     by_source: BTreeMap<u64, VecDeque<T>>,
     /// Sources that have items, the next one first.
@@ -21,7 +21,7 @@ impl<T> FairQueue<T> {
         self.len
     }
 
-    /// Adds an item behind those of its source.
+    /// Adds an item after those of its source.
     pub(super) fn push(&mut self, source: u64, item: T) {
         let items = self.by_source.entry(source).or_default();
         if items.is_empty() {

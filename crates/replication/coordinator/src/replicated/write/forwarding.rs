@@ -23,7 +23,7 @@ pub(crate) struct Forward {
     open: Cell<usize>,
 }
 
-/// Those that wait for answers, by number.
+/// Forwards that wait for answers, by number.
 #[derive(Default)]
 pub(crate) struct Forwards {
     waiting: RefCell<FixedMap<u32, Rc<Forward>>>,
@@ -31,7 +31,7 @@ pub(crate) struct Forwards {
 }
 
 impl Forward {
-    /// Tells the coordinator what one replica said; `None` is this node.
+    /// Reports a replica's answer to the coordinator; `None` is this node.
     pub(crate) fn note(&self, target: Option<u8>, result: Result<(), ErrorReply>) {
         let ack = ForwardAck { target, result };
         let left = self.left.get().saturating_sub(1);
@@ -47,7 +47,7 @@ impl Forward {
 }
 
 impl Writer {
-    /// Sends a mutation to the targets, whose answers go to the responder beside this node's own.
+    /// Forwards a mutation to the targets; the responder gets their answers beside this node's own.
     pub(crate) fn pass_on(
         &self,
         message: &MutationForward<'_>,

@@ -1,11 +1,11 @@
 //! Writes to several nodes: drives `request::WriteRequest` and `request::BatchRequest`.
 //!
-//! A write is a machine, its mutations and who waits for it. Nothing of it is a task: it moves when
-//! a peer answers, when this node's own commit is done, or when the timer finds it due; so it goes on
-//! (lingers) after the client has its answer or has gone, until all replicas have answered or the
-//! deadline has come and the silent ones have hints.
+//! A write is a machine, its mutations and its waiting caller. It has no task: it advances when a peer answers,
+//! when this node's own commit is done, or when its timer expires. So it continues (lingers) after the client has
+//! its answer or is gone. It ends when all replicas have answered, or at the deadline, when the silent ones have
+//! hints.
 //!
-//! Reading order: this, [`slots`], `backpressure` (when a write may begin), `plans` (who gets what),
+//! Reading order: this, [`slots`], `backpressure` (when a write may begin), `plans` (targets and log nodes),
 //! `drive` (outputs become sends), `applying` (this node as a replica), `forwarding` (mutations passed on inside a
 //! datacenter), `timer`.
 
@@ -61,7 +61,7 @@ struct Inner {
     attached: OnceCell<Rc<Attached>>,
 }
 
-/// What the writes of a shard are kept in once its node is part of a cluster.
+/// Write state of a shard whose node is part of a cluster.
 pub(crate) struct Attached {
     pub(crate) cluster: Rc<Cluster>,
     pub(crate) writes: Writes,
@@ -73,14 +73,14 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    /// What is under way to a shard of a node.
+    /// Returns the backlog of a shard of a node.
     fn backlog(&self, place: Place) -> Rc<Backlog> {
         let is_known = |host| self.cluster.parts.messaging.peer(host).is_some();
         self.backlogs.of(place, is_known)
     }
 }
 
-/// New writes wait when half of what may be under way is.
+/// New writes wait when half of the allowed amount is in flight.
 fn backlogs_of(env: &Env, settings: &ReplicationSettings) -> Backlogs {
     let all = AllWrites {
         count: settings.writes_in_flight_max / 2,
@@ -103,19 +103,19 @@ impl Completions for Ends {
     }
 }
 
-/// How a write is begun.
+/// Parameters of a write.
 #[derive(Default)]
 pub(crate) struct Begin {
     pub(crate) purpose: Purpose,
-    /// Whose turn it takes while replicas have much to do: a connection, or [`NO_SOURCE`].
+    /// Fair-queue source of the write while replicas are busy: a connection, or [`NO_SOURCE`].
     source: u64,
     trace: Option<Rc<RequestTrace>>,
 }
 
-/// What a mutation under way takes beside its bytes, about.
+/// Approximate memory of a mutation in flight beyond its bytes.
 const OVERHEAD_BYTES: usize = 768;
 
-/// Why a write is made.
+/// Purpose of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A client waits for the level.
@@ -123,9 +123,10 @@ pub(crate) enum Purpose {
     Client,
     /// From a batch log, written then: done when every replica has it, or a hint for it is stored.
     BatchReplay(WallMicros),
-    /// A hint for somebody who is no replica any more, of a write made then: likewise.
+    /// A hint, created at this time, for a node that is no replica any more: likewise.
     MovedHint(WallMicros),
-    /// What this node, as a leader, made of an increment: applied here before anything is sent.
+    /// An increment that this node, as the leader, has turned into counter cells: applied here
+    /// before anything is sent.
     Counted,
 }
 
@@ -143,7 +144,7 @@ impl Purpose {
     }
 }
 
-/// A write under way.
+/// A write in flight.
 pub(crate) struct Write {
     running: RefCell<Running>,
 }
@@ -174,7 +175,7 @@ impl Log {
     }
 }
 
-/// Of a request that is passed on: which mutation, by whom, to whom.
+/// A forwarded request: the mutation, the forwarding node, and the nodes it forwards to.
 struct PassedOn {
     index: u16,
     by: Target,
@@ -241,14 +242,14 @@ impl Write {
     }
 }
 
-/// Writes that no connection makes.
+/// Source of writes without a connection.
 const NO_SOURCE: u64 = 0;
 
 fn no_cluster() -> ReplicatedError {
     store::StoreError::Invalid("this node is not part of a cluster".to_owned()).into()
 }
 
-/// The answer of a write. Dropped early, the write goes on without it.
+/// The answer of a write. If it is dropped early, the write continues without it.
 struct Answer {
     writer: Writer,
     write: Rc<Write>,
@@ -288,7 +289,7 @@ impl Writer {
         Writer { inner: Rc::new(Inner { shared, log, committing, attached }) }
     }
 
-    /// Begins to write to several nodes. Once.
+    /// Attaches the cluster, once. Writes to several nodes are possible afterwards.
     pub(crate) fn attach(&self, cluster: Rc<Cluster>) {
         let settings = &cluster.parts.settings;
         let ends = Rc::new(Ends(Rc::downgrade(&self.inner)));
@@ -310,7 +311,7 @@ impl Writer {
         self.inner.attached.get()
     }
 
-    /// Whether it takes writes, of this node and of peers.
+    /// Returns true if writes of this node and of peers are accepted.
     pub(crate) fn is_serving(&self) -> bool {
         self.attached().is_some_and(|attached| !attached.writes.stopping.get())
     }
@@ -323,20 +324,20 @@ impl Writer {
         &self.inner.shared.local
     }
 
-    /// Writes to the replicas on several nodes; several mutations are one batch. What was begun goes
-    /// on when the future is dropped.
+    /// Writes to the replicas on several nodes; several mutations are one batch. A write that was
+    /// started continues after the future is dropped.
     ///
     /// # Errors
-    /// `Request`: as the level's replicas answered. `Overloaded`: too many writes are under way,
-    /// nothing was sent. `Store`: unknown tables, or this node is not part of a cluster; nothing was
-    /// sent.
+    /// `Request`: as the level's replicas answered. `Overloaded`: too many writes are in flight,
+    /// nothing was sent. `Store`: unknown tables, or this node is not part of a cluster; nothing
+    /// was sent.
     pub async fn write_replicated(&self, order: ReplicatedWrite) -> Result<(), ReplicatedError> {
         self.write_for(order, Purpose::Client).await
     }
 
-    /// As [`Writer::write_replicated`], for a request that may be traced: what this node does is
-    /// noted, and the other nodes write down what they do for it. While replicas have much to do, writes
-    /// of different sources (connections) are begun in turn.
+    /// As [`Writer::write_replicated`], for a request that may be traced: this node's steps are
+    /// recorded, and the other nodes record theirs. While replicas are busy, writes of different
+    /// sources (connections) are started in turn.
     ///
     /// # Errors
     /// As [`Writer::write_replicated`].
@@ -351,8 +352,8 @@ impl Writer {
         Ok(Answer { writer: self.clone(), write }.await?)
     }
 
-    /// Writes what a replica missed which is none any more. As [`Writer::write_replicated`], but
-    /// done only when every replica has it, or a hint for it that is as old as the write.
+    /// Writes a mutation that a former replica missed. As [`Writer::write_replicated`], but
+    /// completes only when every replica has it, or a hint for it that is as old as the write.
     ///
     /// # Errors
     /// As [`Writer::write_replicated`]; `WriteTimeout` also when a replica has neither.
@@ -391,7 +392,7 @@ impl Writer {
         Ok(Answer { writer: self.clone(), write })
     }
 
-    /// Begins a write when its replicas have room.
+    /// Starts a write when its replicas have room.
     async fn begin_in_turn(
         &self,
         order: ReplicatedWrite,
@@ -416,7 +417,7 @@ impl Writer {
                 backpressure::Waiter { source, deadline: order.deadline },
             )
             .await;
-        // Made anew: who is alive may have changed.
+        // Rebuilt: liveness may have changed during the wait.
         let machine = self.machine_of(&order)?;
         let write = self.begin_write(order, machine, purpose, trace);
         drop(turn);

@@ -1,4 +1,5 @@
-//! From an order to a machine: who the replicas are, what the level needs, who keeps the log.
+//! Builds a machine from an order: the replicas, the needs of the level, the nodes that store the
+//! log.
 
 use request::batchlog::{LogCandidate, choose_log_nodes};
 use request::{BatchPlan, BatchRequest, Need, ReplicaInfo, WritePlan, WriteRequest};
@@ -98,7 +99,7 @@ fn leave_out_stalled(
     changes
 }
 
-/// The nodes that keep a batch's log. With ANY and nobody else alive this one does.
+/// Returns the nodes that store a batch's log. At ANY, this node does if no other is alive.
 fn log_nodes(
     snapshot: &ClusterSnapshot,
     is_alive: impl Fn(HostId) -> bool,
@@ -110,7 +111,7 @@ fn log_nodes(
         .members
         .values()
         .filter(|m| {
-            // Who is about to go takes none (`batch_handover`).
+            // A node that is about to leave accepts none (`batch_handover`).
             let keeps = !matches!(m.state, MemberState::Joining | MemberState::LeaveHandover);
             m.datacenter == local.datacenter && keeps
         })

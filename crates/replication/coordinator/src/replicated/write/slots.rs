@@ -1,7 +1,7 @@
-//! Where the writes that are not finished are kept, and when they are due.
+//! Table of unfinished writes, with the times at which they are due.
 //!
-//! Bounded by their number and the bytes of their mutations. When a new one has no room, the oldest
-//! ones that are answered already are ended before it is refused.
+//! Bounded by their number and the bytes of their mutations. If a new write has no room, the oldest
+//! writes that are answered already are ended before it is refused.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,9 +30,9 @@ struct Slot {
 pub(crate) struct Writes {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<u32>>,
-    /// By deadline; finished ones are dropped when they come to the front.
+    /// By deadline; finished ones are dropped when they reach the front.
     due: RefCell<VecDeque<(Instant, SlotName)>>,
-    /// When the timer will look by itself.
+    /// The time at which the timer wakes without a notification.
     pub(crate) armed: Cell<Instant>,
     pub(crate) timer: Notify,
     pub(crate) stopping: Cell<bool>,
@@ -59,7 +59,7 @@ impl Writes {
         }
     }
 
-    /// Whether one more of so many bytes may begin. One always may, however large.
+    /// Returns true if another write of so many bytes may begin. One always may, however large.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let held = self.in_flight.get();
         held == 0
@@ -92,7 +92,7 @@ impl Writes {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
 
-    /// None of the write's requests is open any more.
+    /// Frees a slot: none of the write's requests is open any more.
     pub(crate) fn free(&self, name: SlotName) {
         if let Some(entry) = self.slots.borrow_mut().get_mut(name.slot as usize)
             && entry.generation == name.generation
@@ -115,7 +115,7 @@ impl Writes {
         (!write.is_finished()).then(|| write.clone())
     }
 
-    /// The write is looked at again at that instant.
+    /// Schedules the next check of a write.
     pub(crate) fn wake_at(&self, at: Instant, name: SlotName) {
         let mut due = self.due.borrow_mut();
         // Nearly always the last one: most writes have the same time.

@@ -1,4 +1,4 @@
-//! Looks at writes whose time has come.
+//! Steps the writes that are due.
 
 use std::rc::Rc;
 
@@ -35,7 +35,7 @@ impl Writer {
         }
     }
 
-    /// Takes no more writes; those that are under way end now, with hints for the silent replicas.
+    /// Accepts no more writes; those in flight end now, with hints for the silent replicas.
     pub(crate) fn stop_writes(&self) {
         let Some(attached) = self.attached() else { return };
         attached.writes.stopping.set(true);

@@ -11,7 +11,7 @@ use super::world::{Cas, Ends, History};
 
 const PARTITIONS: i32 = 2;
 
-/// What the clients of a run share.
+/// State shared by the clients of a run.
 #[derive(Clone)]
 struct Run {
     histories: Rc<Vec<History>>,
@@ -61,7 +61,7 @@ struct Report {
 enum Pace {
     /// Nodes are away for a while.
     Calm,
-    /// Nodes die and come back within the rounds of others, whose messages are under way for long.
+    /// Nodes die and restart during the rounds of others, whose messages are in flight for long.
     Restless,
 }
 
@@ -123,7 +123,7 @@ fn run_at(seed: u64, pace: Pace, each_start: impl Fn(&Nodes, u8)) -> Report {
     nodes.run(500);
     run.quiet.set(true);
     nodes.run(10_000);
-    // What is there in the end, seen twice.
+    // The final value, read twice.
     for pk in 0..PARTITIONS {
         let history = run.histories[pk as usize].clone();
         for n in [1, 2] {

@@ -170,7 +170,7 @@ fn a_newcomer_takes_over_what_was_promised_without_records() {
         let refused =
             (0..60).filter(|pk| matches!(prepare(&nodes, 2, *pk, at - 1), Reply::Rejected { .. }));
         let refused = refused.count();
-        // Of those that forgot it is in no row, so it is of all partitions.
+        // Forgotten promises are in no row, so the promise applies to all partitions.
         assert!(refused > 1 && (refused == 60) == forgets, "{refused}");
     }
 }

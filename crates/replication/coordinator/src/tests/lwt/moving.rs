@@ -214,7 +214,7 @@ fn old_registers_that_say_nothing_are_deleted_and_all_get_there() {
     let Swept { dropped, settled } = sweep(second);
     assert_eq!(dropped, 3, "partition 1, on each replica");
     assert!(settled >= 2, "the other two partitions");
-    // Whether the value was chosen is decided by now, and stays so.
+    // By now it is decided whether the value was chosen; later reads agree.
     let seen = read(&nodes, 1, 3);
     assert!(seen == [9, 0] || seen == [0, 0], "{seen:?}");
     nodes.run(3_000);

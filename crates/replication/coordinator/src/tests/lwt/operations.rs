@@ -1,4 +1,5 @@
-//! What one operation costs, what it says when replicas are missing, and what survives a restart.
+//! Operations: their cost, their errors when replicas are missing, and the state that survives a
+//! restart.
 
 use std::cell::RefCell;
 use std::rc::Rc;

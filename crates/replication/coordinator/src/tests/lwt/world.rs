@@ -140,7 +140,7 @@ impl Shard {
     }
 }
 
-/// What clients saw of one partition.
+/// The clients' observations of one partition.
 #[derive(Default)]
 struct Facts {
     /// Counts events: their order is what matters.
@@ -287,7 +287,7 @@ impl History {
         ends
     }
 
-    /// Whether one register after the other explains all of it.
+    /// Checks that the history is that of one register.
     pub(super) fn check(&self) -> Result<(), String> {
         let facts = self.0.borrow();
         assert!(facts.open.is_empty(), "clients still run");

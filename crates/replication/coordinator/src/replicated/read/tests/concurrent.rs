@@ -18,7 +18,7 @@ use crate::{ReplicatedRead, ReplicatedWrite, SelectLimits};
 
 const KEYS: i32 = 6;
 
-/// What clients know.
+/// State shared by the clients.
 #[derive(Default)]
 struct Facts {
     /// By key: the newest value that was acknowledged or shown. Values grow.

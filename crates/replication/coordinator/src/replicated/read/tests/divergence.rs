@@ -95,7 +95,7 @@ fn quorum_reads_see_every_write_of_a_quorum_and_leave_replicas_equal() {
         nodes.write_all(&writes[200..]);
         check_quorum_reads(&nodes).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(nodes.mismatches() > 0);
-        // Of ALL nobody is left out.
+        // At ALL no replica is left out.
         let found = nodes.read(nodes.any(), &all(), &Ask::at(Consistency::All));
         assert_eq!(found.rows, nodes.expected(&all(), &Ask::at(Consistency::All)), "seed {seed}");
         nodes.check_equal().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
@@ -193,7 +193,7 @@ fn some_slices(nodes: &Nodes) -> Slices {
 fn pages_that_go_on_at_other_nodes_show_every_row_once() {
     // INV-reading-2.
     for seed in 40..49 {
-        // Pages of replicas end behind few tombstones, those of the client too.
+        // Pages of replicas end after few tombstones, those of the client too.
         let page_tombstones = [10_000, 1, 3][seed as usize % 3];
         let nodes = Nodes::start(&Options { page_tombstones, ..Options::new(seed) });
         nodes.write_all(&acknowledged(seed, 250));

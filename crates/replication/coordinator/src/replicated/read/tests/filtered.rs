@@ -28,7 +28,7 @@ const KEYS: i32 = 24;
 pub(super) struct Values {
     /// The last digit of `v` is below; 10: nothing is asked, 0: nothing passes.
     v: u8,
-    /// `w` is there.
+    /// Column `w` is set.
     w: bool,
     /// The last digit of the static column is below; 10: nothing is asked.
     statics: u8,
@@ -81,7 +81,7 @@ impl RowFilter for Values {
     }
 }
 
-/// What was found, what it cost, and how many rows the sink was shown.
+/// Result of a read: the rows, the cost, and how many rows the sink was shown.
 struct Seen {
     rows: Vec<Found>,
     result: Result<ReadStats, RequestError>,
@@ -227,7 +227,7 @@ fn what_does_not_pass_stays_where_it_is_when_replicas_agree() {
             let found = read(&nodes, n, &command, &ask, filter);
             let stats = found.result.unwrap();
             assert_eq!(found.rows, expected.rows);
-            // Nothing comes that is dropped behind the replica.
+            // No row arrives that the coordinator would drop.
             assert_eq!(found.shown, found.rows.len() as u64);
             assert_eq!(stats.rows, found.shown + stats.filtered.rows);
             assert_eq!(stats.rows, looked_at.rows);
@@ -311,7 +311,7 @@ fn a_row_that_matches_on_one_replica_only_is_not_found() {
 #[test]
 fn nodes_that_do_not_know_of_filters_or_refuse_them_give_their_pages() {
     for is_old in [true, false] {
-        // Of some ranges a coordinator is no replica, so that it is asked for pages.
+        // The coordinator is no replica of some ranges, so that it is asked for pages.
         let shards = vec![1, 2, 1, 3];
         let nodes = agreeing(&Options { shards, factor: 3, tokens: 6, ..Options::new(240) });
         match is_old {
@@ -330,7 +330,8 @@ fn nodes_that_do_not_know_of_filters_or_refuse_them_give_their_pages() {
             nodes.asked_to_filter(3)
         };
         let (before, after) = (read_all(), read_all());
-        // Of one that does not know the verb it is known for a while, by each shard that has asked it.
+        // A node that does not know the verb is remembered for a while, by each shard that has
+        // asked it.
         assert!(before > 0 && (before == after) == is_old, "{before} {after}");
         let (filtered, refused) = nodes.filtered_pages();
         assert!(filtered > refused && refused == after, "{filtered} {refused} {after}");

@@ -42,7 +42,7 @@ fn keys() -> Vec<(Token, Vec<u8>)> {
     keys
 }
 
-/// What passes of partitions with four rows each, of so many rows.
+/// Builds a filtered page with so many rows, of partitions with four rows each.
 fn page(rows: u32) -> FilteredPage {
     let (shape, row, odd) = (shape(), row(), Odd);
     let limits = PageLimits { rows, ..PageLimits::default() };

@@ -1,4 +1,4 @@
-//! What one node reads of itself: pages of its shards as one stream, filtered where the rows lie. Pages are tiny
+//! Reads of one node's own data: pages of its shards as one stream, filtered where the rows lie. Pages are tiny
 //! in tests (see [`crate::PageLimit`]), so that partitions go over several of them.
 
 use std::sync::Arc;
@@ -37,7 +37,8 @@ impl RowFilter for Chosen {
     }
 }
 
-/// Looks again, as whoever filters must; a partition is shown once something of it is wanted.
+/// Checks each row again, as every filtering sink must. A partition is shown once a row of it
+/// passes.
 pub(super) struct Sifted<'f> {
     filter: &'f dyn RowFilter,
     wants_static: bool,

@@ -42,7 +42,7 @@ pub(super) struct Node {
     pub(super) snapshot: Arc<ClusterSnapshot>,
 }
 
-/// What all nodes of this thread's world share: they run on one thread.
+/// State shared by all nodes of this thread's world: they run on one thread.
 #[derive(Default)]
 struct Registry {
     nodes: BTreeMap<(u8, u16), Node>,
@@ -113,7 +113,7 @@ impl Handler for Served {
     }
 }
 
-/// What a node is made of; shared by its shards.
+/// Parts of a node; shared by its shards.
 struct Setup {
     snapshot: Arc<ClusterSnapshot>,
     data: Arc<ShardMesh>,
@@ -125,7 +125,7 @@ struct Setup {
 #[derive(Clone)]
 pub(super) struct Options {
     pub(super) seed: u64,
-    /// Of each node.
+    /// Number of shards of each node.
     pub(super) shards: Vec<u16>,
     pub(super) factor: u32,
     pub(super) tokens: usize,
@@ -221,9 +221,9 @@ pub(super) struct Ask {
     pub(super) per_partition: u32,
     /// Each page of a range has as long as else the whole read.
     pub(super) by_page: bool,
-    /// Tombstones behind which the sink stops.
+    /// Number of tombstones after which the sink stops.
     pub(super) tombstones: u32,
-    /// Tombstones above which it refuses to go on.
+    /// Number of tombstones above which it aborts the read.
     pub(super) refused: u32,
 }
 
@@ -238,7 +238,7 @@ impl Ask {
     }
 }
 
-/// What came of a read.
+/// Outcome of a read.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) rows: Vec<Found>,
@@ -320,7 +320,7 @@ impl Nodes {
         })
     }
 
-    /// What the oracle says.
+    /// Returns the rows that the oracle has.
     pub(super) fn expected(&self, command: &ReadCommand, ask: &Ask) -> Vec<Found> {
         self.read(ORACLE, command, ask).rows
     }
@@ -339,7 +339,7 @@ impl Nodes {
         })
     }
 
-    /// Whether all nodes have the same.
+    /// Checks that all nodes have the same content.
     pub(super) fn check_equal(&self) -> Result<(), String> {
         let first = self.content(1);
         for n in 2..=self.count() {
@@ -391,7 +391,7 @@ impl Nodes {
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        // What a coordinator holds of the world goes before the world.
+        // Parts of coordinators that refer to the world are dropped before the world.
         let nodes = registry(|r| std::mem::take(&mut r.nodes));
         drop(nodes);
     }

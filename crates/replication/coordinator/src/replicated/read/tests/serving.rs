@@ -1,4 +1,4 @@
-//! What a replica answers to requests of its peers.
+//! Answers of a replica to requests of its peers.
 
 use std::time::Duration;
 

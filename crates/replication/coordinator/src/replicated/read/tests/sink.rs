@@ -15,7 +15,7 @@ pub(super) struct Collect {
     rows: Vec<Found>,
     stop_after: Option<usize>,
     per_partition: u32,
-    /// Of the command: the partition in which it goes on.
+    /// From the command: the partition in which it resumes.
     resumed: Option<(Vec<u8>, u32)>,
     key: Option<Vec<u8>>,
     last_key: Option<(Token, Vec<u8>)>,
@@ -143,7 +143,8 @@ impl RowSink for Collect {
     }
 }
 
-/// The command that goes on where a sink stopped for its tombstones; `None`: there is nothing behind it.
+/// Returns the command that continues where a sink stopped for its tombstones; `None`: nothing
+/// follows.
 pub(super) fn behind(command: &ReadCommand, cut: &Cut) -> Option<ReadCommand> {
     let (key, clustering, rows_in_partition) = cut.clone();
     let mut next = command.clone();
@@ -160,7 +161,7 @@ pub(super) fn behind(command: &ReadCommand, cut: &Cut) -> Option<ReadCommand> {
     Some(next)
 }
 
-/// The command that goes on behind the rows that were shown; `None` when none were.
+/// Returns the command that continues after the rows that were shown; `None` if none were.
 pub(super) fn next_page(command: &ReadCommand, rows: &[Found]) -> Option<ReadCommand> {
     let (pk, ck, ..) = rows.last()?;
     let key = dist_testing::table::key(*pk);

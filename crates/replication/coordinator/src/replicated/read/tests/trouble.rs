@@ -83,12 +83,12 @@ fn a_silent_replica_is_replaced_by_another_in_time() {
         let found = nodes.read(1, &all(), &quorum);
         found.result.as_ref().unwrap();
         assert_eq!(found.rows.len(), 4);
-        // With nobody to replace it the deadline comes.
+        // Without a replacement the deadline comes.
         assert!(nodes.read(1, &one(1), &Ask::at(Consistency::All)).result.is_err());
         nodes.world.heal_all();
         nodes.world.run_for(Duration::from_secs(5));
     }
-    // NEVER: nobody is asked in its place.
+    // NEVER: no other replica is asked instead.
     drop(nodes);
     let failed = |silent| {
         let nodes = with_speculation(83, "NEVER");
