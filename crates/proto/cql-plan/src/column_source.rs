@@ -36,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether it is a counter: then the stored bytes are not the value ([`data::counter`]).
+    /// Returns true for a counter: the stored bytes are not the value ([`data::counter`]).
     pub fn is_counter(self) -> bool {
         matches!(self, Source::Static(_, Shape::Counter) | Source::Regular(_, Shape::Counter))
     }
@@ -92,7 +92,7 @@ impl Source {
     }
 }
 
-/// Component of a serialised partition key with `count` components; `None` when it is not there.
+/// Component of a serialised partition key with `count` components; `None` when it is missing.
 pub fn key_component(key: &[u8], count: usize, index: u16) -> Option<&[u8]> {
     if count == 1 {
         return (index == 0).then_some(key);

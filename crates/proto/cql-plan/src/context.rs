@@ -1,4 +1,4 @@
-//! What planning is told beside the statement: [`PlanContext`].
+//! Input of planning beside the statement: [`PlanContext`].
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Default for PlanLimits {
     }
 }
 
-/// What planning is told beside the statement.
+/// Input of planning beside the statement.
 #[derive(Clone, Copy)]
 pub struct PlanContext<'a> {
     /// The schema names are resolved in.
@@ -50,7 +50,7 @@ pub struct PlanContext<'a> {
     pub keyspace: Option<&'a str>,
     /// Limits of the configuration.
     pub limits: &'a PlanLimits,
-    /// What the timestamp literal `'now'` means; as in Cassandra it is fixed at PREPARE.
+    /// Value of the timestamp literal `'now'`; as in Cassandra, it is fixed at PREPARE.
     pub now: WallMicros,
     /// Users' functions; `None`: they are switched off.
     pub functions: Option<&'a UserFunctions>,

@@ -10,10 +10,10 @@ use crate::error::PlanError;
 /// Most bytes of the keys or clustering prefixes that the IN relations of one statement are combined to.
 pub(crate) const COMBINATIONS_BYTES_MAX: usize = 32 << 20;
 
-/// What one of them takes beside its bytes.
+/// Bytes that one combination takes beside its values.
 const COMBINATION_OVERHEAD: usize = 48;
 
-/// What one row or range takes in an encoded mutation beside its clustering and cells.
+/// Bytes that one row or range takes in an encoded mutation beside its clustering and cells.
 const ROW_OVERHEAD: usize = 8;
 
 /// Keys or prefixes that are being combined.
@@ -24,7 +24,7 @@ pub(crate) struct Combinations {
 }
 
 impl Combinations {
-    /// Of nothing yet.
+    /// Starts with no combinations.
     pub(crate) fn new() -> Combinations {
         Combinations { bytes: 0, bytes_max: COMBINATIONS_BYTES_MAX }
     }
@@ -45,7 +45,7 @@ impl Combinations {
     }
 }
 
-/// What a statement writes so far, never more than its mutations have when they are encoded.
+/// Size of a statement's writes so far, never more than its encoded mutations have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteSize {
     bytes: usize,
@@ -53,7 +53,7 @@ pub(crate) struct WriteSize {
 }
 
 impl WriteSize {
-    /// Of nothing yet.
+    /// Starts with no writes.
     pub(crate) fn new(bytes_max: usize) -> WriteSize {
         WriteSize { bytes: 0, bytes_max }
     }

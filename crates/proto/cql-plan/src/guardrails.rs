@@ -1,9 +1,9 @@
-//! Guardrails: what ordinary users are warned of or refused, by limits that change at run time.
+//! Guardrails: limits that change at run time and warn or reject requests of ordinary users.
 //!
 //! Owns: the limits ([`Guardrails`]) and the one request they are held against ([`Watch`]), with
-//! Cassandra's names and texts. Never: who is an ordinary user, where limits come from, or limits on
-//! timestamps, which hold for everybody (`cql-server::guardrails`). As in Cassandra superusers are
-//! not watched, and nobody is where nobody logs in.
+//! Cassandra's names and texts. Never: which users are ordinary, the source of the limits, or limits
+//! on timestamps, which apply to all users (`cql-server::guardrails`). As in Cassandra, superusers
+//! are not watched, and without authentication no user is.
 //!
 //! Source: `db.guardrails.Guardrails`, `Threshold`, `EnableFlag`, `Values`.
 
@@ -73,7 +73,7 @@ pub enum DiskPressure {
     Full,
 }
 
-/// Whether a client is warned of the pressure, which is not done at every write.
+/// Rate of the warnings about pressure; a client is not warned at every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// It is.
@@ -152,7 +152,7 @@ impl Default for Guardrails {
 }
 
 impl Guardrails {
-    /// Whether values that are written are looked at.
+    /// Returns true if written values are checked.
     pub fn limits_values(&self) -> bool {
         !(self.column_value_size.is_off()
             && self.collection_size.is_off()
@@ -175,18 +175,18 @@ const ZERO_TTL: &str = "It is suspicious to use default_time_to_live set to 0 wi
 const FILTERING: &str = "ALLOW FILTERING can potentially visit all the data in the table and have \
                          unpredictable performance.";
 
-/// Name of a guardrail and why it is there.
+/// Name of a guardrail and the reason for it.
 type Rail = (&'static str, Option<&'static str>);
 
 /// A guardrail on values.
 #[derive(Clone, Copy)]
 struct ValuesRail {
     name: &'static str,
-    /// What the values are, in messages.
+    /// Name of the values, in messages.
     what: &'static str,
 }
 
-/// What becomes of a request of an ordinary user.
+/// Result of a check: the request of an ordinary user passes or is rejected.
 type Checked = Result<(), PlanError>;
 
 /// A message from whether it is a warning, and the limit.
@@ -207,7 +207,7 @@ impl Watch {
         Watch { rails, warnings: RefCell::default(), refused: Cell::new(false) }
     }
 
-    /// What the client is warned of.
+    /// Returns the warnings for the client.
     pub fn warnings(&self) -> Vec<String> {
         self.warnings.borrow().clone()
     }
@@ -222,7 +222,7 @@ impl Watch {
         self.warnings.borrow_mut().truncate(count);
     }
 
-    /// Whether something was refused.
+    /// Returns true if a check rejected the request.
     pub fn has_refused(&self) -> bool {
         self.refused.get()
     }

@@ -125,7 +125,7 @@ impl<'a> Properties<'a> {
 /// rest is not. Source: `CreateTableStatement.validate`, `TableAttributes.validate`.
 pub(crate) struct TableProperties<'a> {
     properties: Properties<'a>,
-    /// Of a new table with them.
+    /// Options of a new table with these properties.
     options: TableOptions,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn replication_class(properties: &[Property]) -> Result<Option<String
     Ok(replication.and_then(|mut map| map.remove("class")))
 }
 
-/// Whether SSTables are written without compression.
+/// Returns true if SSTables are written without compression.
 pub(crate) fn is_uncompressed(options: &TableOptions) -> bool {
     options.compression.get("enabled").is_some_and(|enabled| enabled == "false")
 }
@@ -354,8 +354,8 @@ fn caching(map: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Pl
     Ok(out)
 }
 
-/// What Cassandra looks at when it reads a compaction strategy; its other options are for later. Source:
-/// `CompactionParams.create`.
+/// Checks the options that Cassandra checks when it reads a compaction strategy; it checks the
+/// others later. Source: `CompactionParams.create`.
 fn check_class(map: &BTreeMap<String, String>) -> Result<(), PlanError> {
     // Ours, which is none of Cassandra's, has no windows without its options.
     let is_ours = map.get("class").is_some_and(|c| c.ends_with("ClusterKeyCompactionStrategy"));
@@ -391,7 +391,7 @@ pub(crate) fn check_compaction(o: &TableOptions, first: Option<&Column>) -> Resu
     options.for_table(first).map(drop).map_err(|error| PlanError::config(error.message))
 }
 
-/// What a user should be told of properties that are valid.
+/// Returns warnings for the user about valid properties.
 pub(crate) fn warnings(properties: &[Property]) -> Vec<String> {
     // Refused elsewhere, for what is wrong with it.
     let Ok(properties) = Properties::new(properties) else { return Vec::new() };

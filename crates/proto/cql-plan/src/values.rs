@@ -30,7 +30,7 @@ pub fn with_results<'v>(
     values.iter().copied().chain(results.iter().map(result)).collect()
 }
 
-/// What one execution is told.
+/// Inputs of one execution.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecuteOptions<'a> {
     /// When it is, for what expires: the client's time in seconds, else the wall clock.
@@ -60,7 +60,7 @@ impl<'a> ExecuteOptions<'a> {
     }
 }
 
-/// What terms are told when they are bound.
+/// Inputs of the binding of terms.
 #[derive(Clone, Copy, Debug)]
 pub struct BindEnv<'a> {
     /// For functions.
@@ -70,13 +70,13 @@ pub struct BindEnv<'a> {
 }
 
 impl<'a> BindEnv<'a> {
-    /// Of constants, which are evaluated while a statement is planned.
+    /// Environment of constants, which are evaluated while a statement is planned.
     pub(crate) fn of_constants(now: WallMicros, uuids: &'a UuidSource) -> BindEnv<'a> {
         BindEnv { eval: EvalEnv::of_constants(now, uuids), watch: None }
     }
 }
 
-/// What a term came to.
+/// Result of binding a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bound<'v> {
     /// Null.

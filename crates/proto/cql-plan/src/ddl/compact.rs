@@ -1,4 +1,5 @@
-//! What CREATE TABLE … WITH COMPACT STORAGE refuses, and the columns that it adds.
+//! CREATE TABLE … WITH COMPACT STORAGE: the statements that it rejects, and the columns that it
+//! adds.
 //!
 //! Source: `CreateTableStatement.validateCompactTable`, `fixupCompactTable`, `DefaultNames`.
 

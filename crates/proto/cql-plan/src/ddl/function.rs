@@ -76,7 +76,7 @@ fn names(names: &[&Ident]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-/// Whether values of the new type may stand where those of the old one did.
+/// Returns true if values of the new type may replace values of the old one.
 fn replaces(new: &CqlType, old: &CqlType) -> bool {
     new == old || new.is_compatible_with(old)
 }
@@ -91,7 +91,7 @@ pub(super) fn create(
     }
     check_not_replicated_system(keyspace, "CREATE", On::Keyspace)?;
     let functions = enabled(cx)?;
-    // Of functions that Cassandra has, what is wrong there is told first.
+    // For languages that Cassandra supports, Cassandra's own errors come first.
     let is_java = statement.language.eq_ignore_ascii_case("java");
     if !is_java {
         language(&statement.language)?;
@@ -133,7 +133,8 @@ pub(super) fn create(
     Ok(DdlOutcome::one(change, kind, target, keyspace, name))
 }
 
-/// What CREATE FUNCTION does to what has the name; `None`: nothing.
+/// Returns the event of CREATE FUNCTION, given the existing function of that name; `None`: no
+/// change.
 fn function_event(
     statement: &CreateFunction,
     function: &UserFunction,
@@ -170,7 +171,8 @@ fn function_event(
     Ok((**old != *function).then_some(SchemaEventKind::Updated))
 }
 
-/// What CREATE AGGREGATE does to what has the name; `None`: nothing.
+/// Returns the event of CREATE AGGREGATE, given the existing aggregate of that name; `None`: no
+/// change.
 fn aggregate_event(
     statement: &CreateAggregate,
     aggregate: &UserAggregate,

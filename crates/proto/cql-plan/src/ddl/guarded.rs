@@ -11,7 +11,7 @@ use crate::error::PlanError;
 use crate::guardrails::Watch;
 use crate::options::TableProperties;
 
-/// Whether it is one of the users' keyspaces.
+/// Returns true for a keyspace of users.
 fn is_users(name: &str) -> bool {
     !SYSTEM.contains(&name) && !REPLICATED_SYSTEM.contains(&name)
 }
@@ -76,7 +76,7 @@ pub(super) fn check(
         }
         StatementKind::DropKeyspace(_) => watch.drop_keyspace()?,
         StatementKind::AlterType(s) => {
-            // Looked at when the field is added; nothing that comes before can be told from it.
+            // Checked when the field is added; no earlier check depends on it.
             if let AlterTypeChange::Add { field, ty, .. } = &s.change {
                 watch.raw_type(&format!("Field {}", field.text), ty)?;
             }

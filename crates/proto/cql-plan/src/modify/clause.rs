@@ -50,7 +50,7 @@ pub(super) struct SliceBound {
     pub(super) value: SliceValue,
 }
 
-/// What a bound is compared with.
+/// Value that a bound is compared with.
 #[derive(Clone, Debug)]
 pub(super) enum SliceValue {
     One(PlannedTerm),
@@ -312,7 +312,7 @@ impl<'t> WhereClause<'t> {
         }
     }
 
-    /// Merges an equality or IN into what is there.
+    /// Merges an equality or IN into the existing restrictions.
     fn restrict_row(&mut self, columns: &[&Column], part: RowPart) -> Result<(), PlanError> {
         let Some(first) = columns.first() else { return Ok(()) };
         let at = position_of(first);

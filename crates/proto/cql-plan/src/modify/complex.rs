@@ -23,7 +23,7 @@ struct ComplexCells<'v> {
     deletion: DeletionTime,
     cells: Vec<PathCell<'v>>,
     touched: bool,
-    /// What the operations of this pass did so far: cells from there on, and a deletion.
+    /// Changes of this pass so far: index of its first cell, and a deletion.
     pass: (usize, DeletionTime),
 }
 
@@ -102,8 +102,8 @@ fn watch_reading(watch: &Watch, operation: &ColumnOperation) -> Result<(), PlanE
     watch.read_before_write(what)
 }
 
-/// Holds the cells of one operation against the limits; what is there already does not count.
-/// Source: `Lists.Appender.doAppend` and its like, `UpdateParameters`.
+/// Checks the cells of one operation against the limits; existing elements do not count. Source:
+/// `Lists.Appender.doAppend` and its like, `UpdateParameters`.
 fn watch_cells(
     watch: &Watch,
     column: &ColumnOperations,

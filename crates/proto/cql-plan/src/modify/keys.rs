@@ -47,8 +47,8 @@ impl NamedRows {
         matches!(&self.clustering, ClusteringPlan::Prefix { width, .. } if *width == count)
     }
 
-    /// Serialised partition keys, each once, ascending by their values: the first of them that fails is
-    /// the one that is told. Source: `PartitionKeySingleRestrictionSet.values`.
+    /// Serialised partition keys, each once, ascending by their values: the error is that of the
+    /// first invalid one. Source: `PartitionKeySingleRestrictionSet.values`.
     pub(super) fn keys(
         &self,
         values: &[BoundValue<'_>],

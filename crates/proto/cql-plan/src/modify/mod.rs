@@ -118,22 +118,22 @@ impl ModifyPlan {
         &self.rows.shape
     }
 
-    /// Whether it writes to a table with counters: then what is bound are increments, which a leader
-    /// turns into counts ([`data::counter`]).
+    /// Returns true if the statement writes to a table with counters. Bound values are then
+    /// increments, which a leader turns into counts ([`data::counter`]).
     #[inline]
     pub fn is_counter(&self) -> bool {
         self.rows.shape.has_counters()
     }
 
-    /// Whether the statement has its own timestamp.
+    /// Returns true if the statement has its own timestamp.
     pub fn has_timestamp(&self) -> bool {
         self.attributes.timestamp.is_some()
     }
 
-    /// What `USING TIMESTAMP` says; `None`: it is not there, or unset.
+    /// Returns the value of `USING TIMESTAMP`; `None` if the clause is missing or unset.
     ///
     /// # Errors
-    /// Null or out of bounds.
+    /// The value is null or out of bounds.
     pub fn timestamp(
         &self,
         values: &[BoundValue<'_>],
@@ -142,7 +142,7 @@ impl ModifyPlan {
         self.attributes.own_timestamp(values, &options.env())
     }
 
-    /// Whether it has IF: such a statement is carried out by [`crate::cas`].
+    /// Returns true if the statement has IF. Such a statement is executed by [`crate::cas`].
     #[inline]
     pub fn has_conditions(&self) -> bool {
         !self.conditions.is_none()
@@ -178,10 +178,10 @@ impl ModifyPlan {
         &self.conditions
     }
 
-    /// What `USING TIMEOUT` says, in nanoseconds.
+    /// Returns the value of `USING TIMEOUT`, in nanoseconds.
     ///
     /// # Errors
-    /// Null, negative or with months or days.
+    /// The value is null, negative, or has months or days.
     pub fn timeout_nanos(
         &self,
         values: &[BoundValue<'_>],
@@ -269,8 +269,8 @@ fn check_insertable(table: &Table) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What statements on counters cannot have. Source: `ModificationStatement`'s constructor and
-/// `validate`.
+/// Rejects clauses that statements on counters cannot have. Source: `ModificationStatement`'s
+/// constructor and `validate`.
 fn check_counter(attributes: &Attributes, conditions: &PlannedConditions) -> Result<(), PlanError> {
     Err(PlanError::invalid(if !conditions.is_none() {
         "Conditional updates are not supported on counter tables"

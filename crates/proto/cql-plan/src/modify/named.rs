@@ -11,7 +11,7 @@ use crate::term::PlannedTupleIn;
 use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 use stdx::{ColumnId, Token};
 
-/// What of its partition a statement is about.
+/// Part of the partition that a statement applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     /// The static row.

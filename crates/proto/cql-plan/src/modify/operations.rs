@@ -1,4 +1,4 @@
-//! What a modification does to its columns. Source: `cql3.Operation` and the setters of
+//! Operations of a modification on its columns. Source: `cql3.Operation` and the setters of
 //! `Constants`, `Lists`, `Sets`, `Maps`, `UserTypes`.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(super) struct ComplexForm {
     pub(super) order: Comparator,
 }
 
-/// What paths and values of cells are.
+/// Layout of a collection's cells: the contents of their paths and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layout {
     /// Path: a time UUID.

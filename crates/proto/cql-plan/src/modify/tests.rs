@@ -380,7 +380,7 @@ fn terms_are_refused_with_cassandras_texts() {
         "INSERT INTO m (k, m) VALUES (1, {'a': 'b'})",
         "Invalid map literal for m: value 'b' is not of type int",
     );
-    // Fields of a literal are told in the order of a hash map.
+    // The error lists the fields of a literal in the order of a hash map.
     check(
         "INSERT INTO m (k, l) VALUES (1, [{c: 'c', b: {}, a: 1}])",
         "Invalid list literal for l: value {a: 1, b: {}, c: 'c'} is not of type int",
@@ -452,7 +452,7 @@ fn one_in_list_has_no_limit_of_values_and_combinations_of_several_have() {
     };
     assert_eq!(keys("DELETE FROM t WHERE k IN (X)", 70_000), Ok(70_000));
     assert_eq!(keys("UPDATE t SET v = 1 WHERE k IN (X)", 70_000), Ok(70_000));
-    // Of one partition: one mutation.
+    // One partition: one mutation.
     assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X)", 70_000), Ok(1));
     assert_eq!(keys("DELETE FROM r WHERE k = 1 AND c1 IN (X) AND c2 = 7", 70_000), Ok(1));
     assert_eq!(keys("UPDATE r SET v = 1 WHERE k = 1 AND c1 = 7 AND c2 IN (X)", 70_000), Ok(1));
@@ -568,7 +568,7 @@ fn what_a_client_says_of_the_time_expires_values_but_makes_no_uuids() {
     assert_eq!(made, [Some(NOW.0); 2]);
 }
 
-/// What a statement writes when its reads find this list in every row.
+/// Returns the writes of a statement when its reads find this list in every row.
 fn bind_to_list(cql: &str, list: &[(u8, i32)]) -> Result<Vec<String>, PlanError> {
     let schema = schema_of(TABLES);
     let plan = plan_of(&schema, cql)?;

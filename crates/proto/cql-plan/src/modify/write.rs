@@ -34,7 +34,7 @@ pub struct BoundMutation {
     pub table: TableId,
 }
 
-/// What a statement does to one partition; ranges lie in the scratch buffer.
+/// Changes of a statement to one partition; ranges refer to the scratch buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Update {
     pub(crate) key: Range<usize>,
@@ -100,22 +100,22 @@ pub(crate) struct Tombstone {
 /// An end of a range tombstone.
 #[derive(Clone, Debug)]
 pub(crate) struct PackedBound {
-    /// Of the scratch buffer.
+    /// Range in the scratch buffer.
     pub(crate) prefix: Range<usize>,
-    /// Whether it is after the rows of the prefix.
+    /// True if the bound is after the rows of the prefix.
     pub(crate) after: bool,
 }
 
-/// What reads found, and the partition key to look it up by.
+/// The lists that were read, and the partition key to look them up by.
 type PartitionLists<'l> = (&'l FoundLists, &'l [u8]);
 
 /// Times of everything one execution writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) timestamp: TimestampMicros,
-    /// Of deleted ranges and partitions.
+    /// Timestamp of deleted ranges and partitions.
     ranges: TimestampMicros,
-    /// Of the paths of list elements.
+    /// Time in the paths of list elements.
     pub(super) elements: WallMicros,
     ttl: TtlSeconds,
     expires_at: DeletionSeconds,
@@ -146,12 +146,13 @@ impl Times {
         DeletionTime { timestamp: self.timestamp, local: self.now }
     }
 
-    /// Of a range of rows, or of the partition.
+    /// Deletion time of a range of rows, or of the partition.
     fn range_deletion(&self) -> DeletionTime {
         DeletionTime { timestamp: self.ranges, local: self.now }
     }
 
-    /// What an overwrite of a whole collection deletes: all before this write.
+    /// Deletion that an overwrite of a whole collection writes: it covers everything before this
+    /// write.
     pub(super) fn before(&self) -> DeletionTime {
         let timestamp = TimestampMicros(self.timestamp.0.saturating_sub(1));
         DeletionTime { timestamp, local: self.now }
@@ -179,10 +180,10 @@ impl ModifyPlan {
         self.bind_found(values, options, &FoundLists::default(), out)
     }
 
-    /// As [`ModifyPlan::bind`], with what [`ModifyPlan::list_reads`] found.
+    /// As [`ModifyPlan::bind`], with the lists that [`ModifyPlan::list_reads`] asked for.
     ///
     /// # Errors
-    /// As [`ModifyPlan::bind`]; a list element that is not there.
+    /// As [`ModifyPlan::bind`]; a list element that does not exist.
     pub fn bind_found(
         &self,
         values: &[BoundValue<'_>],
@@ -535,7 +536,7 @@ struct LiveRow<'t> {
     times: &'t Times,
 }
 
-/// What a caller is told who would write without asking.
+/// Error for a caller that would write without checking the condition.
 #[cold]
 pub(crate) fn without_condition() -> PlanError {
     PlanError::invalid("a conditional statement cannot be carried out without its condition")

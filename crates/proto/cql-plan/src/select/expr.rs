@@ -9,7 +9,7 @@ use crate::error::PlanError;
 use crate::functions::NativeFunction;
 use crate::functions::masking::Masker;
 
-/// What of a cell is asked for.
+/// Property of a cell that a selector asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellFact {
     /// Timestamp.
@@ -48,7 +48,7 @@ pub enum Expr {
     Call(Box<NativeFunction>, Vec<Expr>),
     /// Result of an aggregate, by number.
     Aggregate(usize),
-    /// What an expression gave for the first row of the group, by number.
+    /// Result of an expression for the first row of the group, by number.
     FirstRow(usize),
     /// A fact of the cells of a column.
     Fact {
@@ -145,7 +145,7 @@ impl Expr {
         matches!(self, Expr::Aggregate(_)) || self.parts().into_iter().any(Expr::has_aggregate)
     }
 
-    /// Whether some part of the expression, itself included, is such.
+    /// Returns true if some part of the expression, itself included, satisfies the predicate.
     pub fn any(&self, found: &mut dyn FnMut(&Expr) -> bool) -> bool {
         found(self) || self.parts().into_iter().any(|part| part.any(found))
     }

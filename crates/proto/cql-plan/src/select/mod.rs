@@ -102,7 +102,7 @@ pub struct SelectPlan {
     groups: bool,
     /// Shards may make groups of the rows that they have.
     folds: bool,
-    /// A mask of the result cannot be computed; told at each execution.
+    /// Error of a mask of the result that cannot be computed; reported at each execution.
     wrong_mask: Option<PlanError>,
 }
 
@@ -130,7 +130,7 @@ fn check_per_partition_limit(select: &ast::Select, shaping: &Shaping) -> Result<
     Ok(())
 }
 
-/// Whether rows are read from the last to the first.
+/// Returns true if rows are read from the last to the first.
 fn reversed(
     table: &Table,
     ordering: &[(usize, bool)],
@@ -145,7 +145,7 @@ fn reversed(
     }
 }
 
-/// What aggregations that read much are warned of.
+/// Returns the warning for aggregations that read much.
 fn warning(shaping: &Shaping, restrictions: &Restrictions) -> Option<&'static str> {
     match (shaping, restrictions.key_is_in()) {
         (Shaping::Groups { .. }, true) => {
@@ -273,12 +273,12 @@ impl SelectPlan {
         self.fingerprint.digest(&self.results.table)
     }
 
-    /// What becomes of the rows.
+    /// Returns the plan for the rows that are read.
     pub fn results(&self) -> &Arc<ResultPlan> {
         &self.results
     }
 
-    /// What the WHERE clause restricts.
+    /// Returns the restrictions of the WHERE clause.
     #[cfg(test)]
     pub(crate) fn restrictions(&self) -> &Restrictions {
         &self.restrictions
@@ -289,7 +289,7 @@ impl SelectPlan {
         &self.fingerprint
     }
 
-    /// What the client is warned of at each execution.
+    /// Returns the warning that the client gets at each execution.
     pub fn warning(&self) -> Option<&'static str> {
         self.results.warning
     }

@@ -27,7 +27,7 @@ pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might 
     filtering and thus may have unpredictable performance. If you want to execute this query \
     despite the performance unpredictability, use ALLOW FILTERING";
 
-/// What the rest of the statement says that bears on its WHERE clause.
+/// Parts of the rest of the statement that affect its WHERE clause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WhereContext {
     pub(crate) allow_filtering: bool,

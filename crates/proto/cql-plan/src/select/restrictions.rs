@@ -35,7 +35,7 @@ pub(crate) struct Limit {
     pub(crate) inclusive: bool,
 }
 
-/// What is asked of some columns.
+/// Condition on some columns.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     Eq(Row),
@@ -111,12 +111,12 @@ pub(crate) enum KeyAccess {
 /// The WHERE clause, merged and checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Restrictions {
-    /// Of partition key columns, by position.
+    /// Restrictions of partition key columns, by position.
     pub(crate) partition: Vec<Restriction>,
     pub(crate) token: Option<TokenCondition>,
-    /// Of clustering columns, by position.
+    /// Restrictions of clustering columns, by position.
     pub(crate) clustering: Vec<Restriction>,
-    /// Of other columns.
+    /// Restrictions of other columns.
     pub(crate) other: Vec<Restriction>,
     pub(crate) access: KeyAccess,
     /// How many of `clustering` give slices; the rest is filtered.
@@ -154,8 +154,8 @@ impl Restrictions {
             || self.clustering_sliced.iter().any(|sliced| !sliced)
     }
 
-    /// What Cassandra says of filters last: behind what is wrong in the selection, the groups and the
-    /// ordering. Source: `SelectStatement.checkNeedsFiltering`.
+    /// Check of filters that Cassandra does last: after the errors of the selection, the groups and
+    /// the ordering. Source: `SelectStatement.checkNeedsFiltering`.
     pub(super) fn check_filters(&self) -> Result<(), PlanError> {
         let filters = self.has_filters() || !self.clustering.is_empty();
         if self.access == KeyAccess::Range && filters && !self.may_filter {

@@ -55,7 +55,7 @@ pub struct EncodedMutation {
     pub bytes: Vec<u8>,
 }
 
-/// What `system.local` says of this node.
+/// This node's row of `system.local`.
 #[derive(Clone, Debug)]
 pub struct LocalRow<'a> {
     /// `host_id`.

@@ -32,7 +32,7 @@ use bind::fold;
 pub(crate) use call::resolve_behind;
 use call::{Callee, call_parts, plan_call, resolve_call};
 
-/// What a term must become; names the bind marker and stands in error texts.
+/// Target of a term: its type and name. The name is used for the bind marker and in error texts.
 #[derive(Clone, Debug)]
 pub struct Receiver<'a> {
     /// Keyspace, in which functions and user types of the term are looked up, too.
@@ -99,7 +99,7 @@ pub enum PlannedTerm {
     Constant(Arc<[u8]>),
     /// Null.
     Null,
-    /// What INSERT JSON DEFAULT UNSET leaves out.
+    /// A column that INSERT JSON DEFAULT UNSET leaves out.
     Unset,
     /// A marker.
     Bind {

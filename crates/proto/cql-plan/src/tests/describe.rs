@@ -126,7 +126,7 @@ fn condition(restriction: &Restriction, table: &Table) -> String {
     format!("{names} {what}")
 }
 
-/// What is read, what is filtered, and how far.
+/// Describes the reads, the filters and the limits.
 pub(super) fn bound(select: &SelectPlan, bound: &BoundSelect) -> String {
     let table = &**select.table();
     let mut out = String::new();

@@ -59,7 +59,7 @@ fn of_several_errors_the_one_is_reported_that_cassandra_reports() {
     check("error_order.txt", 28);
 }
 
-/// What a statement is planned and bound to.
+/// Plans and binds a statement and returns the result as text.
 fn planned(schema: &Arc<Schema>, input: &str) -> String {
     let (mut text, mut values, mut page) = (String::new(), None, None);
     for line in input.lines() {
@@ -96,7 +96,7 @@ fn planned(schema: &Arc<Schema>, input: &str) -> String {
     out + &bound(schema, &plan, &values, page)
 }
 
-/// What a plan is bound to.
+/// Binds a plan and returns the result as text.
 fn bound(schema: &Schema, plan: &Plan, values: &[Value], page: Option<u32>) -> String {
     let values: Vec<BoundValue<'_>> = values.iter().map(Value::bound).collect();
     let uuids = UuidSource::new(1);

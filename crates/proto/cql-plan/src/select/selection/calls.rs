@@ -116,7 +116,7 @@ impl Planner<'_, '_> {
                 AggregateKind::Sum | AggregateKind::Avg => no_signature(name, &CqlType::Text),
             }));
         };
-        // Of any constant it counts rows.
+        // `count` of any constant counts rows.
         if let (AggregateKind::Count, Selector::Literal(_)) = (kind, arg) {
             return self.count_rows();
         }

@@ -13,8 +13,8 @@ use crate::term::{Binds, resolve_hint, test_assignment};
 type ElementsPlanned = (Vec<Expr>, Vec<String>, Option<CqlType>);
 
 impl Planner<'_, '_> {
-    /// Whether constants that stand behind a type in parentheses are of that type. How many a vector
-    /// has is told in other words.
+    /// Returns true if constants after a type in parentheses are of that type. A wrong number of
+    /// elements of a vector is reported by another error.
     fn constants_fit(&self, selector: &Selector, ty: &CqlType) -> bool {
         if let (Selector::List(items, _), CqlType::Vector { element, .. }) = (selector, ty) {
             return items.iter().all(|item| self.constants_fit(item, element));
@@ -136,7 +136,7 @@ impl Planner<'_, '_> {
             planned.push(own);
         }
         if ty.is_none() {
-            // Of literals alone: it is the collection whose type cannot be told.
+            // Literals alone: the type of the collection is unknown.
             return Ok((Vec::new(), Vec::new(), None));
         }
         let (mut exprs, mut names) = (Vec::new(), Vec::new());
@@ -224,7 +224,7 @@ impl Planner<'_, '_> {
                 name: format!("{{{}}}", names.join(", ")),
             }));
         }
-        // Of itself it has no type, whatever is in it.
+        // Without an expected type a map has none, whatever its entries are.
         let Some(CqlType::Map { key, value, .. }) = expected else { return Ok(None) };
         let (key_ty, value_ty) = (Some(&**key), Some(&**value));
         let (keys, values): (Vec<Selector>, Vec<Selector>) = entries.iter().cloned().unzip();
@@ -241,7 +241,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// Whether a collection is wanted as one value; what is written out is of that kind then.
+/// Returns true if a frozen collection is expected; a literal then becomes frozen.
 fn is_frozen(expected: Option<&CqlType>) -> bool {
     expected.is_some_and(CqlType::is_frozen_collection)
 }

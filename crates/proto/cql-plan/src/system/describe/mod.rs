@@ -39,7 +39,7 @@ const SYSTEM: &[&str] = &[
 /// A range's end and the nodes that own it, each as `/127.0.0.1:7000`.
 pub type RangeOwners = Vec<(Token, Vec<String>)>;
 
-/// What DESCRIBE is run on.
+/// Input of DESCRIBE.
 pub struct DescribeContext<'a> {
     /// Everything that exists.
     pub schema: &'a Schema,
@@ -152,7 +152,7 @@ impl DescribePlan {
         Ok(DescribeResult { columns, rows, paging_state })
     }
 
-    /// Whether the rows have the statements' text, and all elements of the result.
+    /// Returns all elements of the result, and true if the rows have the statements' text.
     fn elements<'s>(
         &self,
         cx: &DescribeContext<'s>,
@@ -220,7 +220,7 @@ fn by_name<'s, T: 's>(
     items
 }
 
-/// Of the session's keyspace, or of all when there is none.
+/// Lists elements of the session's keyspace, or of all keyspaces when none is in use.
 fn listed<'s>(
     cx: &DescribeContext<'s>,
     of: impl Fn(&'s Keyspace) -> Vec<Element<'s>>,
