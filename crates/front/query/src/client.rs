@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::Instant;
 
-/// Who executes statements, and what their meaning and answers depend on: the state of a connection, or of a
-/// part of the node that asks for itself.
+/// Client that executes statements, with the state that their meaning and answers depend on. It is
+/// a connection, or a part of the node that acts for itself.
 pub struct ClientState {
     /// Address of the client.
     pub peer: SocketAddr,
@@ -19,7 +19,7 @@ pub struct ClientState {
     pub keyspace: RefCell<Option<Rc<str>>>,
     /// Role that it has logged in as.
     user: RefCell<Option<Rc<str>>>,
-    /// What the user may do, as it was found out last.
+    /// Access of the user, as computed last.
     pub(crate) access: RefCell<Option<Rc<Numbered>>>,
     /// Sizes of the answers to its reads.
     pub answers: AnswerSizes,
@@ -31,7 +31,7 @@ pub struct ClientState {
     pub(crate) forwarded: Option<Forwarded>,
 }
 
-/// What another node decided about a statement that it forwarded.
+/// Decisions of another node about a statement that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded {
     /// When the client is answered at the latest.

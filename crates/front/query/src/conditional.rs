@@ -33,11 +33,11 @@ use std::time::Duration;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use store::{Flow, ReadStats, RowSink};
 
-/// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says
-/// whether the client wants to be told the columns.
+/// Runs a statement or batch with IF. `serial` is the request's serial level; `describe` says how
+/// the client wants the columns described.
 ///
 /// # Errors
-/// What is wrong with the values; levels that conditional updates do not take.
+/// Invalid values; levels that conditional updates do not accept.
 pub(crate) fn run<S: ResultSink>(
     request: &Modification<'_>,
     serial: Option<Consistency>,
@@ -210,7 +210,7 @@ impl<S: ResultSink> Conditional<S> {
             Some(Answer::Here(answer, warning)) => self.answer(answer, warning.as_deref(), out),
             Some(Answer::There(frame)) => match sink.forwarded(out, ticket, frame) {
                 true => Ok(()),
-                // Something answered, and nobody can tell what.
+                // A replica answered; the outcome is unknown.
                 false => Err(self.lost()),
             },
             None => Ok(()),
@@ -342,7 +342,7 @@ struct Operation<'c> {
     refused: Option<PlanError>,
     /// Rounds that were lost to other proposers.
     contentions: u32,
-    /// What the last read cost.
+    /// Cost of the last read.
     read: ReadStats,
 }
 

@@ -1,4 +1,4 @@
-//! What a request runs in, and how it ends.
+//! Context of a request, and how it ends.
 
 use crate::executor::Executor;
 use crate::failure::Result;
@@ -18,7 +18,7 @@ pub type Waiting<A> = Pin<Box<dyn Future<Output = A>>>;
 
 /// A local write that was applied and waits for a commit; then it is answered without rows.
 pub struct HeldWrite {
-    /// Of its request.
+    /// Ticket of the request.
     pub ticket: Ticket,
     /// The level it was asked for.
     pub consistency: Consistency,
@@ -38,7 +38,7 @@ pub enum Step<A> {
     Waits(Waiting<A>),
 }
 
-/// What a request runs in.
+/// Context of a request.
 pub struct Cx<'a, S: ResultSink> {
     /// The executor of the shard.
     pub executor: &'a Rc<Executor>,

@@ -107,7 +107,7 @@ pub const PAGING_STATE_AT: usize = 12;
 pub const FLAGS_LOW_BYTE_AT: usize = 7;
 
 impl Description {
-    /// Of these columns; nothing is encoded yet.
+    /// Describes these columns; nothing is encoded yet.
     pub fn new(columns: impl Into<Arc<Vec<Described>>>) -> Description {
         Description { columns: columns.into(), blocks: Default::default(), id: OnceCell::new() }
     }
@@ -175,7 +175,7 @@ impl Description {
     }
 }
 
-/// What the encoder writes before the count of rows.
+/// Returns the bytes that the encoder writes before the count of rows.
 fn rows_prefix(
     block: &ColumnsBlock,
     version: ProtocolVersion,

@@ -32,7 +32,7 @@ use stdx::{TimestampMicros, Uuid, WallMicros};
 use store::StoreError;
 use truncation::{ShardReply, TruncationParts, Truncations};
 
-/// What an [`Executor`] is built of.
+/// Parts that an [`Executor`] is built from.
 pub struct ExecutorParts {
     /// The shard.
     pub rt: Rt,
@@ -52,7 +52,7 @@ pub struct ExecutorParts {
     pub virtual_source: Rc<dyn VirtualSource>,
 }
 
-/// What all statements of a shard share.
+/// State that all statements of a shard share.
 pub struct Executor {
     /// The shard.
     pub rt: Rt,
@@ -68,13 +68,13 @@ pub struct Executor {
     pub guardrails: RefCell<Guardrails>,
     /// Which nodes have full disks.
     pub replica_disks: ReplicaDisks,
-    /// What statements are planned by.
+    /// Settings and functions that statements are planned with.
     pub plan_limits: Planning,
     /// Prepared statements.
     pub prepared: PreparedCache,
     /// Source of unique ids.
     pub uuids: UuidSource,
-    /// What is counted.
+    /// The counters.
     pub counters: Counters,
     /// How long requests take.
     pub latencies: Rc<Latencies>,
@@ -101,12 +101,12 @@ pub struct Executor {
     buffers: RefCell<Vec<Vec<u8>>>,
 }
 
-/// What a client is told of a result that is too large.
+/// Error for a result that is too large.
 const RESULT_TOO_LARGE: &str =
     "the result is larger than half of the memory for requests of a shard: use paging";
 
-/// What a page of another shard is reckoned to take, and how many reads may wait for one however little memory
-/// there is.
+/// Estimated bytes of a page of another shard, and the number of reads that may wait for one
+/// however little memory is left.
 const PAGE_BYTES: usize = 1 << 20;
 const REMOTE_READS_MIN: usize = 64;
 /// The same of scans, which have pages of several shards.
@@ -198,7 +198,7 @@ impl Executor {
         self.truncations.resume();
     }
 
-    /// Whether no request is taken any more.
+    /// Returns true if the executor accepts no more requests.
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.draining.get()
@@ -288,7 +288,7 @@ impl Executor {
             }
             _ => tracing::error!(%id, %error, "{what} failed"),
         }
-        // What becomes of the node is decided elsewhere.
+        // The store decides if the node can go on.
         self.coordinator.store().note_failure(error);
         id
     }

@@ -145,7 +145,7 @@ fn begin_select<S: ResultSink>(
         now_in_seconds: message.now.and_then(seconds),
         ..QueryParameters::new(message.consistency)
     };
-    // What the client knows of the columns is what the other node told it.
+    // The client knows the columns as the other node described them.
     let is_same = Some(*statement.plan.columns.id()) == message.described_as;
     let describe = match message.describe {
         Describe::Skip if is_same => Describe::Skip,

@@ -16,7 +16,7 @@ pub struct Guardrails {
     pub planned: Arc<cql_plan::guardrails::Guardrails>,
     /// On everybody.
     pub timestamps: TimestampGuardrails,
-    /// Whether anybody may drop and truncate tables.
+    /// True if DROP and TRUNCATE of tables are allowed, for all users.
     pub drop_truncate_table_enabled: bool,
 }
 
@@ -33,7 +33,7 @@ impl Default for Guardrails {
 /// Which timestamps clients may give; zero is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampGuardrails {
-    /// Whether they may give any by USING TIMESTAMP.
+    /// True if clients may set timestamps by USING TIMESTAMP.
     pub user_timestamps_enabled: bool,
     /// Ahead of this node's clock: warned about.
     pub maximum_warn: Duration,
@@ -116,7 +116,7 @@ pub(crate) enum TimestampBound {
     Minimum,
 }
 
-/// What becomes of a timestamp outside of a bound.
+/// Consequence of a timestamp outside of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// The write is carried out.
@@ -134,7 +134,7 @@ pub(crate) struct TimestampViolation<'t> {
     given: i64,
     /// The bound.
     bound: TimestampBound,
-    /// What becomes of the write.
+    /// Consequence for the write.
     severity: Severity,
     /// Where the bound is, microseconds.
     threshold: i64,

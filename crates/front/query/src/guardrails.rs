@@ -28,8 +28,8 @@ use crate::guardrail_limits::TimestampViolation;
 use crate::modification::{Modification, Statements, WithValues};
 use crate::select::ReadRequest;
 
-/// What a request of this client is held against; `None` for superusers, as in Cassandra
-/// (`ClientState.isOrdinaryUser`). Not to be called where nobody logs in.
+/// Returns the limits for a request of this client; `None` for superusers, as in Cassandra
+/// (`ClientState.isOrdinaryUser`). Callers skip it when authentication is off.
 pub fn watch(executor: &Executor, client: &ClientState) -> Option<Rc<Watch>> {
     if access::is_superuser(executor, client) {
         return None;
@@ -37,10 +37,10 @@ pub fn watch(executor: &Executor, client: &ClientState) -> Option<Rc<Watch>> {
     Some(Rc::new(Watch::new(executor.guardrails.borrow().planned.clone())))
 }
 
-/// What is looked at before a SELECT is bound.
+/// Checks before a SELECT is bound.
 ///
 /// # Errors
-/// As all of these: it is refused.
+/// A limit rejects the statement.
 pub(crate) fn check_select(
     watch: &Watch,
     plan: &SelectPlan,
@@ -58,7 +58,7 @@ pub(crate) fn check_select(
     Ok(())
 }
 
-/// What is looked at when a SELECT is bound.
+/// Checks of a bound SELECT.
 pub(crate) fn check_bound_select(
     executor: &Executor,
     watch: &Watch,
@@ -67,7 +67,7 @@ pub(crate) fn check_bound_select(
 ) -> Result<()> {
     let (plan, consistency) = (&*read.statement.plan.select, read.parameters.consistency);
     let table = plan.table();
-    // One replica's answer needs nobody else's.
+    // The answer of one replica needs no reconciliation with others.
     let is_of_one = matches!(consistency, Consistency::One | Consistency::LocalOne);
     if plan.intersects() && table.kind != TableKind::Virtual && !is_of_one {
         let key = PlacementKey::of_table(&executor.snapshot(), table.id);

@@ -23,7 +23,7 @@ use std::time::Duration;
 use stdx::ShardId;
 use store::StoreError;
 
-/// What statements were bound to: places in the buffer of encoded mutations.
+/// Bound statements: ranges in the buffer of encoded mutations.
 pub(crate) struct Bound {
     pub(crate) mutations: SmallVec<[cql_plan::BoundMutation; 1]>,
     pub(crate) write_type: WriteType,
@@ -67,8 +67,8 @@ pub(crate) fn bind(
     Ok(Bound { mutations: bound.mutations, write_type, warnings: bound.warnings })
 }
 
-/// What a failed batch is called: one partition is one write, as in Cassandra. `Batch` goes through
-/// the batch log.
+/// Returns the write type that a failed batch reports: one partition is one write, as in Cassandra.
+/// `Batch` goes through the batch log.
 fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
     match kind {
         ast::BatchKind::Logged if partitions > 1 => WriteType::Batch,

@@ -33,7 +33,7 @@ pub(crate) struct Outbound {
     message: Message,
 }
 
-/// What the execution of a statement depends on beside the statements themselves.
+/// Parameters of the execution of a statement, beside the statements themselves.
 pub(crate) struct Terms<'t> {
     pub(crate) kind: Kind,
     /// Whoever asks may see what masks hide.
@@ -50,7 +50,7 @@ pub(crate) struct Terms<'t> {
     pub(crate) described_as: Option<[u8; 16]>,
 }
 
-/// What became of a forwarded statement.
+/// Outcome of a forwarded statement.
 pub(crate) enum Sent {
     /// The answer: a whole frame, not compressed, of no trace.
     Answer(Vec<u8>),
@@ -122,7 +122,7 @@ impl Outbound {
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) if executor.rt.now() < deadline => {}
-                // It is too late here too, and that is what the client is told.
+                // The deadline has passed here, too; the client gets that error.
                 Err(NotForwarded::Elsewhere) => break,
                 Err(NotForwarded::Lost)
                     if self.message.kind == Kind::Select && executor.rt.now() < deadline => {}

@@ -1,8 +1,8 @@
-//! Time for reads that look at more than they give: filtered scans, aggregates.
+//! Deadlines of reads that scan more than they return: filtered scans, aggregates.
 //!
-//! What they take depends on the table, not on the answer. A page of a filtered scan ends, with few rows or none,
-//! when half of the timeout is over: the client asks for the next one, and neither side gives up. An aggregate has
-//! one answer and goes on as long as it gets on: it fails when nothing was looked at for the whole timeout.
+//! Their time depends on the table, not on the answer. A page of a filtered scan ends, with few rows or none, when
+//! half of the timeout is over: the client asks for the next one, and neither side times out. An aggregate has one
+//! answer and continues as long as it makes progress: it fails when it scanned nothing for the whole timeout.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rt::{Elapsed, Rt};
 use stdx::Instant;
 
-/// Of one read.
+/// Deadline of one read.
 pub(crate) struct ReadDeadline {
     rt: Rt,
     timeout: Duration,
@@ -23,7 +23,7 @@ pub(crate) struct ReadDeadline {
 }
 
 impl ReadDeadline {
-    /// Of a read that begins now.
+    /// Starts the clock of a read.
     pub(crate) fn new(rt: &Rt, timeout: Duration) -> ReadDeadline {
         let enough = rt.now() + timeout / 2;
         ReadDeadline { rt: rt.clone(), timeout, enough, looks: Cell::new(0) }

@@ -29,7 +29,7 @@ impl ReadStrategy {
         }
     }
 
-    /// Whether this node computes the rows.
+    /// Returns true if this node computes the rows.
     pub(crate) fn computes(self) -> bool {
         matches!(self, ReadStrategy::Virtual | ReadStrategy::Roles)
     }

@@ -31,15 +31,15 @@ pub(crate) fn level_of_read(asked: Consistency) -> cluster::Consistency {
     }
 }
 
-/// What a client asked of a read.
+/// A client's parameters of a read.
 #[derive(Clone, Copy)]
 pub(crate) struct Asked<'r> {
     /// The level that it named.
     pub(crate) level: Consistency,
-    /// Of a serial read.
+    /// Scope of a serial read.
     pub(crate) scope: Option<paxos::Scope>,
     pub(crate) trace: Option<&'r Rc<ReadTrace>>,
-    /// What replicas leave out.
+    /// Filter that replicas apply.
     pub(crate) filter: Option<&'r ShardFilter>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) async fn read<S: RowSink>(
     read.map_err(|error| Failure::request(error, asked, &order.snapshot))
 }
 
-/// What a write to replicas is carried out with.
+/// Terms of a write to replicas.
 pub(crate) struct WriteTerms<'w> {
     pub(crate) consistency: Consistency,
     /// `Batch` goes through the batch log.

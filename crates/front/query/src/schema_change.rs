@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use stdx::{Instant, Uuid};
 
-/// What a schema change came to.
+/// Outcome of a schema change.
 struct Changed {
     /// `None`: IF [NOT] EXISTS made it a no-op.
     event: Option<SchemaEvent>,

@@ -62,11 +62,11 @@ pub(crate) struct ReadRequest<'r> {
     pub(crate) describe: Describe,
 }
 
-/// What a read found: its page up to the paging state, and what it cost.
+/// Result of a read: its page up to the paging state, and its cost.
 struct Found {
     done: SelectDone,
     stats: ReadStats,
-    /// Of the rows and keys that were looked at, where that is counted.
+    /// Bytes of the scanned rows and keys, where they are counted.
     bytes: u64,
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn run<S: ResultSink>(
     Ok(Step::Waits(Box::pin(read.run(bound))))
 }
 
-/// What went wrong while a statement ran, with what its client is warned of.
+/// Adds the warnings of the plan to a failure of its statement.
 fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
     match (failure, plan.warning()) {
         (Failure::Plan(error), Some(warning)) => Failure::Warned(error, warning),
@@ -173,8 +173,9 @@ fn outbound<S: ResultSink>(
     Outbound::new(route, token, &[(source, values)], &terms, cx.sink.client())
 }
 
-/// Whether a read must see every conditional write that ended before it: one of a partition at a
-/// serial level. As in Cassandra a range is read at the level of a quorum instead.
+/// Returns the scope of a serial read: a read of one partition at a serial level, which must see
+/// every conditional write that ended before it. As in Cassandra, a range is read at the level of a
+/// quorum instead.
 fn serial_scope(
     plan: &SelectPlan,
     bound: &BoundSelect,
@@ -206,7 +207,7 @@ struct Read<S> {
     /// The metadata the request began with, when other nodes may have the data too, or when it is
     /// serial.
     snapshot: Option<Arc<ClusterSnapshot>>,
-    /// Of a serial read.
+    /// Scope of a serial read; `None` for other reads.
     scope: Option<paxos::Scope>,
     /// When it is to be answered at the latest, when that was set before it is carried out here.
     deadline: Option<Instant>,
@@ -216,7 +217,7 @@ impl<S: ResultSink> Read<S> {
     /// Has another node read; when it surely does not, reads here.
     async fn run_elsewhere(mut self, outbound: Box<Outbound>, bound: BoundSelect) -> S::Answer {
         let deadline = self.executor.rt.now() + self.timeout(&bound);
-        // What waiting for others takes is not there again for reading here.
+        // Time spent waiting for other nodes reduces the time left for a local read.
         self.deadline = Some(deadline);
         let (executor, sink, ticket) = (&self.executor, &self.sink, &self.ticket);
         let lost = || {
@@ -318,7 +319,7 @@ impl<S: ResultSink> Read<S> {
         let (trace_of, patience_of) = (trace.as_ref(), patience.as_ref());
         let terms = Reading { deadline, trace: trace_of, patience: patience_of, charge };
         let mut reading = pin!(self.read_all(plan, bound, terms, body));
-        // What is in memory is read at once, without a timer.
+        // The first poll reads data in memory at once, without a timer.
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
@@ -407,7 +408,7 @@ impl<S: ResultSink> Read<S> {
                 break;
             }
             if number % READS_PER_LOOK == READS_PER_LOOK - 1 {
-                // What is in memory is read without waiting.
+                // Reads from memory never wait, so the loop yields here.
                 self.executor.rt.yield_if_due().await;
             }
             let counters = &self.executor.counters;
@@ -454,7 +455,7 @@ impl<S: ResultSink> Read<S> {
         Failure::read(&error, self.consistency, id)
     }
 
-    /// Whether the answer found room so far.
+    /// Checks that the answer has stayed within its memory.
     fn check_room(&self, charge: &Charge) -> Result<()> {
         let Some(refusal) = charge.refusal() else { return Ok(()) };
         let limit = self.executor.account.answer_bytes_max();
@@ -474,7 +475,7 @@ impl<S: ResultSink> Read<S> {
     }
 }
 
-/// What shards leave out.
+/// Returns the filter that shards apply.
 #[inline]
 fn shard_filter(
     plan: &SelectPlan,
@@ -498,10 +499,10 @@ fn add_stats(sum: &mut ReadStats, read: &ReadStats) {
 /// How a read is done.
 #[derive(Clone, Copy)]
 struct Reading<'r> {
-    /// Of a read of several nodes.
+    /// Deadline of a read of several nodes.
     deadline: Option<Instant>,
     trace: Option<&'r Rc<ReadTrace>>,
-    /// Of one that may take long.
+    /// Deadline of a read that may take long.
     patience: Option<&'r ReadDeadline>,
     /// Memory of the answer.
     charge: &'r Charge,

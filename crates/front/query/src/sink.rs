@@ -29,8 +29,8 @@ pub trait ResultSink: Clone + 'static {
     /// A page of rows under construction.
     type Page<'a>: ResultPage;
 
-    /// Whether it takes answers of other nodes ([`ResultSink::forwarded`]); where it does not, statements are
-    /// executed here.
+    /// True if the sink accepts answers of other nodes ([`ResultSink::forwarded`]); otherwise
+    /// statements are executed here.
     const TAKES_FORWARDED: bool = true;
 
     /// On whose behalf the request is executed.
@@ -126,7 +126,7 @@ pub trait ResultPage {
     fn finish(self, end: PageEnd<'_>) -> Result<()>;
 }
 
-/// What is known of a page at its end.
+/// State of a page at its end.
 #[derive(Clone, Copy, Debug)]
 pub struct PageEnd<'r> {
     /// Number of rows in the body.

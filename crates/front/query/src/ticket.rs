@@ -39,7 +39,7 @@ impl Ticket {
         self.watch.as_deref()
     }
 
-    /// Whether a limit gave a warning, which the answer is to carry.
+    /// Returns true if a limit gave a warning, which the answer must carry.
     pub fn is_warned(&self) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.count() > 0)
     }

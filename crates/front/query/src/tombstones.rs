@@ -1,9 +1,9 @@
-//! What a client's read may meet of tombstones.
+//! Limits on the tombstones that a client's read scans.
 //!
-//! A client that asked for pages gets a page that ends behind `query_tombstone_page_limit` of them, with the rows
-//! that it has or none, and goes on from there. One that did not waits for one answer: above
-//! `tombstone_failure_threshold` it gets an error, as in Cassandra. Aggregates have one answer and are read in
-//! pages all the same: they may meet any number.
+//! A client that asked for pages gets a page that ends after `query_tombstone_page_limit` tombstones, even if it
+//! holds no rows, and continues from there. A client that asked for no pages waits for one answer: above
+//! `tombstone_failure_threshold` it gets an error, as in Cassandra. Aggregates have one answer, but are read in
+//! pages: they may scan any number.
 
 use crate::settings::QuerySettings;
 use schema::Table;
@@ -12,7 +12,7 @@ use store::ReadStats;
 /// Tombstones between two looks of a read that has no limit to end a page at.
 const PER_LOOK: u32 = 128;
 
-/// Of one page.
+/// Tombstone limits and counts of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tombstones {
     /// A page ends behind so many; `u32::MAX`: it does not.
@@ -34,12 +34,12 @@ impl Tombstones {
         Tombstones { page, refused, before: 0 }
     }
 
-    /// Whether a read of one partition or range fails that has met so many.
+    /// Returns true if a read of one partition or range fails at this number of tombstones.
     pub(crate) fn refuses(&self, tombstones: u32) -> bool {
         tombstones > self.refused
     }
 
-    /// Whether the page ends behind so many of the partition or range that is read.
+    /// Returns true if the page ends after this many tombstones of the current partition or range.
     pub(crate) fn is_enough(&self, scanned: u32) -> bool {
         self.before.saturating_add(scanned) >= self.page
     }
@@ -57,7 +57,7 @@ impl Tombstones {
     }
 }
 
-/// What the client is told of a read that met many tombstones.
+/// Returns the warning for a read that scanned many tombstones.
 pub(crate) fn tombstone_warning(
     settings: &QuerySettings,
     table: &Table,

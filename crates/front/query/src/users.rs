@@ -1,4 +1,4 @@
-//! What the users of a shard may do, remembered per user and state of the roles.
+//! Access of the users of a shard, cached per user and state of the roles.
 
 use cql_plan::auth::{Access, CidrFinding};
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ pub(crate) struct Numbered {
 /// Numbers of checks where clients connect from.
 pub(crate) struct CidrMetrics {
     registry: telemetry::Shard,
-    /// Of those whose answer was not remembered; nanoseconds.
+    /// Time of the checks whose answer was not cached; nanoseconds.
     pub(crate) checks: telemetry::Histogram,
 }
 
@@ -32,7 +32,8 @@ impl CidrMetrics {
         CidrMetrics { registry: registry.clone(), checks }
     }
 
-    /// What counts the checks of this finding. As in Cassandra, who is in no group is `Undefined`.
+    /// Returns the counters of the checks with this finding. As in Cassandra, an address in no
+    /// group counts as `Undefined`.
     pub(crate) fn counters(
         &self,
         found: &CidrFinding,

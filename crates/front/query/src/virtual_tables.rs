@@ -25,7 +25,8 @@ pub(crate) async fn rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> 
     }
 }
 
-/// What cannot be made is a mistake in the built-in definition.
+/// Returns the rows, or none if they cannot be built, which is a mistake in the built-in
+/// definition.
 fn rows_or_none<E: std::fmt::Display>(
     table: &Table,
     rows: std::result::Result<Vec<VirtualRow>, E>,
@@ -113,11 +114,11 @@ fn show<S: RowSink>(rows: &[(Token, &VirtualRow)], sink: &mut S) -> ReadStats {
 
 /// The order of a table's partition keys: component by component, by their types, or by token.
 enum KeyOrder {
-    /// Of a virtual table whose newest partitions come first.
+    /// A virtual table whose newest partitions come first.
     NewestFirst(Comparator),
-    /// Of a virtual table.
+    /// Any other virtual table.
     Values(Vec<Comparator>),
-    /// Of any other.
+    /// Any other table.
     Tokens,
 }
 

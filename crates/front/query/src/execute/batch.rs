@@ -18,7 +18,7 @@ use cql_wire::{Batch, BatchKind, BatchQuery};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
-/// What refuses other statements in a batch.
+/// Error for other statements in a batch.
 pub(crate) const NOT_IN_BATCH: &str =
     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.";
 

@@ -177,13 +177,13 @@ impl RowSink for Counting<'_, '_> {
     }
 }
 
-/// What a filter cost, for a trace: what other shards left out, and what this one was shown.
+/// Cost of a filter, for a trace: rows that other shards dropped, and rows that this one filtered.
 pub(super) struct FilterCost<'r> {
     pub(super) stats: &'r ReadStats,
-    /// Of the rows and keys that were looked at.
+    /// Bytes of the scanned rows and keys.
     pub(super) bytes: u64,
     pub(super) dropped: Dropped,
-    /// Of all pages that came from other shards and nodes, and of the largest one.
+    /// Bytes of all pages that came from other shards and nodes, and of the largest one.
     pub(super) page_bytes: (u64, u64),
     pub(super) result_bytes: u64,
 }

@@ -41,9 +41,9 @@ impl Attempt {
 pub(super) struct ReadTerms<'r> {
     /// Rows that are wanted.
     pub(super) rows: usize,
-    /// What shards leave out.
+    /// Filter that shards apply.
     pub(super) filter: Option<&'r ShardFilter>,
-    /// Of a read of several nodes.
+    /// Replicas of a read of several nodes.
     pub(super) order: Option<&'r ReplicatedRead>,
 }
 
