@@ -449,7 +449,7 @@ fn designators_end(rest: &[u8], from: usize, designators: &[u8; 3]) -> Option<us
 const UUID_BYTES: usize = 36;
 
 fn is_uuid(rest: &[u8]) -> bool {
-    // Mostly told by the first dash.
+    // Fast path: mostly the first dash decides.
     if rest.get(8) != Some(&b'-') {
         return false;
     }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use crate::ast::NativeType;
 
-/// What may be made of a keyword where a name is wanted.
+/// Use of a keyword as a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     /// Never a name.
@@ -246,24 +246,24 @@ impl Tok {
         }
     }
 
-    /// Whether it can be a name: plain, quoted (not empty), or an unreserved keyword.
+    /// Returns true if it can be a name: plain, quoted (not empty), or an unreserved keyword.
     #[inline]
     pub(crate) fn is_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName) || self.is_unreserved()
     }
 
-    /// Whether it is an unreserved keyword.
+    /// Returns true for an unreserved keyword.
     pub(crate) fn is_unreserved(self) -> bool {
         !matches!(self.class(), None | Some(Class::Reserved))
     }
 
-    /// Whether it can be a function's name.
+    /// Returns true if it can be a function's name.
     pub(crate) fn is_function_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName | Tok::TokenWord | Tok::Count)
             || matches!(self.class(), Some(Class::Basic | Class::Native(_)))
     }
 
-    /// Whether it can be a user type's name.
+    /// Returns true if it can be a user type's name.
     pub(crate) fn is_type_name(self) -> bool {
         matches!(self, Tok::Ident | Tok::QuotedName | Tok::Key)
             || self.class() == Some(Class::Basic)
@@ -282,8 +282,8 @@ impl Tok {
 pub(crate) const RESERVED_TYPE_NAMES: [&str; 7] =
     ["byte", "complex", "enum", "date", "interval", "macaddr", "bitstring"];
 
-/// Whether a lower-case word cannot be a name without quotes. Beyond Cassandra's reserved list
-/// these are `true` and `false`.
+/// Returns true if a lower-case word cannot be a name without quotes. Beyond Cassandra's reserved
+/// list these are `true` and `false`.
 pub fn is_reserved(word: &str) -> bool {
     let kind = Tok::of_word(word.as_bytes());
     kind == Tok::BooleanLiteral || kind.class() == Some(Class::Reserved)
@@ -328,7 +328,7 @@ impl Token {
 mod tests {
     use super::*;
 
-    /// What a word is by the list, however long that takes.
+    /// Looks a word up in the list of keywords, one by one.
     fn listed(word: &[u8]) -> Tok {
         let lower = word.to_ascii_lowercase();
         KEYWORDS.iter().find(|(w, _)| *w == lower).map_or(Tok::Ident, |(_, kind)| *kind)

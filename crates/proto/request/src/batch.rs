@@ -15,7 +15,7 @@ use crate::write::{WriteInput, WriteOutput, WriteRequest};
 /// Most mutations (partitions) of one batch; a batch statement cannot have more statements.
 pub const BATCH_MUTATIONS_MAX: usize = 65_535;
 
-/// What a batch needs to know.
+/// Input of a batch.
 #[derive(Clone, Debug)]
 pub struct BatchPlan {
     /// One plan per mutation, with `WriteType::Batch` or `UnloggedBatch`.
@@ -24,7 +24,7 @@ pub struct BatchPlan {
     pub log: Option<SmallVec<[HostId; 2]>>,
 }
 
-/// What happens to a batch.
+/// Events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchInput {
     /// Begin.
@@ -52,7 +52,7 @@ pub enum BatchInput {
     Tick,
 }
 
-/// What the driver does for a batch.
+/// Actions of the driver for a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BatchOutput {
     /// Store the whole batch in the log of that node (which may be this one).

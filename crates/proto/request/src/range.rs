@@ -56,7 +56,7 @@ pub struct RangeConfig {
     pub page_timeout: Option<Duration>,
 }
 
-/// What happens to a scan.
+/// Events of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeInput {
     /// Begin.
@@ -68,21 +68,21 @@ pub enum RangeInput {
         /// What; never `Start` or `Tick`.
         input: ReadInput,
     },
-    /// The reader stopped at an `Emit`: the driver drops the outputs behind it and gives this. The
+    /// The reader stopped at an `Emit`: the driver drops the outputs after it and gives this. The
     /// reader knows where the page ended.
     Enough,
     /// The instant of the last `WakeAt` has come.
     Tick,
 }
 
-/// What the driver does for a scan.
+/// Actions of the driver for a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutput {
     /// A slot is used for a sub-range from here on.
     Open {
         /// Which.
         slot: u16,
-        /// What it reads.
+        /// The sub-range.
         range: TokenRange,
         /// It goes on behind the end of the page that it emitted last.
         goes_on: bool,
@@ -112,7 +112,7 @@ pub enum RangeOutput {
 /// Where a page of a scan ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
-    /// Nothing is behind it.
+    /// No data follows.
     Exhausted,
     /// All tokens up to this one are read.
     After(Token),
@@ -230,7 +230,7 @@ impl RangeRequest {
         }
     }
 
-    /// The next sub-range, joined with those behind it that its replicas have too.
+    /// The next sub-range, merged with the following ones that its replicas have too.
     fn next_range(&mut self, ranges: &mut dyn Iterator<Item = SubRange>) -> Option<SubRange> {
         let mut sub = self.ahead.take().or_else(|| ranges.next())?;
         for next in &mut *ranges {

@@ -31,7 +31,7 @@ pub const SHORT_READ_ROUNDS_MAX: u32 = 4;
 /// A table's `read_repair`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadRepair {
-    /// What was read is written back, as far as the level needs, before the answer.
+    /// The merged rows are written back, as far as the level needs, before the answer.
     Blocking,
     /// Replicas are merged and left as they are.
     None,
@@ -44,7 +44,7 @@ pub struct ReadConfig {
     pub deadline: Instant,
     /// When one more replica is asked (`speculative_retry`).
     pub speculate: Threshold,
-    /// What is done about differences.
+    /// Handling of differences between replicas.
     pub read_repair: ReadRepair,
     /// When repairs that are not acknowledged go to other replicas (`additional_write_policy`).
     pub additional_write: Threshold,
@@ -55,18 +55,18 @@ pub struct ReadConfig {
     pub filtered: bool,
 }
 
-/// What a page is, for the machine.
+/// Properties of a page that the state machine uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFacts {
     /// Digest of its bytes; any value when [`ReadRequest::needs_digests`] is false.
     pub digest: PageDigest,
     /// Its live rows.
     pub live_rows: u32,
-    /// The replica has nothing behind it.
+    /// The replica has no data after the page.
     pub exhausted: bool,
 }
 
-/// What happens to a read.
+/// Events of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadInput {
     /// Begin. The first input.
@@ -76,22 +76,22 @@ pub enum ReadInput {
     Data {
         /// Who.
         from: Target,
-        /// What of it counts here.
+        /// Its properties.
         page: PageFacts,
     },
-    /// What passes the filter of a page came, with what the whole page is; the driver keeps it. The answer to
-    /// `Filtered`.
+    /// The rows of a page that pass the filter arrived, with the properties of the whole page; the
+    /// driver keeps them. The answer to `Filtered`.
     Filtered {
         /// Who.
         from: Target,
-        /// Of the whole page.
+        /// Properties of the whole page.
         page: PageFacts,
     },
     /// A digest came.
     Digest {
         /// Who.
         from: Target,
-        /// Of the page it would have sent.
+        /// Digest of the page it would have sent.
         digest: PageDigest,
     },
     /// A replica failed, or sent what is no page.
@@ -105,11 +105,11 @@ pub enum ReadInput {
     Reconciled {
         /// Live rows of the merged page.
         live_rows: u32,
-        /// No replica has anything behind it.
+        /// No replica has data after the merged page.
         exhausted: bool,
-        /// Whose pages ended first: asked for more when rows are missing.
+        /// Replicas with the pages that ended first: asked for more when rows are missing.
         short: TargetSet,
-        /// Who misses something of the merged page.
+        /// Replicas that miss something of the merged page.
         repairs: TargetSet,
     },
     /// A replica has the repair.
@@ -128,7 +128,7 @@ pub enum ReadInput {
     Tick,
 }
 
-/// What the driver does for a read.
+/// Actions of the driver for a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutput {
     /// Ask for a page; answer `Data` or `Failed`.
@@ -156,7 +156,7 @@ pub enum ReadOutput {
     },
     /// Merge the pages of these replicas; answer `Reconciled`.
     Reconcile {
-        /// Whose pages.
+        /// The replicas.
         pages: TargetSet,
     },
     /// Write to that replica what all of `of` miss (its own repair, or those of others when it
@@ -164,7 +164,7 @@ pub enum ReadOutput {
     Repair {
         /// To whom.
         to: Target,
-        /// Whose repairs.
+        /// Replicas that miss the written data.
         of: TargetSet,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -191,7 +191,7 @@ pub struct ReadOutcome {
     pub rows: RowsFrom,
     /// How many are live; may be fewer than wanted, even none.
     pub live_rows: u32,
-    /// Nothing is behind it. Else the next page goes on from this page's end.
+    /// No data follows. Otherwise the next page continues at this page's end.
     pub exhausted: bool,
 }
 
@@ -278,7 +278,7 @@ impl ReadRequest {
         &self.plan
     }
 
-    /// Whether pages must be hashed: not when one answer is enough.
+    /// Returns true if pages must be hashed: not when one answer is enough.
     pub fn needs_digests(&self) -> bool {
         self.plan.block_for() > 1
     }
@@ -492,7 +492,7 @@ impl ReadRequest {
 
     fn settle_reading(&mut self, now: Instant, out: &mut Outputs<ReadOutput>) {
         if !self.plan.is_met_by(self.answered()) {
-            // Whether those who may still answer are enough; if not, others are asked.
+            // If the outstanding answers are not enough, other replicas are asked.
             while !self.plan.is_met_by(self.answered().union(self.expected())) {
                 let asked = self.asked_data.union(self.asked_digest);
                 let Some(to) = self.next_candidate(asked) else { return self.give_up(out) };
@@ -592,7 +592,7 @@ impl ReadRequest {
             }
             Phase::Extending if self.awaited.contains(from) => {
                 self.awaited.remove(from);
-                // What was merged stands; the next page tries again.
+                // The merged rows stay valid; the next page tries again.
                 self.no_more = true;
                 self.settle_extension(out);
             }
@@ -695,7 +695,7 @@ impl ReadRequest {
         self.settle_repairs(out);
     }
 
-    /// Who has all of what was merged.
+    /// Returns the replicas that have all of the merged page.
     fn up_to_date(&self) -> TargetSet {
         let missing = self.merge.repairs.intersection(self.got_data);
         self.got_data.minus(missing).union(self.repair_acked)

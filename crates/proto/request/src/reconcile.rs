@@ -22,7 +22,7 @@ use stdx::DeletionSeconds;
 
 use crate::types::{Target, TargetSet};
 
-/// What of the read command merging needs.
+/// Parts of the read command that merging needs.
 #[derive(Clone, Copy, Debug)]
 pub struct ReconcileCommand {
     /// Rows in descending clustering order.
@@ -42,16 +42,16 @@ pub struct Reconciled {
     pub page: Vec<u8>,
     /// Its live rows.
     pub live_rows: u32,
-    /// No replica has anything behind it.
+    /// No replica has data after the page.
     pub exhausted: bool,
-    /// Whose pages ended first.
+    /// Replicas with the pages that ended first.
     pub short: TargetSet,
     /// Encoded mutations, one per partition, for each replica that misses something.
     pub repairs: SmallVec<[(Target, Vec<Vec<u8>>); 4]>,
 }
 
 impl Reconciled {
-    /// Who misses something.
+    /// Returns the replicas that miss something.
     pub fn needs_repair(&self) -> TargetSet {
         self.repairs.iter().map(|(t, _)| *t).collect()
     }

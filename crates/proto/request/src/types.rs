@@ -39,7 +39,7 @@ impl TargetSet {
         was
     }
 
-    /// Whether it is in.
+    /// Returns true if the target is in the set.
     pub fn contains(self, target: Target) -> bool {
         self.0 & Self::bit(target) != 0
     }
@@ -99,7 +99,8 @@ impl std::fmt::Debug for TargetSet {
     }
 }
 
-/// What a step appends for the driver to do, in order. Spills to the heap, never truncates.
+/// Outputs that a step appends for the driver to execute, in order. Spills to the heap, never
+/// truncates.
 pub type Outputs<O> = SmallVec<[O; 8]>;
 
 /// Why a replica did not do what it was asked.
@@ -154,7 +155,7 @@ impl ReplicaError {
         }
     }
 
-    /// What the code does not say, for the message to the client.
+    /// Returns the cause that the code does not show, for the message to the client.
     pub fn cause(self) -> Option<&'static str> {
         match self {
             ReplicaError::Overloaded => Some("it is overloaded"),
@@ -167,10 +168,10 @@ impl ReplicaError {
     }
 }
 
-/// Who failed and why, each replica once, in the order in which they answered.
+/// The replicas that failed and why, each once, in the order in which they answered.
 pub type Failures = SmallVec<[(HostId, ReplicaError); 4]>;
 
-/// What kind of write failed, as drivers' retry policies know it.
+/// Kind of a failed write, as drivers' retry policies know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are the protocol's own")]
 pub enum WriteType {

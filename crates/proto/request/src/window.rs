@@ -1,14 +1,14 @@
-//! How many mutations a coordinator may have under way to one replica.
+//! Limits the mutations that a coordinator has in flight to one replica.
 //!
 //! A replica that answers slowly is not sent more: writes for it wait at the coordinator, and with
-//! them the clients that make them. The window grows while answers come about as quickly as they
-//! ever did, and shrinks when they queue, so that what waits on the way to the replica, with reads
-//! behind it, is short. A replica that answers nothing for [`WindowSettings::stall`] is stalled:
-//! nobody waits for it any more, it gets a probe now and then, and the rest goes to hints.
+//! them the clients that sent them. The window grows while answers are about as quick as the quickest,
+//! and shrinks when they queue. The queue on the way to the replica, with reads after it, stays short.
+//! A replica that answers nothing for [`WindowSettings::stall`] is stalled: no write waits for it any
+//! more, it gets a probe now and then, and the rest goes to hints.
 //!
 //! INV-window-1: a full window is reported as stalled at most [`WindowSettings::stall`] after the
-//! replica's last answer, so that nobody waits for ever. INV-window-2: a window never shrinks below
-//! [`WindowSettings::count_min`], and with nothing under way a replica that is not stalled is sent to.
+//! replica's last answer, so that no write waits for ever. INV-window-2: a window never shrinks below
+//! [`WindowSettings::count_min`], and with nothing in flight a replica that is not stalled is sent to.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ impl Default for WindowSettings {
     }
 }
 
-/// Whether one more mutation may be sent.
+/// Answer to the question if one more mutation may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// It may be.
@@ -62,7 +62,7 @@ const COUNT_FIRST: u32 = 32;
 /// The quickest answer of the last one to two periods counts.
 const QUICKEST_PERIOD: Duration = Duration::from_secs(30);
 
-/// What is under way to one replica.
+/// Mutations in flight to one replica.
 #[derive(Clone, Debug)]
 pub struct ReplicaWindow {
     settings: WindowSettings,
@@ -74,7 +74,7 @@ pub struct ReplicaWindow {
     stalled: bool,
     next_probe: Instant,
     last_cut: Instant,
-    /// Of the running period and the one before.
+    /// Quickest answers of the running period and the one before.
     quickest: [Option<Duration>; 2],
     period_began: Instant,
 }
@@ -120,7 +120,7 @@ impl ReplicaWindow {
         self.limit.saturating_sub(self.count)
     }
 
-    /// Whether one more may be sent.
+    /// Checks if one more mutation may be sent.
     pub fn room(&mut self, now: Instant) -> Room {
         if self.stalled {
             return if now >= self.next_probe { Room::Free } else { Room::Stalled };
@@ -260,7 +260,7 @@ mod tests {
         window.answered(at(509), Duration::from_millis(499), 1);
         window.sent(at(509), 1);
         assert_eq!(window.room(at(1008)), Room::Full(at(1009)), "one answer is progress");
-        // What ends without an answer is none.
+        // A mutation that ends without an answer does not count as one.
         window.lost(1);
         window.sent(at(1008), 1);
         assert_eq!(window.room(at(1009)), Room::Stalled);
@@ -383,8 +383,8 @@ mod tests {
         assert_eq!(window.limit(), limit + 1);
     }
 
-    /// A replica that applies so many each millisecond, and writers that send all they may, for so long
-    /// that the quickest answer is found again and again.
+    /// A replica that applies this many mutations each millisecond, and writers that send all they
+    /// may, for so long that the quickest answer is measured repeatedly.
     #[test]
     fn what_waits_on_the_way_is_short_and_the_replica_is_kept_busy() {
         for (rate, most) in [(1_usize, 100), (5, 400), (50, 4096)] {

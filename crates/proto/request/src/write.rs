@@ -12,7 +12,7 @@ use stdx::Instant;
 use crate::plan::WritePlan;
 use crate::types::{Failures, Outputs, ReplicaError, RequestError, Target, TargetSet};
 
-/// What happens to a write.
+/// Events of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteInput {
     /// Begin. The first input.
@@ -43,7 +43,7 @@ pub enum WriteInput {
     Tick,
 }
 
-/// What the driver does for a write.
+/// Actions of the driver for a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteOutput {
     /// Apply the mutation on this node; answer `Ack` or `Failed` with that target.
@@ -94,7 +94,7 @@ pub struct WriteRequest {
     hinted: TargetSet,
     hints_stored: TargetSet,
     hints_failed: TargetSet,
-    /// Of each forwarding node: whom it forwards to.
+    /// The targets that each forwarding node forwards to.
     forwards: SmallVec<[(Target, SmallVec<[Target; 4]>); 2]>,
 }
 
@@ -154,7 +154,7 @@ impl WriteRequest {
             (Phase::Finished, _) => return,
             (Phase::Idle, WriteInput::Start) => self.start(now, out),
             (Phase::Idle, _) => return,
-            // What comes with the deadline comes too late, but a hint is spared.
+            // An acknowledgement at the deadline is too late for the answer, but saves a hint.
             (_, WriteInput::Ack { from }) if self.sent.contains(from) => {
                 self.acked.insert(from);
             }

@@ -75,8 +75,8 @@ impl fmt::Display for AttachedName {
     }
 }
 
-/// What becomes of a component that this program wrote, where it may part from its file set. All are verified,
-/// linked, imported and removed with it.
+/// Lifecycle of a component that this program wrote, where it may differ from that of its file set.
+/// All are verified, linked, imported and removed with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
     /// Its content is nowhere else: a file set that lost it is damaged. Streamed with the file. That of all
@@ -106,12 +106,12 @@ impl Lifecycle {
         Lifecycle::ALL.into_iter().find(|lifecycle| lifecycle.code() == code)
     }
 
-    /// Whether the component is sent with a file that is streamed whole.
+    /// Returns true if the component is sent with a file that is streamed whole.
     pub fn is_streamed(self) -> bool {
         self != Lifecycle::Local
     }
 
-    /// Whether it is rebuilt when it is missing; otherwise the file set is damaged.
+    /// Returns true if it is rebuilt when it is missing; otherwise the file set is damaged.
     pub fn is_rebuilt(self) -> bool {
         self != Lifecycle::Essential
     }
@@ -122,7 +122,7 @@ impl Lifecycle {
 pub struct AttachedKind {
     /// Its name.
     pub name: AttachedName,
-    /// What becomes of it.
+    /// Its lifecycle.
     pub lifecycle: Lifecycle,
 }
 

@@ -59,7 +59,7 @@ fn put_token(token: Token, out: &mut Vec<u8>) {
     out.put_u64(token.0.cast_unsigned() ^ (1 << 63));
 }
 
-/// What a form of clustering stands for.
+/// Position that an encoded clustering stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A row.
@@ -546,7 +546,7 @@ mod tests {
             &format!("40{text}4061004080{int}4080000001408138"),
         );
         check(dynamic, "", "4038");
-        // What is no component, which Cassandra has no form for.
+        // Bytes that are no component; Cassandra has no form for them.
         check(composite, "0004000000010000", "40408000000140803a00fe38");
     }
 

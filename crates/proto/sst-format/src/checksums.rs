@@ -63,12 +63,12 @@ pub struct ComponentChecksum {
     pub length: u64,
     /// CRC32 of each block.
     pub blocks: Vec<u32>,
-    /// What becomes of it; [`Lifecycle::Essential`] for the fixed kinds.
+    /// Its lifecycle; [`Lifecycle::Essential`] for the fixed kinds.
     pub lifecycle: Lifecycle,
 }
 
 impl ComponentChecksum {
-    /// Whether both are checksums of the same bytes of the same component.
+    /// Returns true if both are checksums of the same bytes of the same component.
     pub fn is_same_content(&self, other: &ComponentChecksum) -> bool {
         (self.component, self.length, &self.blocks)
             == (other.component, other.length, &other.blocks)

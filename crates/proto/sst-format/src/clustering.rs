@@ -53,7 +53,7 @@ impl PrefixKind {
         })
     }
 
-    /// Whether the position is after everything with the prefix (before it otherwise).
+    /// Returns true if the position is after everything with the prefix (before it otherwise).
     pub fn is_after(self) -> bool {
         matches!(
             self,
@@ -245,7 +245,7 @@ pub fn encode_bound(
 /// A prefix with its kind, as index entries hold it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix {
-    /// What it is.
+    /// Its kind.
     pub kind: PrefixKind,
     /// Values in `data`'s form.
     pub values: Vec<u8>,

@@ -88,7 +88,7 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the key may have been added; never false for one that was.
+    /// Returns true if the key may have been added; never false for one that was.
     #[inline]
     pub fn may_contain(&self, hash: BloomHash) -> bool {
         if self.bits.is_empty() {
@@ -216,8 +216,8 @@ mod tests {
         let old = BloomFilter::decode(&filter.encode(Version::Me), Version::Na).unwrap();
         assert_ne!(old, filter);
         assert_eq!(old.clone().settled(Version::Na, &keys), filter);
-        // What is right stays, what is wrong either way is left for a check to name, and after `na`
-        // the order is known.
+        // A correct filter stays as it is. One that is wrong in both orders is left for a check to
+        // report. After `na` the order is known.
         assert_eq!(filter.clone().settled(Version::Na, &keys), filter);
         assert_eq!(old.clone().settled(Version::Na, &[other]), old);
         assert_eq!(old.clone().settled(Version::Nb, &keys), old);

@@ -1,4 +1,4 @@
-//! Whether a file that somebody brings was written for a table of these types.
+//! Checks that an imported file was written for a table of these types.
 
 use schema::{ColumnKind, Table};
 use types::CqlType;
@@ -7,8 +7,8 @@ use crate::header::SerializationHeader;
 use crate::{FormatError, Result};
 
 impl SerializationHeader {
-    /// Compares the types of a file with those of the table that is to take it: a file of another table
-    /// may have columns of the same names. Columns that neither has are passed over: see
+    /// Compares the types of a file with those of the table that is to receive it: a file of
+    /// another table may have columns of the same names. Columns that neither has are skipped: see
     /// [`SerializationHeader::read_schema`].
     ///
     /// # Errors
@@ -55,7 +55,8 @@ impl SerializationHeader {
             }
         }
         for column in self.statics.iter().chain(&self.regulars) {
-            // What was dropped and is there again, perhaps of another type, is told apart by its times.
+            // A column that was dropped and added again, perhaps with another type, is
+            // distinguished by its times.
             let current = table.column(&column.name);
             let current = current.filter(|_| !table.dropped.contains_key(column.name.as_str()));
             if let Some(own) = current.filter(|own| !reads(&own.ty, &column.ty)) {
@@ -173,7 +174,7 @@ mod tests {
         for again in [None, Some(CqlType::Text), Some(CqlType::Blob)] {
             let expect = Some(ColumnId(if again.is_some() { 3 } else { 2 }));
             assert_eq!(id(CqlType::Text, CqlType::Text, again.clone()), expect, "{again:?}");
-            // Of an import, say, or from before a release that refuses other types.
+            // For example from an import, or from before a release that rejects other types.
             assert_eq!(id(set(false), CqlType::Text, again.clone()), None, "{again:?}");
         }
         assert_eq!(id(CqlType::Int, CqlType::Text, None), None);
@@ -208,7 +209,7 @@ mod tests {
         use CqlType::{Ascii, Bigint, Blob, Int, Text};
         let cases = [
             (header(Int, (Text, true), Text), None),
-            // What can be read as the table's type may come.
+            // Types that can be read as the table's type are accepted.
             (header(Int, (Ascii, true), Ascii), None),
             (header(Bigint, (Text, true), Text), Some("k bigint, which is int in the table")),
             (header(Int, (Text, false), Text), Some("c text ASC, which is text DESC in the table")),

@@ -82,7 +82,7 @@ pub enum FormatError {
     /// A checksum does not match.
     #[error("{what} at byte {offset} has the checksum {found:08x} instead of {expected:08x}")]
     Checksum {
-        /// What is covered.
+        /// The covered bytes.
         what: &'static str,
         /// Where the covered bytes begin.
         offset: u64,
@@ -94,7 +94,7 @@ pub enum FormatError {
     /// The bytes are well-formed but say something impossible.
     #[error("{what} at byte {offset}")]
     Invalid {
-        /// What is wrong.
+        /// The defect.
         what: &'static str,
         /// Where.
         offset: u64,
@@ -102,7 +102,7 @@ pub enum FormatError {
     /// Something this build does not read: another version, compressor, partitioner or type.
     #[error("{what} \"{value}\" is not supported")]
     Unsupported {
-        /// What kind of thing.
+        /// Kind of the thing.
         what: &'static str,
         /// Its name in the file.
         value: String,

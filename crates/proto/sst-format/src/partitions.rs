@@ -5,8 +5,8 @@
 //! payload is a byte of the key's hash (flag 8) and a signed number: `!position` in Data, or the
 //! position of an entry of Rows.
 //!
-//! Rows: for each wide partition a trie from separators to blocks of rows, and behind it an entry: key
-//! (u16 length), position in Data vint, distance of the root zvint (from behind the key), count of
+//! Rows: for each wide partition a trie from separators to blocks of rows, followed by an entry: key
+//! (u16 length), position in Data vint, distance of the root zvint (from the end of the key), count of
 //! blocks vint, deletion of the partition.
 //! Source: `io.sstable.format.bti.{PartitionIndex,RowIndexReader,TrieIndexEntry}`.
 

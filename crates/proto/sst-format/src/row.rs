@@ -40,7 +40,7 @@ pub const BODY_BYTES_MAX: usize = i32::MAX as usize;
 
 type Decoded<T> = std::result::Result<T, DecodeError>;
 
-/// What a head announces.
+/// Kind of the item after a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadKind {
     /// The partition is over.
@@ -56,7 +56,7 @@ pub enum HeadKind {
 /// Flags and extent of one row or marker, positions relative to the bytes given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is.
+    /// Kind of the item.
     pub kind: HeadKind,
     flags: u8,
     /// Where the body begins (after its size).
@@ -170,7 +170,7 @@ fn decode_usual_head(schema: &ReadSchema, bytes: &[u8], clustering: &mut Vec<u8>
     Some(Head { kind: HeadKind::Row, flags, body, end: body.saturating_add(size) })
 }
 
-/// Whether what lies at the start of `bytes` is the end of a partition, as it is written.
+/// Returns true if `bytes` begins with the end of a partition, as it is written.
 #[inline]
 pub fn is_partition_end(bytes: &[u8]) -> bool {
     bytes.first() == Some(&END_OF_PARTITION)
@@ -202,7 +202,7 @@ pub fn skip_rows_before(
     bytes.len().saturating_sub(rest.len())
 }
 
-/// What follows the row at the start of `bytes` if it lies before the bound.
+/// Returns the bytes after the row at the start of `bytes`, if the row is before the bound.
 #[inline]
 fn row_before<'a>(
     schema: &ReadSchema,
@@ -710,7 +710,7 @@ mod tests {
                     }
                     None => assert_eq!(length, 9, "{value}"),
                 }
-                // Cut: nothing that is not there is read.
+                // Truncated: missing bytes are not read.
                 if length > 1 {
                     assert_eq!(usual_vint(&bytes[..length]), None);
                 }

@@ -1,12 +1,12 @@
-//! Rows of the usual form on their way into a file, without being packed or unpacked in between: those of
-//! another file are copied as they lie, with other times and sizes in front, those of a memtable are
-//! written from their packed form.
+//! Copies rows of the usual form into a file without unpacking and packing them. Rows of another file are
+//! copied verbatim, with other times and sizes in front. Rows of a memtable are written from their packed
+//! form.
 //!
-//! A row is of the usual form when it is live without a TTL and not deleted, and has all columns of the
-//! file, each one live cell of the row's timestamp; no value of its clustering is empty or null. All others,
-//! and damaged or cut ones, are for [`crate::row`] and [`crate::row_write`].
+//! A row is of the usual form when it is live without a TTL and not deleted, and has all columns of the file,
+//! each one live cell of the row's timestamp; no value of its clustering is empty or null. All others, and
+//! damaged or truncated ones, are for [`crate::row`] and [`crate::row_write`].
 //!
-//! INV-row-copy-1: what is written is byte for byte what unpacking and [`crate::row_write::encode_row`] give.
+//! INV-row-copy-1: the output is byte for byte that of unpacking and [`crate::row_write::encode_row`].
 
 use codec::Writer;
 use data::RowRef;
@@ -46,7 +46,7 @@ fn put_times(previous: u64, delta: u64, cells: usize, out: &mut Vec<u8>) {
     out.put_vint_unsigned(delta);
 }
 
-/// Finds rows of one file that can be copied into another as they lie.
+/// Finds rows of one file that can be copied verbatim into another.
 #[derive(Clone, Debug)]
 pub struct RowCopier {
     /// Widths of clustering values.
@@ -60,7 +60,7 @@ pub struct RowCopier {
     dropped_at: TimestampMicros,
 }
 
-/// A row as it lies in its file.
+/// A row in the bytes of its file.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRow<'a> {
     copier: &'a RowCopier,
@@ -95,7 +95,7 @@ impl RowPlace {
 }
 
 impl RawRow<'_> {
-    /// `None`: it is too long to be told so.
+    /// Returns the positions of its parts; `None` if it is too long for them.
     #[inline]
     pub fn place(&self) -> Option<RowPlace> {
         Some(RowPlace {
@@ -207,7 +207,7 @@ impl RowCopier {
     }
 }
 
-/// What follows the cell at the start of `bytes`, a live one of the row's timestamp.
+/// Returns the bytes after the cell at the start of `bytes`, a live one of the row's timestamp.
 #[inline]
 fn behind_cell(fixed: Option<usize>, bytes: &[u8]) -> Option<&[u8]> {
     match (bytes, fixed) {
@@ -306,7 +306,7 @@ impl PackedRow<'_> {
     }
 }
 
-/// Whether all values are there, of the length they must have, and not empty.
+/// Returns true if all values are present, of the required length, and not empty.
 #[inline]
 fn has_usual_values(schema: &WriteSchema, clustering: &[u8]) -> bool {
     if schema.clustering.is_empty() {
@@ -434,7 +434,7 @@ mod tests {
         write: WriteSchema,
     }
 
-    /// Of a file from which and one into which is copied, with other bases.
+    /// Schemas of the source and the target of a copy, with different bases.
     fn schemas(clustering: u16, descends: bool) -> Schemas {
         let table = table(clustering, descends);
         let header = |before: i64| {
@@ -585,7 +585,7 @@ mod tests {
         assert!(!changed(&|read, _| read.regulars.columns[1].fixed = Some(8)));
         assert!(!changed(&|read, _| read.clustering[0] = None));
         assert!(!changed(&|_, write| write.has_counters = true));
-        // Of rows at or before the drop of a column nothing is said.
+        // Rows at or before the drop of a column are not copied.
         let mut read = schemas(0, false).read;
         let at = |read: &ReadSchema| {
             let copier = RowCopier::new(read, &schemas(0, false).write).unwrap();

@@ -463,7 +463,7 @@ mod tests {
     fn encoded(encode: impl FnOnce(&mut StatsCollector, &mut Vec<u8>) -> Result<()>) -> Encoded {
         let (mut stats, mut out) = (StatsCollector::default(), vec![1, 2]);
         let result = encode(&mut stats, &mut out).map_err(|e| e.to_string());
-        // What a failed row left behind is not looked at by anybody.
+        // The output of a failed row is not compared.
         if result.is_err() {
             out.clear();
         }

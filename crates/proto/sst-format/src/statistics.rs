@@ -1,4 +1,4 @@
-//! Statistics.db: four parts behind a table of contents, each with a CRC32 behind it since `na`.
+//! Statistics.db: four parts after a table of contents, each followed by a CRC32 since `na`.
 //!
 //! Layout: part count i32, CRC32 of that, (part number i32, offset i32) each, CRC32 of everything so
 //! far without the first CRC, then the parts: 0 validation, 1 compaction, 2 stats, 3 header. Before
@@ -115,7 +115,7 @@ pub struct StatsMetadata {
     pub repaired_at: i64,
     /// Leading components of the smallest clustering; empty = no bound.
     pub min_clustering: Vec<Vec<u8>>,
-    /// Of the largest.
+    /// Leading components of the largest clustering; empty = no bound.
     pub max_clustering: Vec<Vec<u8>>,
     /// Counter shards from before 2.1.
     pub has_legacy_counter_shards: bool,
@@ -129,7 +129,8 @@ pub struct StatsMetadata {
     pub is_transient: bool,
     /// Node whose commit log `commit_log` refers to.
     pub originating_host: Option<Uuid>,
-    /// Whether some partition is deleted as a whole. Before `oa`: whether there is any tombstone.
+    /// True if some partition is deleted as a whole. Before `oa`: true if the file has any
+    /// tombstone.
     pub has_partition_deletions: bool,
     /// Since `oa`: all rows and range deletions lie in it.
     pub covered: Option<CoveredSlice>,
@@ -166,7 +167,7 @@ fn with_short_lengths(values: &[Vec<u8>]) -> &[Vec<u8>] {
 }
 
 impl StatsMetadata {
-    /// Whether the file can hold tombstones or expiring cells.
+    /// Returns true if the file can hold tombstones or expiring cells.
     pub fn may_have_tombstones(&self) -> bool {
         self.min_local_deletion != DeletionSeconds::NONE
     }

@@ -171,7 +171,7 @@ impl StatsCollector {
     #[inline]
     pub(crate) fn cell(&mut self, cell: &CellRef<'_>) {
         self.cells_in_partition = self.cells_in_partition.saturating_add(1);
-        // What may still expire is none yet.
+        // A cell that has yet to expire is no tombstone.
         let is_tombstone = cell.local != DeletionSeconds::NONE && cell.ttl.0 == 0;
         self.tombstones_in_partition =
             self.tombstones_in_partition.saturating_add(u64::from(is_tombstone));

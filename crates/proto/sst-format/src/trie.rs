@@ -4,8 +4,8 @@
 //! transitions, then the payload. Positions of children are given as distances back. No node crosses
 //! a page of 4 KiB. Source: `io.tries.TrieNode`, `io.tries.Walker`.
 //!
-//! Bytes come from a [`Pages`]: a walk that misses some ends with [`Stop::Need`] and is begun anew
-//! once they are there.
+//! Bytes come from a [`Pages`]: a walk that misses some ends with [`Stop::Need`] and is restarted
+//! once they are loaded.
 
 /// Bytes that no node crosses.
 pub const PAGE_BYTES: u64 = 4096;
@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 1 << 18;
 pub enum Stop {
     /// The bytes at this position are needed.
     Need(u64),
-    /// What lies at this position cannot be a node.
+    /// The bytes at this position cannot be a node.
     Damaged(u64),
 }
 
@@ -26,7 +26,7 @@ pub trait Pages {
     /// The bytes from a position on, to the end of its page at least (or of the file).
     ///
     /// # Errors
-    /// `Need` when they are not there, `Damaged` for a position outside of the file.
+    /// `Need` when they are not loaded, `Damaged` for a position outside of the file.
     fn at(&self, position: u64) -> Result<&[u8], Stop>;
 }
 
@@ -118,17 +118,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// What lies behind the node, to the end of what is there.
+    /// Returns the bytes after the node, to the end of the loaded ones.
     pub fn payload(&self) -> &'a [u8] {
         self.bytes.get(self.payload_at..).unwrap_or(&[])
     }
 
-    /// Whether it has no transitions.
+    /// Returns true if it has no transitions.
     pub fn is_leaf(&self) -> bool {
         self.count == 0
     }
 
-    /// Transitions, those that are not there included.
+    /// Returns the number of transitions, including missing ones.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -408,8 +408,8 @@ impl Path {
         Ok(path)
     }
 
-    /// Where a scan for keys at or behind `key` begins in a trie of unique prefixes: a prefix of the
-    /// key, which may stand for a lesser one, or else the first place behind it.
+    /// Position where a scan for keys at or after `key` begins in a trie of unique prefixes. It is
+    /// a prefix of the key, which may stand for a lesser one, or else the first position after it.
     ///
     /// # Errors
     /// `Need`, `Damaged`.

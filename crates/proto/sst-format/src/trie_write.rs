@@ -1,9 +1,9 @@
 //! Tries on disk, as format BTI has them: writing.
 //!
-//! Keys come in order. A node is complete once a key behind it came; complete branches are kept until
-//! they would not fit into a page together with the node above, and are written then, each within one
-//! page. So a walk changes pages seldom, and no node crosses a page.
-//! Source: `io.tries.IncrementalTrieWriterPageAware`, `io.tries.TrieNode`.
+//! Keys come in order. A node is complete once a later key came. Complete branches are buffered until
+//! they would not fit into a page together with the node above. Then they are written, each within
+//! one page. So a walk changes pages seldom, and no node crosses a page. Source:
+//! `io.tries.IncrementalTrieWriterPageAware`, `io.tries.TrieNode`.
 
 use codec::Writer;
 
@@ -29,7 +29,8 @@ pub struct Payload {
 impl Payload {
     const NONE: Payload = Payload { flags: 0, length: 0, bytes: [0; PAYLOAD_BYTES_MAX] };
 
-    /// Of at most [`PAYLOAD_BYTES_MAX`] bytes; more are a broken invariant. Flags are 1..=15.
+    /// Creates a payload of at most [`PAYLOAD_BYTES_MAX`] bytes; more are a broken invariant. Flags
+    /// are 1..=15.
     pub fn new(flags: u8, bytes: &[u8]) -> Payload {
         stdx::invariant!(bytes.len() <= PAYLOAD_BYTES_MAX, "trie: a payload is too long");
         let mut payload = Payload { flags, ..Payload::NONE };
@@ -175,18 +176,18 @@ fn own_bytes_max(below: Below, payload: &Payload) -> usize {
 pub struct TrieWriter {
     /// The nodes of the last key, from the root on; each but the last leads on by its byte.
     path: Vec<Open>,
-    /// Complete nodes that wait to be written, or to be passed by: each behind all that are below it, so
-    /// that they are written as they lie.
+    /// Complete nodes that wait to be written, or to be skipped. Each comes after all nodes below
+    /// it, so that the list is in the order of writing.
     complete: Vec<Node>,
-    /// Of those that wait, in the same order: flags and bytes of their payloads.
+    /// Flags and bytes of the payloads of waiting nodes, in the same order.
     payloads: Vec<u8>,
     key: Vec<u8>,
     places: u64,
-    /// Of nodes whose parent is being written: by what they are reached and where they lie.
+    /// Children of the node that is being written: the bytes that lead to them and their positions.
     children: Vec<(u8, u64)>,
     /// Branches below a node whose children are written, the last first; reused.
     branches: Vec<Branch>,
-    /// Of those that are not written yet: most bytes, and the place among them.
+    /// Branches that are not written yet: most bytes, and the index among them.
     waiting: Vec<(u16, usize)>,
     distances: Vec<u64>,
 }
@@ -628,7 +629,7 @@ mod tests {
             self.sizes().1
         }
 
-        /// Completes what is below it, then it, as keys behind it would.
+        /// Completes the nodes below it, then the node itself, as later keys would.
         fn complete(&mut self, at: u64, out: &mut Vec<u8>) {
             self.children.iter_mut().for_each(|(_, child)| child.complete(at, out));
             if self.bytes_max() <= PAGE {
@@ -639,7 +640,7 @@ mod tests {
             while !waiting.is_empty() {
                 let room = PAGE - (at as usize + out.len()) % PAGE;
                 let sizes = || waiting.iter().map(|child| child.bytes_max()).enumerate();
-                // Of equal ones that of the lower byte.
+                // Among equally large ones, the one with the lower byte.
                 let largest = |most: usize| {
                     sizes().filter(|(_, size)| *size <= most).min_by_key(|(_, s)| PAGE - s)
                 };

@@ -66,7 +66,7 @@ impl Version {
         if self.is_bti() { "bti" } else { "big" }
     }
 
-    /// Whether Partitions.db and Rows.db take the place of Index.db and Summary.db.
+    /// Returns true if Partitions.db and Rows.db replace Index.db and Summary.db.
     pub fn is_bti(self) -> bool {
         self == Version::Da
     }
@@ -88,17 +88,18 @@ impl Version {
         self >= Version::Nb || self == Version::Me
     }
 
-    /// Whether chunks may be stored plain, see [`crate::CompressionInfo::max_compressed_length`].
+    /// Returns true if chunks may be stored plain, see
+    /// [`crate::CompressionInfo::max_compressed_length`].
     pub fn has_max_compressed_length(self) -> bool {
         self >= Version::Na
     }
 
-    /// Whether the file can take part in an incremental repair.
+    /// Returns true if the file can take part in an incremental repair.
     pub fn has_pending_repair(self) -> bool {
         self >= Version::Na
     }
 
-    /// Whether Statistics.db has checksums over all its bytes.
+    /// Returns true if Statistics.db has checksums over all its bytes.
     pub fn has_statistics_checksums(self) -> bool {
         self >= Version::Na
     }

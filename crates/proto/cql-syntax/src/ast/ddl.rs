@@ -148,7 +148,7 @@ pub struct AlterTable {
     pub if_exists: bool,
     /// The table.
     pub table: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTableChange,
 }
 
@@ -227,7 +227,7 @@ pub struct AlterType {
     pub if_exists: bool,
     /// The type.
     pub name: QualifiedName,
-    /// What changes.
+    /// The change.
     pub change: AlterTypeChange,
 }
 
@@ -287,7 +287,7 @@ pub struct CreateIndex {
     pub properties: Vec<Property>,
 }
 
-/// What an index covers.
+/// Target of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexTarget {
     /// Which part of the column.
@@ -324,7 +324,7 @@ pub struct CreateView {
     pub if_not_exists: bool,
     /// The view.
     pub view: QualifiedName,
-    /// What it selects.
+    /// The selection.
     pub selection: Selection,
     /// The table it follows.
     pub base: QualifiedName,
@@ -447,13 +447,13 @@ pub struct DropAggregate {
 /// `DESCRIBE …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Describe {
-    /// What is described.
+    /// The target.
     pub target: DescribeTarget,
     /// `WITH INTERNALS`.
     pub with_internals: bool,
 }
 
-/// What DESCRIBE shows.
+/// Target of DESCRIBE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescribeTarget {
     /// `CLUSTER`.

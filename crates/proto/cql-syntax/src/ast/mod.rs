@@ -55,7 +55,7 @@ impl Eq for Span {}
 pub struct Ident {
     /// The name itself, without quotes.
     pub text: String,
-    /// Whether it was written in double quotes.
+    /// True if it was written in double quotes.
     pub quoted: bool,
     /// Where it stands.
     pub span: Span,
@@ -107,12 +107,12 @@ pub struct QualifiedName {
 /// One parsed statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// What it is.
+    /// Kind and contents of the statement.
     pub kind: StatementKind,
     /// The bind markers in order of appearance; `None` for `?`, the name for `:name`. A name may
     /// occur more than once. [`BindMarker::index`] points in here.
     pub bind_markers: Vec<Option<String>>,
-    /// What it was read from. Not part of equality.
+    /// The text that was parsed. Not part of equality.
     pub text: SourceText,
 }
 

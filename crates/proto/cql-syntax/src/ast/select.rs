@@ -12,7 +12,7 @@ pub struct Select {
     pub json: bool,
     /// `SELECT DISTINCT`.
     pub distinct: bool,
-    /// What is selected.
+    /// The selection.
     pub selection: Selection,
     /// The table or view read.
     pub table: QualifiedName,
@@ -46,7 +46,7 @@ pub enum Selection {
 /// One selected expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectItem {
-    /// What is selected.
+    /// The selector.
     pub selector: Selector,
     /// `AS alias`.
     pub alias: Option<Ident>,
@@ -78,7 +78,7 @@ pub enum Selector {
     },
     /// `CAST(x AS type)`.
     Cast {
-        /// What is converted.
+        /// The value to convert.
         selector: Box<Selector>,
         /// The type it is converted to.
         ty: NativeType,
@@ -121,7 +121,7 @@ pub enum Selector {
     TypeHint {
         /// The type in parentheses.
         ty: RawType,
-        /// What it is said of.
+        /// The value that the hint applies to.
         selector: Box<Selector>,
         /// Where it stands.
         span: Span,
@@ -147,7 +147,7 @@ pub enum Selector {
     },
 }
 
-/// What of a cell is asked for.
+/// Metadata of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataKind {
     /// `WRITETIME`.
@@ -260,7 +260,7 @@ pub enum RelationKind {
     Index {
         /// The index.
         index: Ident,
-        /// What the index makes of it.
+        /// The value that the index interprets.
         value: Term,
     },
 }

@@ -37,14 +37,14 @@ pub enum Term {
     TypeHint {
         /// The type in parentheses.
         ty: RawType,
-        /// What it is said of.
+        /// The term that the hint applies to.
         term: Box<Term>,
         /// Where it stands.
         span: Span,
     },
     /// `CAST(term AS type)`: converts.
     Cast {
-        /// What is converted.
+        /// The term to convert.
         term: Box<Term>,
         /// The type it is converted to.
         ty: NativeType,

@@ -224,7 +224,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Whether the current token is this plain word, which is no keyword of the grammar.
+    /// Returns true if the current token is this plain word, which is no keyword of the grammar.
     fn is_word(&self, word: &str) -> bool {
         self.is_word_at(0, word)
     }
@@ -361,7 +361,7 @@ impl<'t> Parser<'t> {
         SyntaxError::plain(message, self.start())
     }
 
-    /// What Cassandra says when a number of the grammar does not fit its Java type.
+    /// Returns Cassandra's error for a number of the grammar that does not fit its Java type.
     fn number_error(&self, number: &str) -> SyntaxError {
         self.number_failure(&format!("For input string: \"{number}\""))
     }

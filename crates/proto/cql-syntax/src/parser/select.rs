@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(OrderBy { column, ann_of, order })
     }
 
-    /// What stands behind JSON.
+    /// Parses the clause after JSON.
     fn clause_of_rows(&mut self) -> Result<Clause> {
         self.clause_behind(Tok::Distinct, Self::clause_of_columns)
     }
@@ -256,9 +256,9 @@ impl Parser<'_> {
         Ok(selector)
     }
 
-    /// `.field`, `[key]`, `[from..to]` behind a value. Where one of them is wrong, or nothing that may stand
-    /// behind it follows, Cassandra's parser takes none of them: the first does not fit then. One field of a
-    /// column alone it takes in any case.
+    /// Parses `.field`, `[key]`, `[from..to]` after a value. If one of them is invalid, or an
+    /// unexpected token follows, Cassandra's parser accepts none of them: the first is reported as
+    /// misplaced. One field of a column alone is accepted in any case.
     #[inline(never)]
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
         let first = self.at;
@@ -300,8 +300,8 @@ impl Parser<'_> {
         Ok(Selector::Field { receiver: Box::new(receiver), field })
     }
 
-    /// Whether an error of a selection that begins at a token stands, whatever else its beginning may be: inside of
-    /// parentheses and brackets a misplaced one makes all of them none.
+    /// Returns true if an error is final for a selection that begins at a token, whatever else its
+    /// beginning may be. A misplaced token inside of parentheses or brackets is not final.
     fn is_decided_from(&self, begins_at: usize) -> bool {
         let Some(misplaced) = self.misplaced else { return self.is_final };
         let before = self.tokens.get(begins_at..misplaced).unwrap_or(&[]);
@@ -367,7 +367,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name with a parenthesis behind it.
+    /// Parses a selector of the form `name(…)`.
     #[inline(never)]
     fn special_selector(&mut self, kind: Tok) -> Result<Selector> {
         let start = self.start();
@@ -454,8 +454,9 @@ impl Parser<'_> {
         Ok((ty, self.nested(Self::primary_selector)?))
     }
 
-    /// Whether an error only says that what was tried does not fit: not that a text is no token, which ends its
-    /// looking ahead, or nested too deep, nor what a type or name that fits says of itself.
+    /// Returns true if the parser may try another alternative after an error. It may not for a text
+    /// that is no token, which ends the lookahead, for too deep nesting, or for the own error of a
+    /// type or name that fits.
     fn is_given_up_for(&mut self, error: &SyntaxError) -> bool {
         let is_too_deep = self.is_final && self.misplaced.is_none();
         self.kind() != Tok::LexFailure && !is_too_deep && error.message.starts_with("line ")
@@ -500,13 +501,13 @@ impl Parser<'_> {
         Ok(Selector::Set(items, self.span_from(start)))
     }
 
-    /// Whether a selection starts `ahead` tokens on.
+    /// Returns true if a selection starts `ahead` tokens on.
     fn is_selection_at(&mut self, ahead: usize) -> bool {
         matches!(self.kind_at(ahead), Tok::Star | Tok::Minus) || self.is_selector_at(ahead)
     }
 
-    /// Whether the current token may stand behind a selection that was read whole, as far as
-    /// Cassandra's parser looks. Source: what may follow `selectorModifier`.
+    /// Returns true if the current token may follow a selection that was read whole, as far as
+    /// Cassandra's parser looks ahead. Source: the follow set of `selectorModifier`.
     fn ends_selection(&mut self, selection: &Selection) -> bool {
         let Selection::Items(items) = selection else { return true };
         let Some(SelectItem { selector, alias: None, .. }) = items.last() else { return true };
@@ -522,7 +523,8 @@ impl Parser<'_> {
         !is_looked_behind(last) || self.ends_selector() || self.ends_group()
     }
 
-    /// Whether what stands behind a column with a type hint may stand there, as far as Cassandra's parser looks.
+    /// Returns true if the tokens after a column with a type hint may follow it, as far as
+    /// Cassandra's parser looks ahead.
     fn goes_on_behind_column(&mut self) -> bool {
         let before = self.at;
         if self.kind() == Tok::Dot && self.kind_at(1).is_name() {
@@ -540,7 +542,7 @@ impl Parser<'_> {
         goes_on
     }
 
-    /// Whether the current token may stand behind a selector.
+    /// Returns true if the current token may follow a selector.
     fn ends_selector(&mut self) -> bool {
         matches!(
             self.kind(),
@@ -560,18 +562,18 @@ impl Parser<'_> {
         )
     }
 
-    /// Whether the current token may stand behind a selector of GROUP BY.
+    /// Returns true if the current token may follow a selector of GROUP BY.
     fn ends_group(&mut self) -> bool {
         let kind = self.kind();
         matches!(kind, Tok::Order | Tok::Per | Tok::Limit | Tok::Allow | Tok::Semicolon | Tok::Eof)
     }
 
-    /// Whether a selector without sign starts `ahead` tokens on.
+    /// Returns true if a selector without sign starts `ahead` tokens on.
     fn is_selector_at(&mut self, ahead: usize) -> bool {
         match self.kind_at(ahead) {
             Tok::Null | Tok::Qmark | Tok::ParenOpen | Tok::BracketOpen | Tok::BraceOpen => true,
             Tok::Colon => self.kind_at(ahead + 1).is_name(),
-            // An alias of what stands before, unless what stands behind it may stand behind a column.
+            // An alias of the preceding selector, unless the token after `AS` may follow a column.
             Tok::As => match self.kind_at(ahead + 1) {
                 Tok::As | Tok::Per => true,
                 next => !next.is_name(),

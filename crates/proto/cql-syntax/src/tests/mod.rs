@@ -375,7 +375,7 @@ fn nesting_is_limited() {
         parse_type(&format!("{}int{}", "set<".repeat(NESTING_MAX), ">".repeat(NESTING_MAX)))
             .is_err()
     );
-    // The count starts anew with each expression.
+    // Each expression has its own count.
     let sum = format!("a = 1{}", " + 1".repeat(NESTING_MAX));
     assert!(parse(&format!("UPDATE t SET b = 1, {sum} WHERE {sum} AND {sum}")).is_ok());
 }

@@ -1,4 +1,4 @@
-//! What a replica misses of the merged content.
+//! Differences between a replica's page and the merged content.
 
 use std::cmp::Ordering;
 

@@ -224,7 +224,8 @@ fn pages_with_deadlines_of_their_own_are_waited_for_each_by_itself() {
     assert_eq!(out.last(), Some(&RangeOutput::WakeAt(Instant(100))));
     run.now = 50;
     run.data(1, 3, true);
-    // Each page of the first range is asked for anew, also behind the deadline of a scan that has one.
+    // Each page of the first range is requested again, also after the deadline of a scan that has
+    // one.
     let times: Vec<u64> = (1..=12).map(|page| 90 * page).collect();
     let last = times[11];
     assert!(last > DEADLINE.0);
@@ -299,7 +300,7 @@ struct Place {
     first: usize,
     last: usize,
     given: u32,
-    /// Of the page under way.
+    /// Number of the page in flight.
     page: u32,
 }
 

@@ -19,7 +19,7 @@ use crate::reconcile::{ReconcileCommand, reconcile};
 use crate::speculation::Threshold;
 use crate::types::{Outputs, ReplicaError, RequestError, Target, TargetSet};
 
-/// What happens to one message.
+/// Fate of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Answered,
@@ -66,7 +66,8 @@ struct Reached {
     stood_in: u32,
     timed_out: u32,
     failed: u32,
-    /// What was shown was filtered, and merged although a page was asked for filtered.
+    /// Pages whose rows were shown filtered; pages that were merged although a filtered page was
+    /// requested.
     filtered: u32,
     merged_filtered: u32,
 }

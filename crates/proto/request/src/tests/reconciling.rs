@@ -48,7 +48,7 @@ fn apply(replicas: &mut [Replica], merged: &Reconciled) {
     }
 }
 
-/// What a reader shows that takes `rows_per_partition` rows of each partition.
+/// Limits a reader to `rows_per_partition` rows of each partition.
 fn limited(mut seen: Seen, rows_per_partition: u32) -> Seen {
     for (_, _, rows) in &mut seen {
         rows.truncate(rows_per_partition as usize);
@@ -91,7 +91,7 @@ proptest! {
             let (is, should) = (describe(&page, reversed), describe(&merged.page, reversed));
             prop_assert_eq!(is, should, "replica {}", n);
             prop_assert_eq!(&page, &merged.page);
-            // Who had everything gets nothing.
+            // A replica that had everything gets nothing.
             let target = Target(u8::try_from(n).unwrap());
             let repaired = merged.repairs.iter().any(|(t, _)| *t == target);
             prop_assert_eq!(repaired, before[n][0] != merged.page);

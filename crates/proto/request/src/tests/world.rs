@@ -75,7 +75,7 @@ pub(crate) struct RowSpec {
 }
 
 impl RowSpec {
-    /// What INSERT of the key alone writes.
+    /// The row that INSERT of the key alone writes.
     pub(crate) fn inserted(timestamp: i64) -> RowSpec {
         RowSpec {
             liveness: Some(timestamp),
@@ -450,7 +450,7 @@ pub(crate) fn describe(page: &[u8], reversed: bool) -> Vec<String> {
     lines
 }
 
-/// What a reader sees of a page: (key, live static row, live rows with their clusterings).
+/// A reader's view of a page: (key, live static row, live rows with their clusterings).
 pub(crate) type Seen = Vec<(Vec<u8>, String, Vec<(Vec<u8>, String)>)>;
 
 /// Live rows of a page; partitions with nothing live are left out.
