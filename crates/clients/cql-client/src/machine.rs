@@ -178,11 +178,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the login is complete. If not, the driver writes what is unsent, reads, and asks
-    /// again.
+    /// Returns true if the login is complete. If not, the driver writes the unsent bytes, reads,
+    /// and calls it again.
     ///
     /// # Errors
-    /// The server refuses, wants credentials that are not there, or answers with something else.
+    /// The server refuses, wants credentials that are missing, or answers with something else.
     pub fn poll_login(&mut self) -> Result<bool, LoginError> {
         while let Some((login, step)) = self.login.take() {
             let Some(received) = self.next_response()? else {

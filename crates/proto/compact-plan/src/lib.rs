@@ -56,7 +56,7 @@ pub use windows::Windows;
 
 use stdx::{DeletionSeconds, Generation, TimestampMicros, Token, Uuid, WallMicros};
 
-/// What a picker knows of one SSTable.
+/// A picker's view of one SSTable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SstableInfo {
     /// Its generation; no two are equal.
@@ -94,17 +94,17 @@ pub struct SstableInfo {
 }
 
 impl SstableInfo {
-    /// Whether its data took part in a repair that has ended well.
+    /// Returns true if its data took part in a repair that succeeded.
     pub fn is_repaired(&self) -> bool {
         self.repaired_at != 0
     }
 
-    /// Whether a repair under way counts on the file as it is.
+    /// Returns true if a running repair depends on the file as it is.
     pub fn is_pending(&self) -> bool {
         self.pending_repair.is_some()
     }
 
-    /// Whether the token ranges, both ends included, have a token in common.
+    /// Returns true if the token ranges, both ends included, have a token in common.
     pub fn overlaps(&self, other: &SstableInfo) -> bool {
         self.first_token <= other.last_token && other.first_token <= self.last_token
     }
@@ -137,8 +137,8 @@ pub struct Plan {
     pub level: u32,
     /// Where the output is cut into several files.
     pub cut: Cut,
-    /// Whether sets of inputs that have no token in common are compacted one after another, each
-    /// switched to and removed before the next begins: see [`parts`].
+    /// True if disjoint sets of inputs are compacted one after another. Each set is replaced by its
+    /// outputs and removed before the next begins: see [`parts`].
     pub apart: bool,
     /// Why, for the log and for `compactionstats`.
     pub reason: Reason,
@@ -228,9 +228,9 @@ pub enum Reason {
     UserDefined,
     /// A file with partitions that the node does not own any more.
     Cleanup,
-    /// A file that is written anew as it is, in the version that is written now.
+    /// A file that is rewritten unchanged, in the current version of the format.
     Upgrade,
-    /// A file that is written anew as it is, in the data directory where it should lie.
+    /// A file that is rewritten unchanged, into the data directory where it belongs.
     Relocation,
     /// A file of which a part takes part in an incremental repair.
     Anticompaction,
@@ -283,7 +283,7 @@ impl core::fmt::Display for Reason {
     }
 }
 
-/// What a picker is given besides the options.
+/// Input of a picker besides the options.
 #[derive(Clone, Copy, Debug)]
 pub struct TableState<'a> {
     /// Files that may be compacted: live, not suspect, not in a running compaction.

@@ -1,4 +1,4 @@
-//! Compactions that somebody asked for.
+//! Compactions on request.
 
 use stdx::Generation;
 
@@ -14,7 +14,7 @@ pub enum ManualError {
     /// No file was named.
     #[error("no file named")]
     Empty,
-    /// A named file is not there, or is in a running compaction or an incremental repair.
+    /// A named file is missing, or is in a running compaction or an incremental repair.
     #[error("generation {} is not a file that can be compacted now", generation.0)]
     NotACandidate {
         /// The file.
@@ -66,7 +66,7 @@ const SPLIT_BYTES_MIN: u64 = 50_000_000;
 /// Most outputs of it. Source: the same.
 const SPLIT_OUTPUTS_MAX: usize = 20;
 
-/// As [`major`], and size-tiered outputs are cut into several: one with half of what is there, the next
+/// As [`major`], and size-tiered outputs are cut into several: one with half of the data, the next
 /// with half of the rest and so on. The other strategies cut as they do always.
 pub fn major_split(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let mut plans = major(options, state);
@@ -95,10 +95,10 @@ fn halves(bytes: u64) -> Cut {
     if sizes.is_empty() { Cut::Never } else { Cut::AtSizes(sizes) }
 }
 
-/// What should be done before a major compaction, so that it needs little space: by incremental
-/// compaction small files that lie across the fragments of large runs are cut like these first, by
-/// cluster-key compaction files of several windows are sorted into these. Files change by it: this is
-/// asked again until nothing is left, [`major`] afterwards.
+/// Plans steps before a major compaction, so that it needs little space. Incremental compaction
+/// first cuts small files that lie across the fragments of large runs like these fragments.
+/// Cluster-key compaction first sorts files of several windows into these. Each step changes the
+/// files: call this repeatedly until nothing is left, then [`major`].
 pub fn before_major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let (tiered, tombstones) = (&options.size_tiered, &options.tombstones);
     [true, false]

@@ -21,7 +21,7 @@ use crate::windows::{WindowRule, WindowUnit};
 pub struct CompactionOptions {
     /// The strategy that the table names.
     pub strategy: Strategy,
-    /// Whether background compaction runs.
+    /// True if background compaction runs.
     pub enabled: bool,
     /// Options of the size-tiered picker, which others use for files that are not in their shape yet.
     pub size_tiered: SizeTieredOptions,
@@ -69,7 +69,7 @@ const TOMBSTONES_ALONE: [&str; 3] =
     ["unchecked_tombstone_compaction", "tombstone_compaction_interval", "tombstone_threshold"];
 
 impl CompactionOptions {
-    /// What a user should know of the map, as it is not done to the letter.
+    /// Returns a warning for the user if the map is not applied literally.
     pub fn warning(&self) -> Option<String> {
         (self.strategy == Strategy::DateTiered).then(|| {
             format!(
@@ -177,7 +177,8 @@ fn tombstones(strategy: Strategy, options: &BTreeMap<String, String>) -> Tombsto
     }
 }
 
-/// Pre: checked; what is not there is the default, as is what another strategy would not understand.
+/// Pre: checked. Missing options have their defaults, and so have values that another strategy
+/// would not understand.
 fn leveled(options: &BTreeMap<String, String>) -> LeveledOptions {
     let default = LeveledOptions::default();
     let int = |name: &str| {

@@ -1,5 +1,5 @@
-//! What repairs allow to be forgotten: when ranges of a table were repaired ([`RepairTimes`]), and
-//! the rule by which tombstones are old enough, per token ([`GcPolicy`]).
+//! Limits of purging after repairs: when ranges of a table were repaired ([`RepairTimes`]), and the
+//! rule by which tombstones are old enough, per token ([`GcPolicy`]).
 //!
 //! INV-repaired-1: the time of a token is never later than the begin of a repair that compared all
 //! replicas of it and ended well.
@@ -81,7 +81,7 @@ impl RepairTimes {
         self.0.iter().copied()
     }
 
-    /// Whether nothing was ever repaired.
+    /// Returns true if nothing was ever repaired.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

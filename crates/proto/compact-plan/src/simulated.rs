@@ -26,17 +26,17 @@ pub const FLUSH_SECONDS: i64 = 600;
 pub const GRACE_SECONDS: i64 = 3_600;
 /// Life of what [`Workload::Expiring`] writes, seconds.
 pub const TTL_SECONDS: i64 = 86_400;
-/// Keys that [`Workload::Overwrite`] writes again and again.
+/// Keys that [`Workload::Overwrite`] writes repeatedly.
 pub const OVERWRITTEN_KEYS: u64 = 8_192;
 /// Files of which one read looks at, counted after each flush.
 const READS: u64 = 64;
 
-/// What is written.
+/// Pattern of the writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workload {
     /// Every key once.
     Insert,
-    /// The same keys again and again, each as often as the others.
+    /// The same keys repeatedly, each as often as the others.
     Overwrite,
     /// As many deletions as insertions, of keys of any age.
     Delete,
@@ -60,7 +60,7 @@ impl Workload {
     }
 }
 
-/// What a workload cost. Space and reads are of the second half of it.
+/// Cost of a workload. Space and reads are of the second half of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Costs {
     /// Bytes flushed.
@@ -194,7 +194,7 @@ pub fn run(options: &CompactionOptions, workload: Workload, flushes: u64) -> Cos
     table.costs
 }
 
-/// What is written, and what of it is the newest.
+/// Generator of the writes, with the newest version of each key.
 struct Writes {
     workload: Workload,
     inserted: u64,
@@ -216,7 +216,7 @@ impl Writes {
             self.newest.insert(version.token, version);
         }
         if self.workload == Workload::Expiring {
-            // What nobody reads any more.
+            // Drops expired versions, which no read returns.
             self.newest.retain(|_, v| v.is_alive(seconds));
         }
         drawn.into_values().collect()
@@ -266,7 +266,7 @@ impl Table<'_> {
         let alive = newest.values().filter(|v| v.is_alive(now));
         let right = alive.clone().filter(|v| found.get(&v.token).is_some_and(|f| f.at == v.at));
         let right = right.count() as u64;
-        // What is not there, and what should not be.
+        // Missing versions, and versions that should be gone.
         alive.count() as u64 - right + found.len() as u64 - right
     }
 
@@ -372,7 +372,7 @@ impl Table<'_> {
 /// The outputs of a compaction.
 fn pieces(versions: Vec<Version>, cut: &Cut, windows: Option<Windows>) -> Vec<Vec<Version>> {
     match cut {
-        // Only somebody's request has such sizes, which has no place in a model of the background.
+        // Only a compaction on request has such sizes; this model has background compactions only.
         Cut::Never | Cut::AtSizes(_) => vec![versions],
         Cut::AtBytes(bytes) => {
             let most = usize::try_from((bytes / ENTRY_BYTES).max(1)).unwrap_or(usize::MAX);

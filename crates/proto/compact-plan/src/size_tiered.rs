@@ -145,7 +145,7 @@ pub(crate) fn single_tombstone_compaction(
     Some(plan(&[file], state, tombstones, reason))
 }
 
-/// Whether compacting this file alone is likely to drop tombstones.
+/// Returns true if compacting this file alone is likely to drop tombstones.
 pub fn worth_dropping_tombstones(
     file: &SstableInfo,
     tombstones: &TombstoneOptions,

@@ -59,7 +59,7 @@ fn with_state<T>(case: &Case, f: impl FnOnce(&TableState<'_>) -> T) -> T {
     })
 }
 
-/// What is compacted next; `all` repeats that without the files already chosen.
+/// Shows the next compaction; `all` repeats that without the files already chosen.
 fn pick(case: &Case, options: &CompactionOptions) -> String {
     with_state(case, |state| {
         let mut left = state.candidates.to_vec();

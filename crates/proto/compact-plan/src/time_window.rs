@@ -46,7 +46,7 @@ impl TimeWindowOptions {
         seconds - seconds % self.window_seconds.max(1)
     }
 
-    /// Whether a file is too old to be merged.
+    /// Returns true if a file is too old to be merged.
     fn is_too_old(&self, file: &SstableInfo, now: WallMicros) -> bool {
         let seconds = file.max_timestamp.0 / self.ticks_per_second.max(1);
         self.age_seconds_max.is_some_and(|age| seconds < now.seconds().0.saturating_sub(age))

@@ -20,7 +20,7 @@ use crate::strategy::TombstoneOptions;
 use crate::time_window::expired_alone;
 use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 
-/// Levels that are told apart.
+/// Number of levels.
 const LEVELS_MAX: u32 = 32;
 /// Binary logarithm of the factor between the base shard count and the most shards.
 const SHARD_SHIFT_MAX: f64 = 20.0;
@@ -192,7 +192,7 @@ fn connected<'a>(level: &[&'a SstableInfo]) -> Vec<Bucket<'a>> {
 }
 
 impl<'a> Bucket<'a> {
-    /// What a compaction takes of it.
+    /// Returns the inputs of a compaction of the bucket.
     fn inputs(self, options: &UnifiedOptions) -> Vec<&'a SstableInfo> {
         let deepest = |f: &&SstableInfo| f.first_token <= self.at && self.at <= f.last_token;
         let mut inputs: Vec<&SstableInfo> = match options.overlap {

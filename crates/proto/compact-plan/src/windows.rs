@@ -59,7 +59,7 @@ impl KeyType {
     }
 }
 
-/// What a moving window is measured in.
+/// Unit of a moving window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowUnit {
     /// So many milliseconds of a timestamp.

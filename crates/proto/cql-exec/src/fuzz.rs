@@ -1,4 +1,4 @@
-//! What fuzzers and the tests drive: functions over any bytes that must never panic.
+//! Entry points of fuzzers and tests: functions over any bytes that must never panic.
 
 /// Any text as a modification, with any bytes as its values: what it writes must read back.
 pub fn fuzz_modify(data: &[u8]) {

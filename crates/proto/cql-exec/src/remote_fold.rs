@@ -1,8 +1,8 @@
-//! What shards of other nodes do with the rows of a SELECT, as bytes: `docs/formats/internode.md`, `Scan`.
+//! Work of other nodes' shards on the rows of a SELECT, as bytes: `docs/formats/internode.md`, `Scan`.
 //!
-//! Owns: what another node needs to know of a bound SELECT beside what it reads. Of a fold the text is sent, which it
-//! plans with its own schema; everything that values and clocks came to is sent as it was bound, so that all nodes
-//! do the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
+//! Owns: the parameters of a bound SELECT that another node needs beside the read. A fold is sent as text, and the
+//! receiver plans it with its own schema. Values and clocks are sent as they were bound, so that all nodes compute
+//! the same. Filters need no text. A node whose columns differ from the sender's refuses: see [`Shipped::decode`].
 
 pub(crate) mod fuzz;
 
@@ -43,13 +43,13 @@ const END_INCLUSIVE: u8 = 8;
 pub struct ShippedText<'a> {
     /// As the client wrote it.
     pub text: &'a str,
-    /// Of names without one.
+    /// Default keyspace of unqualified names.
     pub keyspace: Option<&'a str>,
     /// A client has prepared it.
     pub is_prepared: bool,
 }
 
-/// What came from another node, for a table.
+/// The work that another node sent, for a table.
 #[derive(Debug)]
 pub struct Shipped<'a> {
     now: DeletionSeconds,
@@ -169,7 +169,7 @@ impl<'a> Shipped<'a> {
         Ok(Shipped { now, filters, fold: Some(fold) })
     }
 
-    /// What a fold is to be planned from; `None`: rows are filtered.
+    /// Returns the statement to plan a fold from; `None`: rows are filtered.
     pub fn text(&self) -> Option<ShippedText<'a>> {
         self.fold.as_ref().map(|fold| fold.text)
     }
@@ -206,7 +206,8 @@ impl<'a> Shipped<'a> {
     }
 }
 
-/// Of all that plans depend on of a table: names, kinds, ids and types of its columns, and their masks.
+/// Returns a digest of everything in a table that plans depend on: names, kinds, ids and types of
+/// its columns, and their masks.
 fn digest(table: &Table) -> u64 {
     let Table { id, kind, columns, masks, .. } = table;
     codec::xxh3_64(format!("{id:?} {kind:?} {columns:?} {masks:?}").as_bytes())

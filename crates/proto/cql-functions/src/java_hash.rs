@@ -1,5 +1,5 @@
-//! Where Java's hash tables have names: Cassandra goes through some of them, and the order is seen in texts, and in
-//! which of several errors is told.
+//! Order of Java's hash tables of names. Cassandra iterates over some of them: their order shows in texts, and
+//! decides which of several errors is reported.
 
 /// `ByteBuffer.hashCode`, which `ColumnIdentifier.hashCode` is, too.
 pub fn hash(bytes: &[u8]) -> u32 {

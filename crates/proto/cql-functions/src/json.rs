@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Of equal keys the last value, at the place of the first.
+/// Keeps the last value of equal keys, at the position of the first.
 fn last_of_each(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
     let mut seen = stdx::FixedMap::default();
     let mut out: Vec<(String, Json)> = Vec::with_capacity(entries.len());
@@ -529,7 +529,7 @@ fn udt_fields(
     }
 }
 
-/// What an INSERT JSON document says of one column.
+/// A column in an INSERT JSON document.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonColumn {
     /// The document does not name it.

@@ -99,12 +99,12 @@ impl NativeFunction {
         self.keyspace.as_deref().unwrap_or("system")
     }
 
-    /// Whether it is a user's function or aggregate.
+    /// Returns true for a user's function or aggregate.
     pub fn is_users(&self) -> bool {
         self.routine.is_some()
     }
 
-    /// Whether it is a user's aggregate.
+    /// Returns true for a user's aggregate.
     pub fn is_aggregate(&self) -> bool {
         matches!(self.routine, Some(user::Routine::Aggregate(_)))
     }
@@ -163,7 +163,7 @@ impl NativeFunction {
         format!("{keyspace}.{name} : ({}) -> {}", args.join(", "), self.returns)
     }
 
-    /// Argument at an index; null when it is not there or is an empty value without meaning.
+    /// Argument at an index; null when it is missing or is an empty value without meaning.
     pub(crate) fn arg<'v>(&self, args: &Args<'v>, index: usize) -> Option<&'v [u8]> {
         let bytes = args.get(index).copied().flatten()?;
         let meaningless = bytes.is_empty()
@@ -234,12 +234,12 @@ pub(crate) fn native_name(name: &FunctionName) -> Option<&str> {
     }
 }
 
-/// Whether a name is that of the function that gives the token of a key.
+/// Returns true for the name of the function that gives the token of a key.
 pub fn is_token(name: &FunctionName) -> bool {
     native_name(name) == Some("token")
 }
 
-/// Whether a name is that of a native aggregate.
+/// Returns true for the name of a native aggregate.
 pub fn is_aggregate(name: &FunctionName) -> bool {
     native_name(name).is_some_and(|n| matches!(n, "count" | "min" | "max" | "sum" | "avg"))
 }

@@ -5,8 +5,8 @@
 //! must be: decompressed bodies, and frames that are spread over segments. It decides for each error whether the
 //! connection can go on.
 //!
-//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are passed over as they come. The same
-//! becomes of a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
+//! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are skipped as they arrive. The same
+//! applies to a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
 
 use crate::compression::Compression;
 use crate::constants::Opcode;
@@ -24,7 +24,7 @@ const KEEP_CAPACITY_MAX: usize = 1 << 20;
 /// The same while no frame is being taken.
 const IDLE_CAPACITY_MAX: usize = 64 << 10;
 
-/// Who is decoding.
+/// Side that decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Takes requests.
@@ -139,8 +139,8 @@ impl FrameDecoder {
         self.scratch.capacity().saturating_add(self.large.capacity())
     }
 
-    /// Whether a part of a frame arrived that is neither in the input nor handed out: of a large frame in segments, or
-    /// of one that is skipped.
+    /// Returns true if a part of a frame arrived that is neither in the input nor handed out: of a
+    /// large frame in segments, or of one that is skipped.
     pub fn is_within_frame(&self) -> bool {
         self.discard.is_some()
             || matches!(self.large_state, Large::Collecting(..) | Large::Discarding(..))

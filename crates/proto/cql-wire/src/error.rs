@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from the other side, in Cassandra's words where it has them.
+//! Errors in bytes from the other side, in Cassandra's words where it has them.
 
 use crate::compression::Compression;
 use crate::constants::{ErrorCode, Opcode};
@@ -6,7 +6,7 @@ use crate::version::ProtocolVersion;
 use codec::DecodeError;
 use codec::writer::LengthError;
 
-/// A message that cannot be decoded, encoded or accepted. The display text is what the client is told.
+/// A message that cannot be decoded, encoded or accepted. The display text is sent to the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A protocol version that is not spoken.
@@ -67,7 +67,7 @@ pub enum WireError {
         /// The message.
         opcode: Opcode,
     },
-    /// A frame above the limit; its body was passed over, so the connection goes on.
+    /// A frame above the limit; its body was skipped, so the connection stays open.
     #[error("Request is too big: length {length} exceeds maximum allowed length {max}.")]
     TooBig {
         /// Bytes of the frame with its header.
@@ -132,7 +132,7 @@ pub enum WireError {
     /// Segments that do not add up to frames.
     #[error("invalid segment: {problem}")]
     Segment {
-        /// What is wrong.
+        /// The defect.
         problem: &'static str,
     },
     /// A body that does not decompress.
@@ -260,7 +260,7 @@ pub enum WireError {
     /// A message to be sent that this version of the protocol cannot say.
     #[error("{what} needs native protocol version {needed}")]
     NeedsVersion {
-        /// What was to be sent.
+        /// The message that was to be sent.
         what: &'static str,
         /// The version that has it.
         needed: ProtocolVersion,
@@ -299,9 +299,9 @@ pub struct FrameError {
     pub stream: i16,
     /// Version number of the answer's frame (1 and 2 too: [`crate::response::encode_frame_error`] knows their header).
     pub reply_version: u8,
-    /// True: answer, then close, for where the next frame begins is not known. False: answer on the stream and go on;
-    /// the decoder has passed over the frame.
+    /// True: answer, then close, for the start of the next frame is unknown. False: answer on the
+    /// stream and continue; the decoder has skipped the frame.
     pub fatal: bool,
-    /// What is wrong.
+    /// The error.
     pub error: WireError,
 }

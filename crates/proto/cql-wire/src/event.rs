@@ -6,7 +6,7 @@ use crate::version::ProtocolVersion;
 use codec::Reader;
 use core::net::SocketAddr;
 
-/// What can be subscribed to.
+/// Kind of event that a client can subscribe to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// Nodes come, go, move.
@@ -65,7 +65,7 @@ impl EventKinds {
         }
     }
 
-    /// Whether this kind is in it.
+    /// Returns true if this kind is in it.
     pub const fn contains(self, kind: EventKind) -> bool {
         match kind {
             EventKind::TopologyChange => self.topology,
@@ -103,7 +103,7 @@ fn pick<T: Copy>(
     found.copied().ok_or_else(|| WireError::unknown_name(what, name))
 }
 
-/// What happened to a node in the ring.
+/// Change of a node in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyChangeKind {
     /// It joined.
@@ -132,7 +132,7 @@ impl TopologyChangeKind {
     }
 }
 
-/// What happened to a schema object.
+/// Change of a schema object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchemaChangeKind {
     /// It is new.
@@ -176,7 +176,7 @@ pub enum SchemaTarget<'a> {
 /// A change of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaChange<'a> {
-    /// What happened.
+    /// The change.
     pub kind: SchemaChangeKind,
     /// In which keyspace.
     pub keyspace: &'a str,
@@ -250,7 +250,7 @@ pub enum Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Who gets it.
+    /// Returns the subscription that delivers it.
     pub fn kind(&self) -> EventKind {
         match self {
             Event::TopologyChange { .. } => EventKind::TopologyChange,

@@ -46,7 +46,7 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Whether this flag is set.
+    /// Returns true if this flag is set.
     #[inline]
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
@@ -104,7 +104,7 @@ pub(crate) fn put_header(
     out.put_u32(length);
 }
 
-/// What may come between the header and the body of a response.
+/// Optional parts between the header and the body of a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameExtras<'a> {
     /// Id of the trace that was started.

@@ -76,13 +76,13 @@ impl<'a> BoundValues<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether each value comes with the name of its marker.
+    /// Returns true if each value comes with the name of its marker.
     #[inline]
     pub fn is_named(&self) -> bool {
         self.named
@@ -136,7 +136,7 @@ impl<'a> BoundValues<'a> {
     }
 }
 
-/// Whether values have the same bytes in both versions: v3 has no unset ones.
+/// Returns true if values have the same bytes in both versions: v3 has no unset ones.
 pub(crate) fn is_same_form(a: ProtocolVersion, b: ProtocolVersion) -> bool {
     a == b || a.min(b) >= ProtocolVersion::V4
 }

@@ -29,12 +29,12 @@ pub struct RequestFrame<'a> {
     pub request: Request<'a>,
 }
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request<'a> {
     /// First message; see [`crate::StartupOptions::check`].
     Startup(StringMap<'a>),
-    /// What can be set at STARTUP?
+    /// Asks for the options of STARTUP.
     Options,
     /// One statement as text.
     Query {
@@ -90,7 +90,7 @@ pub enum BatchQuery<'a> {
 /// One statement of a batch with its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchStatement<'a> {
-    /// What to run.
+    /// The statement to run.
     pub query: BatchQuery<'a>,
     /// With which values; positional.
     pub values: BoundValues<'a>,
@@ -128,7 +128,7 @@ impl<'a> BatchStatements<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

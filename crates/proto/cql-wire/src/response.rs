@@ -26,7 +26,7 @@ pub(crate) mod result_kind {
     pub(crate) const SCHEMA_CHANGE: i32 = 5;
 }
 
-/// What PREPARED says, for encoding.
+/// Contents of PREPARED, for encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct PreparedResponse<'a> {
     /// Id to EXECUTE with.
@@ -195,7 +195,7 @@ pub struct Response<'a> {
     pub body: ResponseBody<'a>,
 }
 
-/// What a server says.
+/// A server's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseBody<'a> {
     /// Something went wrong.
@@ -209,7 +209,7 @@ pub enum ResponseBody<'a> {
     Ready,
     /// Credentials first.
     Authenticate(&'a str),
-    /// What can be set at STARTUP.
+    /// The options of STARTUP.
     Supported(Vec<(&'a str, Vec<&'a str>)>),
     /// Done, nothing to tell.
     Void,

@@ -64,7 +64,8 @@ impl ShardingInfo {
         options
     }
 
-    /// What a client reads out of SUPPORTED. `None` when the node is not sharded in this way, or says it wrongly.
+    /// Parses SUPPORTED as a client does. `None` when the node is not sharded in this way, or its
+    /// values are invalid.
     pub fn from_supported(options: &[(&str, Vec<&str>)]) -> Option<ShardingInfo> {
         let get = |key: &str| {
             options

@@ -29,7 +29,7 @@ pub struct FilteredRead<'a> {
     pub work: &'a [u8],
     /// Where the page ends; no limit of rows per partition.
     pub limits: ReadLimits,
-    /// What is read, of a range.
+    /// The read, of a range.
     pub command: ReadCommand,
 }
 
@@ -76,11 +76,11 @@ impl FilteredRead<'_> {
 pub struct FilteredAnswer<'a> {
     /// Digest of the whole page.
     pub digest: u128,
-    /// What the whole page is.
+    /// Properties of the whole page.
     pub whole: WholePage,
     /// Key of the last partition that was looked at.
     pub last_key: Option<&'a [u8]>,
-    /// What passes, as a replica page.
+    /// The rows that pass, as a replica page.
     pub page: &'a [u8],
 }
 

@@ -30,7 +30,7 @@ const DEADLINE_AT: usize = 24;
 const PAYLOAD_CHECKSUM_AT: usize = 28;
 const HEADER_CHECKSUM_AT: usize = 32;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -62,7 +62,7 @@ impl FrameKind {
 /// The fields of a frame before its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// What it is.
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Number of its verb, also one of a later version.
     pub verb: u16,
@@ -309,7 +309,7 @@ impl FrameDecoder {
         Ok(Some((Frame { header, payload }, whole)))
     }
 
-    /// How many bytes the frame at the start of `input` has in all, once its header is there.
+    /// Returns the total length of the frame at the start of `input`, once its header has arrived.
     ///
     /// # Errors
     /// As [`FrameDecoder::next`].

@@ -13,7 +13,7 @@ use stdx::invariant;
 /// Limit on payloads while fuzzing.
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 
-/// What a stranger sends first.
+/// Decodes the first bytes of an unknown peer.
 pub fn fuzz_internode_handshake(data: &[u8]) {
     let Ok(Some((message, length))) = Handshake::decode(data) else { return };
     invariant!(length <= data.len(), "a message lies within its bytes");

@@ -65,7 +65,7 @@ impl MutationFlags {
         MutationFlags(self.0 | other.0)
     }
 
-    /// Whether all of `other` are set.
+    /// Returns true if all of `other` are set.
     pub const fn contains(self, other: MutationFlags) -> bool {
         self.0 & other.0 == other.0
     }
@@ -136,9 +136,9 @@ pub struct ForwardTarget {
 /// marked as not the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MutationForward<'a> {
-    /// Whom to send it to.
+    /// The nodes to send it to.
     pub targets: Vec<ForwardTarget>,
-    /// What to send.
+    /// The mutation to send.
     pub mutation: Mutation<'a>,
 }
 

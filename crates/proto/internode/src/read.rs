@@ -32,7 +32,7 @@ const RANGE: u8 = 32;
 const RESUME_CLUSTERING: u8 = 64;
 const PER_PARTITION: u8 = 128;
 
-/// Of the second byte.
+/// Flag in the second byte.
 const BYPASS_CACHE: u8 = 1;
 
 const SLICE_START_AFTER: u8 = 1;
@@ -59,7 +59,7 @@ pub struct ReadRequest {
     pub digest: bool,
     /// Where the answer ends.
     pub limits: ReadLimits,
-    /// What to read.
+    /// The read.
     pub command: ReadCommand,
 }
 
@@ -217,8 +217,9 @@ impl ReadRequest {
         Ok(ReadRequest { digest: flags & DIGEST != 0, limits, command })
     }
 
-    /// Whether slices and resume position fit the table: no more components than it has clustering
-    /// columns, slices ascending and disjoint. To be asked before the command is run.
+    /// Returns true if slices and resume position fit the table: no more components than it has
+    /// clustering columns, slices ascending and disjoint. Callers check it before they run the
+    /// command.
     pub fn check_slices(&self, comparator: &ClusteringComparator) -> bool {
         let columns = comparator.len();
         let fits = |prefix: &[u8]| clustering::check(prefix, columns).is_some();

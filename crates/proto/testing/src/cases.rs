@@ -13,7 +13,7 @@ const SHOWN_MAX: usize = 5;
 /// One case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case<'t> {
-    /// What to do.
+    /// The action.
     pub directive: &'t str,
     /// With what, line breaks included.
     pub input: &'t str,
@@ -51,7 +51,7 @@ pub fn run_cases(path: &Path, mut run: impl FnMut(&Case<'_>) -> String) -> usize
     );
 }
 
-/// What a run over a file found.
+/// Result of a run over a file.
 struct Found {
     cases: usize,
     /// The file with the outputs of this run.

@@ -1,4 +1,4 @@
-//! What the tests of the planner and its neighbours share.
+//! Helpers shared by the tests of the planner and its neighbours.
 //!
 //! Owns: schemas made by statements ([`schema_of`]), mutations as text ([`show`]), mutated inputs for fuzz functions
 //! ([`mutate`]), cases in text files ([`run_cases`]). Never: in a product.

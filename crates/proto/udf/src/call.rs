@@ -18,7 +18,7 @@ struct Run<'c> {
     code: &'c Code,
     store: Store<StoreLimits>,
     instance: Instance,
-    /// What the call began with.
+    /// Fuel at the start of the call.
     fuel: u64,
 }
 
@@ -74,7 +74,7 @@ fn failure(error: &Error, given: u64) -> CallError {
 
 impl Run<'_> {
     fn call(&mut self, args: &[Option<&[u8]>]) -> Result<Option<Vec<u8>>, CallError> {
-        // What linkers make for a library needs this before anything else.
+        // Libraries built by linkers need this call before any other.
         if let Some(start) = self.instance.get_func(&self.store, "_initialize") {
             let ty = start.ty(&self.store);
             if ty.params().is_empty() && ty.results().is_empty() {

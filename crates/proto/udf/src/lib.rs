@@ -34,7 +34,7 @@ pub use crate::lua::LUA_BODY_BYTES_MAX;
 /// Longest body of WebAssembly that is compiled, bytes of text.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// What one call may use.
+/// Limits of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Units of fuel, about one per instruction, of one call.
@@ -49,7 +49,7 @@ impl Default for Limits {
     }
 }
 
-/// What bodies are written in.
+/// Language of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// WebAssembly.
@@ -94,7 +94,7 @@ impl Language {
     }
 }
 
-/// What a function is declared as.
+/// Declaration of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// Name of the export; in Lua the name in messages.
@@ -175,7 +175,7 @@ impl Function {
         Ok(Function(Arc::new(body)))
     }
 
-    /// What it was declared as.
+    /// Returns its declaration.
     pub fn signature(&self) -> &Signature {
         match &*self.0 {
             Body::Wasm(code) => &code.signature,

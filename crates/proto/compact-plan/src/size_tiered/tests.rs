@@ -147,7 +147,7 @@ fn a_file_of_droppable_tombstones_is_compacted_alone() {
     // Another file overlaps: what the tombstones shadow may be there.
     one[1].first_token = Token(0);
     assert_eq!(planned(&one), [0_u64; 0]);
-    // It overlaps, but the file is expired as a whole and older than what is there.
+    // It overlaps, but the file is expired as a whole and older than the data of the other.
     one[0].max_local_deletion_time = DeletionSeconds(999);
     one[1].min_timestamp = TimestampMicros(101);
     assert_eq!(planned(&one), [1]);

@@ -19,7 +19,7 @@ use types::aggregate::Came;
 use super::folding_state;
 use super::{Dropped, Flow, Group, Places, SelectExec};
 
-/// What a shard has when its page ends, for the next page or, in the end, for the asker.
+/// State of a shard at the end of its page: for the next page or, in the end, for the coordinator.
 pub(crate) struct Kept {
     pub(super) group: Group,
     /// A partition was begun and not ended.
@@ -30,8 +30,8 @@ pub(crate) struct Kept {
     pub(crate) limit_left: u32,
 }
 
-/// What shards make of the rows they have, with how many results are wanted; `None`: it is made by the one
-/// that asks, of the rows.
+/// Returns the fold that shards apply to their rows, with the number of results wanted. `None`: the
+/// coordinator computes the results from the rows.
 pub(crate) fn shard_fold(
     bound: &BoundSelect,
     plan: &SelectPlan,
@@ -59,7 +59,7 @@ pub(crate) fn shard_fold(
     Some((Arc::new(fold), rows))
 }
 
-/// What crosses to the shards.
+/// The part of a fold that is sent to the shards.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) plan: Arc<ResultPlan>,
@@ -143,13 +143,13 @@ impl ShardFold for OnShard {
 /// A page of a shard.
 struct Page<'a> {
     exec: SelectExec<'a>,
-    /// What comes first may be the rest of the partition that the page before ended in.
+    /// The first rows may be the rest of the partition that the previous page ended in.
     goes_on: bool,
     /// A partition was begun and not ended.
     is_inside: bool,
     /// Bytes of the results that were taken.
     taken: usize,
-    /// The partition whose end is told only now, by the beginning of another.
+    /// A partition whose end is reported only when the next one begins.
     ended: Option<(Token, SmallVec<[u8; 64]>)>,
 }
 
@@ -261,10 +261,10 @@ impl SelectExec<'_> {
         self.count_group(last)
     }
 
-    /// What a shard has left in the end.
+    /// Merges the final state of a shard.
     ///
     /// # Errors
-    /// It cannot be put together with the others'; the rows may tell why.
+    /// It cannot be merged with the others'; the rows may show why.
     pub fn merge_of_shard(&mut self, state: FoldState) -> Result<(), PlanError> {
         let Ok(kept) = state.downcast::<Kept>() else {
             return Err(PlanError::invalid("a shard's part of another statement"));

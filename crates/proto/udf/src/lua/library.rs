@@ -1,10 +1,11 @@
-//! What a function sees of Lua: nothing that reaches outside, remembers, or differs between two runs.
+//! The part of Lua that functions can use: nothing that reaches outside, remembers, or differs between
+//! two runs.
 //!
-//! Owns: the list of what is there, and our own forms of what Lua's library does in another order each
-//! time (`pairs`, `next`), with addresses (`tostring`), without a bound (`table.move`, `insert`,
-//! `remove`, `sort`, `concat`), or behind the meter's back (`pcall`, finalizers by `setmetatable`).
-//! Not there: `io`, `os`, `debug`, `package`, `coroutine`, `load` and its like, `print`, `xpcall`,
-//! `collectgarbage`, `math.random`, `math.randomseed`, `string.dump`.
+//! Owns: the list of supported functions, and replacements for those of Lua's library that have
+//! another order each time (`pairs`, `next`), show addresses (`tostring`), have no bound
+//! (`table.move`, `insert`, `remove`, `sort`, `concat`), or evade the meter (`pcall`, finalizers by
+//! `setmetatable`). Not supported: `io`, `os`, `debug`, `package`, `coroutine`, `load` and its like,
+//! `print`, `xpcall`, `collectgarbage`, `math.random`, `math.randomseed`, `string.dump`.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -47,9 +48,9 @@ fn refuse<T>(text: impl Into<String>) -> mlua::Result<T> {
 /// could go on for ever. So it is put out of force before.
 #[derive(Clone, Debug)]
 pub(super) struct Metatables {
-    /// The keys; those that nobody has any more go.
+    /// The metatables as weak keys: unreferenced ones are collected.
     known: Table,
-    /// What does nothing.
+    /// A function that does nothing.
     nothing: Function,
 }
 

@@ -1,9 +1,9 @@
-//! What a call may still use: fuel and memory.
+//! Fuel and memory that a call has left.
 //!
-//! A hook takes fuel every [`STRIDE`] instructions, more of it the more memory is in use: one
+//! A hook consumes fuel every [`STRIDE`] instructions, more of it the more memory is in use. One
 //! instruction of Lua's can go over all memory there is (a comparison of two strings, a table that is
-//! laid out anew), so instructions are worth what they may cost. Functions of the library take fuel for
-//! what they do inside. Collections of garbage are the hook's too, at fixed amounts of memory.
+//! rehashed), so an instruction costs what it may take. Functions of the library consume fuel for their
+//! own work. The hook also collects garbage, at fixed amounts of memory.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -50,7 +50,7 @@ impl Meter {
         self.fuel.get()
     }
 
-    /// Whether more was asked for than there was.
+    /// Returns true if more was requested than there was.
     pub(super) fn is_empty(&self) -> bool {
         self.empty.get()
     }
@@ -108,8 +108,8 @@ impl Meter {
         Ok(VmState::Continue)
     }
 
-    /// Collects garbage when there is much: for what makes much of it between two turns of the hook
-    /// that Lua cannot collect by itself, as functions of ours hold it.
+    /// Collects garbage when there is much. Callers are functions that create much of it between
+    /// two runs of the hook, in memory of their own that Lua does not count.
     ///
     /// # Errors
     /// The fuel is used up.
@@ -122,7 +122,7 @@ impl Meter {
         self.spend_steps(used / COLLECTED_PER_UNIT)?;
         lua.gc_collect()?;
         let mut kept = self.used(lua);
-        // What our own functions and numbers held goes one turn after they do.
+        // Memory that our own functions and numbers hold is freed one collection after they are.
         if kept > self.memory_bytes / 4 {
             self.spend_steps(kept / COLLECTED_PER_UNIT)?;
             lua.gc_collect()?;

@@ -23,7 +23,7 @@ const SHIFT_MAX: u64 = types::number::DECIMAL_SHIFT_MAX;
 pub(super) struct Big {
     /// Its value; of scale 0 when it is whole.
     pub(super) value: Decimal,
-    /// Whether it is a `varint`.
+    /// True for a `varint`.
     pub(super) whole: bool,
     meter: Rc<Meter>,
     _held: Held,
@@ -111,7 +111,7 @@ enum Operator {
     Modulo,
 }
 
-/// What an operation costs.
+/// Cost of an operation.
 fn cost(operator: Operator, a: &Decimal, b: &Decimal) -> u64 {
     let (left, right) = (bytes_of(a) as u64, bytes_of(b) as u64);
     let shift = u64::from(a.scale.abs_diff(b.scale)).min(SHIFT_MAX);

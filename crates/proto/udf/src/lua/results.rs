@@ -94,7 +94,7 @@ impl Taker<'_> {
                 Value::Boolean(b) => vec![u8::from(*b)],
                 _ => return Err(Self::unfit(ty, value)),
             },
-            // What is too large loses its upper bits.
+            // A value that is too large loses its upper bits.
             CqlType::Tinyint => (self.integer(ty, value)? as i8).to_be_bytes().to_vec(),
             CqlType::Smallint => (self.integer(ty, value)? as i16).to_be_bytes().to_vec(),
             CqlType::Int => (self.integer(ty, value)? as i32).to_be_bytes().to_vec(),

@@ -169,7 +169,7 @@ impl Pusher<'_> {
         table.into_lua(self.lua)
     }
 
-    /// What stands in a collection, where nil has no place.
+    /// Returns an element of a collection, which cannot hold nil.
     fn element(
         &self,
         collection: &CqlType,

@@ -1,4 +1,4 @@
-//! What other nodes are told of a SELECT: they do with rows what this one would do.
+//! SELECTs that are sent to other nodes: these do with rows what this node would do.
 
 use data::{FoldFlow, FoldState, RowFold};
 
@@ -21,7 +21,7 @@ fn world() -> World {
     world
 }
 
-/// The plan, what it is bound to, and what is told others of it.
+/// Returns the plan, the bound SELECT, and the bytes for other nodes.
 fn told(world: &World, text: &str, folds: bool) -> (SelectPlan, BoundSelect, Vec<u8>) {
     let plan = world.plan(text).unwrap();
     let bound = world.bind(text, &[]).unwrap();
