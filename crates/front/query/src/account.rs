@@ -27,7 +27,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Nothing is used of so many bytes.
+    /// Creates an empty account of this many bytes.
     pub fn new(max: usize) -> Rc<Account> {
         Rc::new(Account { used: Cell::new(0), max: max.max(1) })
     }
@@ -166,7 +166,7 @@ impl Charge {
         if self.refused.get().is_some() {
             return false;
         }
-        // Ahead by half, as the buffer is, but not beyond what is refused.
+        // Reserves half as much again, as the buffer does, but not beyond the limit of refusal.
         let ahead = bytes.saturating_add(bytes / 2).min(self.account.answer_bytes_max());
         self.set(ahead.max(bytes));
         true
@@ -207,7 +207,8 @@ impl Default for AnswerSizes {
 }
 
 impl AnswerSizes {
-    /// One had so many bytes. Larger ones are expected at once, smaller ones by and by.
+    /// Records the size of an answer. A larger one raises the expectation at once, a smaller one
+    /// lowers it gradually.
     #[inline]
     pub fn note(&self, bytes: usize) {
         let before = self.0.get();

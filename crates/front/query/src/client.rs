@@ -25,7 +25,7 @@ pub struct ClientState {
     pub answers: AnswerSizes,
     /// The advice about USE was given.
     pub(crate) warned_use: Cell<bool>,
-    /// It is the node itself: nothing is refused for who asks.
+    /// True for the node itself: no access check rejects its requests.
     pub(crate) is_node: bool,
     /// Another node sent a statement to be executed here.
     pub(crate) forwarded: Option<Forwarded>,

@@ -1,9 +1,9 @@
 //! Conditional statements and batches (IF): from their values to the coordinator's decision and the
 //! rows of the answer.
 //!
-//! Owns: levels and timeout of such a request, its errors in the client's words. What is read,
-//! decided, written and shown is the planner's business ([`cql_plan::cas`] and [`cql_exec::cas`]); rounds of Paxos are the
-//! coordinator's ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
+//! Owns: levels and timeout of such a request, its errors in the client's words. The planner reads, decides, writes and
+//! builds the answer ([`cql_plan::cas`] and [`cql_exec::cas`]). Rounds of Paxos are the coordinator's
+//! ([`coordinator::Coordinator::cas`]), with several nodes or with this one alone.
 
 use crate::consistency::scope_of;
 use crate::context::{Cx, Step, finish};
@@ -83,7 +83,7 @@ fn run_evaluated<S: ResultSink>(
             let levels = Levels { serial, scope };
             outbound(request, &bound, levels, describe, cx)
         }
-        // Where it arrives it is carried out.
+        // A forwarded statement is executed where it arrives.
         _ => None,
     };
     let write = Conditional {
@@ -107,7 +107,7 @@ fn run_evaluated<S: ResultSink>(
     Ok(Step::Waits(Box::pin(write.run())))
 }
 
-/// The serial level of a request, and what it means.
+/// The serial level of a request, with the levels of its phases.
 #[derive(Clone, Copy)]
 struct Levels {
     serial: Consistency,
@@ -147,8 +147,8 @@ fn outbound<S: ResultSink>(
     Outbound::new(route, token, &statements, &terms, cx.sink.client())
 }
 
-/// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Gives the scope, and
-/// whether the keyspace has durable writes.
+/// Checks both levels, in the order of Cassandra's `StorageProxy.doPaxos`. Returns the scope, and
+/// true if the keyspace has durable writes.
 fn check_levels(
     snapshot: &ClusterSnapshot,
     bound: &BoundCas,
@@ -192,7 +192,7 @@ struct Conditional<S> {
     snapshot: Arc<ClusterSnapshot>,
     /// When the client is answered at the latest while nothing is decided.
     deadline: Instant,
-    /// It is to be carried out by another node.
+    /// The request to another node that executes the statement.
     outbound: Option<Box<Outbound>>,
     now: WallMicros,
     timestamp: TimestampMicros,
@@ -227,7 +227,8 @@ impl<S: ResultSink> Conditional<S> {
         }
     }
 
-    /// Another node carries it out, or not, and does not tell.
+    /// Error for an unknown outcome: another node may have executed the statement, and its answer
+    /// is lost.
     fn lost(&self) -> Failure {
         let block_for = self.outbound.as_ref().map_or(1, |outbound| outbound.quorum());
         Failure::CasUnknown(CasFailed { consistency: self.serial, received: 0, block_for })
@@ -334,7 +335,7 @@ impl<S: ResultSink> Conditional<S> {
     }
 }
 
-/// Lets the planner decide on what the coordinator reads.
+/// Passes the rows that the coordinator reads to the planner for its decision.
 struct Operation<'c> {
     exec: CasExec<'c>,
     ticket: &'c Ticket,

@@ -51,9 +51,9 @@ impl Allowed {
     }
 }
 
-/// Checks the consistency level: against the replicas there are when this node is alone; else only
-/// that such a request takes it, because what is alive is known when it runs. The answer is
-/// remembered until the next epoch.
+/// Checks the consistency level. A single node checks it against the existing replicas. In a
+/// cluster only the level itself is checked, because the live replicas are known when the request
+/// runs. The answer is cached until the next epoch.
 pub(crate) fn check(
     executor: &Executor,
     header: &CompiledHeader,

@@ -46,7 +46,7 @@ pub struct Cx<'a, S: ResultSink> {
     pub sink: &'a S,
     /// The request.
     pub ticket: &'a Ticket,
-    /// Takes what is answered at once.
+    /// Receives an answer that is ready at once.
     pub out: &'a mut S::Answer,
 }
 

@@ -102,7 +102,7 @@ impl Counters {
         }
     }
 
-    /// A batch without conditions writes to so many partitions.
+    /// Counts a batch without conditions, by its number of partitions.
     pub(crate) fn batch(&self, kind: BatchKind, partitions: usize) {
         let [logged, unlogged, counter] = &self.batch_partitions;
         let histogram = match kind {

@@ -16,7 +16,7 @@ use types::CqlType;
 /// Answers a DESCRIBE.
 ///
 /// # Errors
-/// What is described does not exist; a bad paging state.
+/// The described object does not exist; a bad paging state.
 pub(crate) fn run<S: ResultSink>(
     statement: &ast::Describe,
     keyspace: Option<&str>,
@@ -48,7 +48,7 @@ pub(crate) fn run<S: ResultSink>(
     Ok(Step::Done)
 }
 
-/// Columns of rows that the planner makes, which say that they are of this table.
+/// Describes the columns of rows that the planner builds, as columns of this table.
 pub(crate) fn described(
     keyspace: &str,
     table: &str,

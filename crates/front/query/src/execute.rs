@@ -2,7 +2,7 @@
 //! [`crate::prepare`].
 //!
 //! Everything up to binding is done at once, borrowing from the request. A local write ends here and waits for a
-//! commit ([`Step::Held`]); what may wait becomes a future that owns what it needs ([`Step::Waits`]).
+//! commit ([`Step::Held`]). A request that may wait becomes a future that owns its data ([`Step::Waits`]).
 
 mod batch;
 
@@ -99,7 +99,7 @@ const EXECUTE_PREPARED: &str = "Execute CQL3 prepared query";
 /// Executes a prepared statement.
 ///
 /// # Errors
-/// It is not prepared; what is wrong with its values, or why it failed at once.
+/// It is not prepared, its values are invalid, or it failed at once.
 pub fn execute<S: ResultSink>(
     id: &[u8],
     result_metadata_id: Option<&[u8]>,

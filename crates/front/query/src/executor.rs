@@ -82,7 +82,7 @@ pub struct Executor {
     pub truncations: Truncations,
     /// Memory of this shard's requests.
     pub account: Rc<Account>,
-    /// Replicas of a keyspace that does not say how many.
+    /// Replication factor of a keyspace that does not specify one.
     pub default_keyspace_rf: Cell<u32>,
     pub(crate) gate: Gate,
     pub(crate) shards: Rc<dyn ShardCalls>,
@@ -91,8 +91,8 @@ pub struct Executor {
     pub(crate) cidr_metrics: CidrMetrics,
     /// Encoded mutations of the statement that is being run.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// Scans, and reads of one partition on another shard: what they have of pages that are on their way is
-    /// in no account.
+    /// Permits for scans, and for reads of one partition on another shard. No account counts the
+    /// memory of their pages in flight.
     pub(crate) scans: Semaphore,
     pub(crate) remote_reads: Semaphore,
     snapshot: RefCell<Arc<ClusterSnapshot>>,
@@ -223,7 +223,7 @@ impl Executor {
         self.snapshot.borrow().schema.clone()
     }
 
-    /// The next timestamp of this shard: later than every one before, never behind the clock.
+    /// The next timestamp of this shard: later than every one before, never earlier than the clock.
     #[inline]
     pub(crate) fn next_timestamp(&self, wall: WallMicros) -> TimestampMicros {
         let next = wall.0.max(self.last_timestamp.get().saturating_add(1));

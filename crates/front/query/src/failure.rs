@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use stdx::Uuid;
 use store::StoreError;
 
-/// A statement's failure: what Cassandra would say.
+/// A statement's failure, in Cassandra's terms.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
     /// The request itself is malformed.
@@ -74,7 +74,7 @@ pub enum Failure {
     Replicas(Box<ReplicasFailed>),
     /// The statement is wrong, which came out after the client was to be warned.
     Warned(PlanError, &'static str),
-    /// Something else went wrong on this node, with the code to tell it under.
+    /// Another failure on this node, with the code to report it under.
     Internal(ErrorCode, String, Internal),
 }
 
@@ -96,7 +96,7 @@ pub struct ReplicasFailed {
     pub kind: FailedKind,
     /// As the client named it.
     pub consistency: Consistency,
-    /// Replicas that did what they were asked.
+    /// Replicas that succeeded.
     pub received: i32,
     /// Replicas that the level needs.
     pub block_for: i32,
@@ -418,7 +418,7 @@ impl Failure {
             }
             Failure::ReadFailure { reason, internal, .. }
             | Failure::WriteFailure { reason, internal, .. } => {
-                // The other reasons say it themselves.
+                // The other reasons name the cause themselves.
                 let has_cause = matches!(reason, FailureReason::Unknown | FailureReason::ReadSize);
                 let cause = has_cause.then_some(internal.cause);
                 failed_text(0, &[FailedReplica { address: node, reason: *reason, cause }])
@@ -460,8 +460,8 @@ impl Failure {
     }
 }
 
-/// Cassandra's `RequestFailureException`, with the cause in parentheses where the reason does not say it. Addresses
-/// are printed as Java does: `/127.0.0.1:7000`.
+/// Cassandra's `RequestFailureException`, with the cause in parentheses where the reason does not
+/// show it. Addresses are printed as Java does: `/127.0.0.1:7000`.
 fn failed_text(received: i32, failures: &[FailedReplica]) -> String {
     let mut text =
         format!("Operation failed - received {received} responses and {} failures", failures.len());

@@ -23,10 +23,11 @@ use cql_wire::QueryParameters;
 use std::rc::Rc;
 use stdx::{Instant, WallMicros};
 
-/// Carries out a statement that another node forwarded, for the client that `sink_of` makes a sink of.
+/// Executes a statement that another node forwarded, for the client that `sink_of` builds a sink
+/// for.
 ///
 /// # Errors
-/// The message is none.
+/// The bytes are no message.
 pub async fn serve<S: ResultSink>(
     executor: &Rc<Executor>,
     statement: &ForwardedStatement,
@@ -61,7 +62,7 @@ pub async fn serve<S: ResultSink>(
     }
 }
 
-/// A statement that is carried out where its client is connected.
+/// Error for a forwarded statement that should have been executed where its client is connected.
 const UNCONDITIONAL: &str = "a statement without conditions was forwarded";
 
 fn begin<S: ResultSink>(message: &Message, cx: &mut Cx<'_, S>) -> Result<Step<S::Answer>> {

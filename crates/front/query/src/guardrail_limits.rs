@@ -14,7 +14,7 @@ use stdx::{TimestampMicros, WallMicros};
 pub struct Guardrails {
     /// On ordinary users.
     pub planned: Arc<cql_plan::guardrails::Guardrails>,
-    /// On everybody.
+    /// Limits for all users.
     pub timestamps: TimestampGuardrails,
     /// True if DROP and TRUNCATE of tables are allowed, for all users.
     pub drop_truncate_table_enabled: bool,
@@ -119,7 +119,7 @@ pub(crate) enum TimestampBound {
 /// Consequence of a timestamp outside of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
-    /// The write is carried out.
+    /// The write is executed.
     Warning,
     /// The write is refused.
     Failure,

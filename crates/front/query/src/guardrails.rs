@@ -1,16 +1,16 @@
-//! Guardrails: who is watched, and what they are held against; timestamps far in the future or the
+//! Guardrails: the users that limits apply to, and the checks; timestamps far in the future or the
 //! past.
 //!
 //! Limits on ordinary users are [`cql_plan::guardrails`]'s; a request of one carries a [`Watch`] in
 //! its ticket, and every answer the warnings that it gathers. Limits on timestamps, and on dropping
-//! tables, hold for everybody.
+//! tables, apply to all users.
 //!
 //! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`
 //! (`maximumAllowableTimestamp`, `minimumAllowableTimestamp`, `userTimestampsEnabled`) and
-//! `ModificationStatement.validateTimestamp`; Cassandra looks at `USING TIMESTAMP` only, here the
-//! timestamp of the request counts too. What peers send is not looked at: their clients were asked,
-//! and refusing what one replica has would keep replicas from becoming equal.
+//! `ModificationStatement.validateTimestamp`. Cassandra checks `USING TIMESTAMP` only, here the
+//! timestamp of the request counts too. Writes from peers are not checked: their clients were, and
+//! refusing data that one replica has would keep replicas from becoming equal.
 
 use std::rc::Rc;
 
@@ -104,7 +104,7 @@ pub(crate) fn check_write_levels(
     Ok(())
 }
 
-/// Checks the timestamps of a modification; what is to be warned about.
+/// Checks the timestamps of a modification; returns the warnings.
 ///
 /// # Errors
 /// `Invalid`: one is refused, or cannot be read.

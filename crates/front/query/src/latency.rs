@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use stdx::{FixedMap, Instant, TableId, Uuid};
 use telemetry::{EstimatedHistogram, EstimatedSnapshot};
 
-/// Tables of which a shard measures requests: the first that were asked for since the start.
+/// Most tables whose requests a shard measures: the first that were used since the start.
 const TABLES_MAX: usize = 4_096;
 
 /// Kinds of requests that are measured.
@@ -185,7 +185,7 @@ impl Latencies {
         }
     }
 
-    /// Says what the request that is being begun is; the last word counts.
+    /// Sets the kind of the request that is starting; the last call counts.
     #[inline]
     pub(crate) fn note_kind(&self, kind: Kind) {
         self.running.set(Some(kind));

@@ -87,7 +87,7 @@ impl ListWrite {
     async fn execute(&self, executor: &Rc<Executor>, ticket: &Ticket) -> Result<Vec<String>> {
         // Limits are checked later, when the statement is bound.
         let unwatched = self.options(executor, None);
-        // Binding reports what is wrong with a key, after what is wrong with the statements before.
+        // Binding reports an invalid key after the errors of the statements before it.
         let (reads, wrong) = self.statements.with(|all| all.list_reads(&unwatched));
         let options = self.options(executor, ticket.watch());
         let usual = executor.timeouts.get(Timeout::Read);
@@ -95,7 +95,7 @@ impl ListWrite {
         ticket.note(|| format!("Reading {} existing rows of lists", reads.len()));
         let deadline = executor.rt.now() + read_timeout;
         let found = match &self.snapshot {
-            // The coordinator keeps the deadline, and knows who has answered.
+            // The coordinator checks the deadline, and knows the replicas that answered.
             Some(snapshot) => {
                 Box::pin(self.read_replicas(executor, &reads, snapshot, deadline)).await?
             }

@@ -311,7 +311,7 @@ pub(crate) struct Checked {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How writes are carried out and answered.
+/// Terms of the execution and the answer of writes.
 pub(crate) struct WriteOrder {
     pub(crate) consistency: Consistency,
     pub(crate) write_type: WriteType,
@@ -325,7 +325,7 @@ pub(crate) struct WriteOrder {
 /// Runs with a request whose calls are evaluated.
 ///
 /// # Errors
-/// What `run` gives; a function that fails.
+/// The errors of `run`; a function that fails.
 pub(crate) fn with_calls_evaluated<T>(
     request: &Modification<'_>,
     run: impl FnOnce(&Modification<'_>) -> Result<T>,

@@ -78,11 +78,11 @@ fn batch_type(kind: ast::BatchKind, partitions: usize) -> WriteType {
     }
 }
 
-/// Applies mutations wherever they belong, a logged batch through the batch log, and waits until
-/// they may be acknowledged, not beyond the timeout.
+/// Applies mutations on their replicas, a logged batch through the batch log, and waits until they
+/// may be acknowledged, not beyond the timeout.
 ///
 /// # Errors
-/// What to tell the client.
+/// The failure for the client.
 pub(crate) async fn carry_out(
     executor: &Rc<Executor>,
     ticket: &Ticket,
@@ -117,7 +117,7 @@ pub(crate) async fn carry_out(
     }
     match done {
         Ok(Ok(())) => Ok(()),
-        // The batch is in its log: it will be carried out when there is room.
+        // The batch is in its log: it will be applied when there is room.
         Ok(Err(StoreError::Overloaded { .. } | StoreError::QueueFull | StoreError::Stopping))
             if write_type == WriteType::Batch =>
         {
@@ -131,8 +131,8 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// Applies a logged batch. `stage` says what a failure is a failure of: `BatchLog` as long as the
-/// batch may have no effect, then `Batch`.
+/// Applies a logged batch. `stage` is the write type of a failure: `BatchLog` as long as the batch
+/// may have no effect, then `Batch`.
 async fn apply_logged(
     executor: &Rc<Executor>,
     ticket: &Ticket,

@@ -1,14 +1,14 @@
 //! Conditional statements and serial reads on their way to another node: one replica of the partition, the
 //! same for all coordinators, so that contention makes a queue.
 //!
-//! Owns: sending a statement with everything its outcome depends on ([`Outbound`]). What is forwarded is the
-//! statement and its values as the client sent them, with the results of functions such as `uuid()` after them; what
-//! comes back is the finished frame that the client would have got there. Never: whom it goes to
-//! ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)), what becomes of it there
+//! Owns: sending a statement with everything its outcome depends on ([`Outbound`]). The request has the statement
+//! and its values as the client sent them, followed by the results of functions such as `uuid()`. The response is
+//! the finished frame that the client would have got there. Never: the choice of the node
+//! ([`Coordinator::serial_route`](coordinator::Coordinator::serial_route)), the execution there
 //! ([`crate::forwarded`]).
 //!
-//! A forwarded statement is carried out where it arrives. When it surely arrived nowhere it is carried out here;
-//! when its answer is lost, a write is uncertain, and a read is done again.
+//! A forwarded statement is executed where it arrives. If it surely arrived nowhere, it is executed here. If its
+//! answer is lost, a write is uncertain, and a read is retried.
 
 pub(crate) mod wire;
 
@@ -54,14 +54,14 @@ pub(crate) struct Terms<'t> {
 pub(crate) enum Sent {
     /// The answer: a whole frame, not compressed, of no trace.
     Answer(Vec<u8>),
-    /// It is to be carried out here.
+    /// Execute it here.
     Here,
-    /// It may have been carried out: the outcome is unknown.
+    /// It may have been executed: the outcome is unknown.
     Lost,
 }
 
 impl Outbound {
-    /// `None`: it is carried out here, because a statement's text is not known.
+    /// Returns `None` if it must be executed here, because a statement's text is not known.
     pub(crate) fn new(
         route: SerialRoute,
         token: Token,

@@ -104,7 +104,7 @@ pub struct CompiledPlan<P> {
     pub plan: P,
 }
 
-/// The plan of a SELECT, with how it is carried out.
+/// The plan of a SELECT, with the strategy of its execution.
 pub struct ReadPlan {
     pub(crate) select: Box<SelectPlan>,
     /// The columns of its result.
@@ -297,7 +297,7 @@ impl Prepared {
     }
 }
 
-/// Memory of a bind marker: what it is called, of which type, how it is described to clients.
+/// Memory of a bind marker: its name, its type, its description for clients.
 const MARKER_BYTES: usize = 512;
 
 /// Memory of a term of a list, besides its text.

@@ -19,7 +19,7 @@ pub struct ReplicaDisks {
 }
 
 impl ReplicaDisks {
-    /// A node says how full its disks are; `None`: not fuller than they should be.
+    /// Records a node's report of its disks; `None`: not fuller than they should be.
     pub fn set(&self, host: HostId, pressure: Option<DiskPressure>) {
         let mut pressed = self.pressed.borrow_mut();
         match pressure {

@@ -96,7 +96,8 @@ async fn change(
             return Ok(outcome);
         }
         if let (None, Some(password)) = (&hash, plan.password()) {
-            // Only for who may: it takes long. Then everything is looked at again.
+            // Hashing takes long, so it is done only for a user with the permission. Then
+            // everything is checked again.
             hash = Some(hashed(executor, password).await?);
             continue;
         }

@@ -1,8 +1,8 @@
 //! Reads: from a bound SELECT to one page of rows in the answer.
 //!
-//! Owns: the deadline of a read, reads of stored rows. Other ways to the rows are in [`strategies`], what takes them in
-//! [`sinks`]. What is around a page (description, row count, paging state, warnings) is the sink's. What a row becomes
-//! is the planner's business ([`cql_exec::SelectExec`]); it writes straight into the answer.
+//! Owns: the deadline of a read, reads of stored rows. Other sources of rows are in [`strategies`], the receivers of
+//! rows in [`sinks`]. The sink builds the rest of a page (description, row count, paging state, warnings). The planner
+//! turns rows into results ([`cql_exec::SelectExec`]); it writes straight into the answer.
 
 mod sinks;
 mod strategies;
@@ -46,7 +46,7 @@ use stdx::{Instant, TimestampMicros, WallMicros};
 use store::{ReadStats, StoreError};
 use strategies::ReadTerms;
 
-/// Partitions of one read that are looked at before the next look whether others wait.
+/// Partitions of one read that are scanned before the read yields to waiting tasks.
 const READS_PER_LOOK: usize = 16;
 
 /// Said of a read whose answer finds no room.
@@ -70,7 +70,7 @@ struct Found {
     bytes: u64,
 }
 
-/// Binds and begins a read. It is polled once in place; what it finds in memory is answered at once.
+/// Binds and begins a read. It is polled once in place; data in memory is answered at once.
 ///
 /// # Errors
 /// Values that do not fit.
@@ -209,7 +209,7 @@ struct Read<S> {
     snapshot: Option<Arc<ClusterSnapshot>>,
     /// Scope of a serial read; `None` for other reads.
     scope: Option<paxos::Scope>,
-    /// When it is to be answered at the latest, when that was set before it is carried out here.
+    /// Latest instant of the answer, if it was set before the local execution.
     deadline: Option<Instant>,
 }
 
@@ -323,7 +323,7 @@ impl<S: ResultSink> Read<S> {
         let first = poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
-            // The coordinator keeps the deadline, and knows who has answered.
+            // The coordinator checks the deadline, and knows the replicas that answered.
             Poll::Pending if deadline.is_some() => Ok(reading.await),
             Poll::Pending => match &patience {
                 Some(patience) => patience.wait(reading).await,

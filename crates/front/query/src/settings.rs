@@ -44,7 +44,7 @@ pub struct QuerySettings {
     pub tombstone_warn_threshold: u32,
     /// Tombstones of one read above which it fails, when its client asked for no pages.
     pub tombstone_failure_threshold: u32,
-    /// Tombstones behind which a page ends; 0: it does not.
+    /// Tombstones after which a page ends; 0: it does not.
     pub tombstone_page_limit: u32,
     /// True if columns may get masks, and masks have an effect.
     pub dynamic_data_masking_enabled: bool,
@@ -56,13 +56,14 @@ pub struct QuerySettings {
     pub user_function_limits: FunctionLimits,
     /// True if USE may be used.
     pub use_statements_enabled: bool,
-    /// Replicas of a keyspace whose statement does not say how many.
+    /// Replication factor of a keyspace whose statement does not specify one.
     pub default_keyspace_rf: u32,
     /// Compaction of a table whose statement names none; `None`: size-tiered.
     pub default_compaction: Option<BTreeMap<String, String>>,
     /// Limits on statements, as they are at first: [`crate::Executor::guardrails`].
     pub guardrails: Guardrails,
-    /// The longest time for any request but TRUNCATE and schema changes, whatever the others say.
+    /// The longest time for any request but TRUNCATE and schema changes, whatever the other
+    /// timeouts are.
     pub native_transport_timeout: Duration,
     /// How long traces are kept, seconds.
     pub trace_ttl_seconds: i32,

@@ -106,8 +106,8 @@ pub trait ResultSink: Clone + 'static {
         warning: Option<&str>,
     ) -> Result<()>;
 
-    /// Takes the answer that another node made for this client: a whole frame of its protocol version, neither
-    /// compressed nor traced. False: it is none.
+    /// Takes the answer that another node built for this client: a whole frame of its protocol
+    /// version, neither compressed nor traced. Returns false for any other bytes.
     fn forwarded(&self, answer: &mut Self::Answer, ticket: &Ticket, frame: &[u8]) -> bool;
 
     /// The request failed. What was added to the answer for it is as it was.

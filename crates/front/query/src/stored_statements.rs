@@ -9,7 +9,7 @@ use store::StoreError;
 
 const SELECT: &str = "SELECT logged_keyspace, query_string FROM system.prepared_statements";
 
-/// Prepares what was prepared before the last stop, on all shards. Returns how many statements.
+/// Prepares the statements from before the last stop, on all shards. Returns their number.
 ///
 /// # Errors
 /// `system.prepared_statements` cannot be read.

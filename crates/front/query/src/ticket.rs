@@ -23,7 +23,7 @@ impl Ticket {
         self.trace.as_ref().filter(|t| t.is_asked_for()).map(|t| t.id())
     }
 
-    /// Id of the trace, whether the client or the sampling asked for it.
+    /// Id of the trace, requested by the client or by sampling.
     pub(crate) fn trace_session(&self) -> Option<Uuid> {
         self.trace.as_ref().map(|t| t.id())
     }

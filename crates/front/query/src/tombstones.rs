@@ -15,16 +15,16 @@ const PER_LOOK: u32 = 128;
 /// Tombstone limits and counts of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tombstones {
-    /// A page ends behind so many; `u32::MAX`: it does not.
+    /// A page ends after this many; `u32::MAX`: it does not.
     page: u32,
-    /// A read fails above so many; `u32::MAX`: it does not.
+    /// A read fails above this many; `u32::MAX`: it does not.
     refused: u32,
     /// Those of the partitions before.
     before: u32,
 }
 
 impl Tombstones {
-    /// Nothing was met yet. `is_one_page`: what is read is answered at once.
+    /// Starts without tombstones. `is_one_page`: the rows that are read are the whole answer.
     pub(crate) fn new(settings: &QuerySettings, is_one_page: bool) -> Tombstones {
         let page = match settings.tombstone_page_limit {
             0 => u32::MAX,
@@ -44,13 +44,13 @@ impl Tombstones {
         self.before.saturating_add(scanned) >= self.page
     }
 
-    /// A partition is read; whether the page ends.
+    /// Counts the tombstones of a partition; returns true if the page ends.
     pub(crate) fn pass(&mut self, tombstones: u32) -> bool {
         self.before = self.before.saturating_add(tombstones);
         self.is_enough(0)
     }
 
-    /// Behind how many a read says how far it has come.
+    /// Number of tombstones after which a read reports its progress.
     pub(crate) fn per_look(&self) -> u32 {
         let left = self.page.saturating_sub(self.before).max(1);
         if self.refused == u32::MAX { left } else { left.min(PER_LOOK) }

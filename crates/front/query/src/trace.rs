@@ -96,7 +96,7 @@ impl Trace {
         self.origin == TraceOrigin::Client
     }
 
-    /// Says what is traced, in Cassandra's words.
+    /// Describes the traced request, in Cassandra's words.
     pub(crate) fn describe(&self, request: &'static str, parameters: Vec<(String, String)>) {
         let cut = |text: String| match text.get(..TEXT_BYTES_MAX) {
             Some(head) if text.len() > TEXT_BYTES_MAX => format!("{head}..."),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use stdx::Epoch;
 
-/// Most users that are remembered at a time; beyond it all are looked at again.
+/// Most users in the cache; beyond it all are computed again.
 pub(crate) const USERS_MAX: usize = 10_000;
 
 /// A user's access with a number that no other one of this shard has or had.

@@ -14,7 +14,7 @@ pub trait VirtualSource {
     /// All rows of a virtual table of this node, in any order; none for tables it does not know.
     fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a>;
 
-    /// Empties a virtual table; whether it is one that can be emptied.
+    /// Truncates a virtual table; returns true if that is supported.
     fn truncate(&self, _table: &Table) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! Tables that are computed when they are read: their rows through the same gate as stored ones.
 //! Partitions come in the order of their keys, as in Cassandra's virtual tables.
 //!
-//! Owns: choosing of what a read command asks for among computed rows, and the rows of
-//! `system_views.clients`. Rows that need other parts of the node come from a [`VirtualSource`].
+//! Owns: selecting the computed rows of a read command, and the rows of `system_views.clients`.
+//! Rows that need other parts of the node come from a [`VirtualSource`].
 
 use crate::executor::Executor;
 use crate::virtual_source::VirtualRow;

@@ -1,6 +1,6 @@
 //! BEGIN BATCH, and the batches of the native protocol: several modifications as one.
 //!
-//! What a batch does to one partition of one table becomes one mutation, so that a batch of a
+//! The changes of a batch to one partition of one table become one mutation, so that a batch of a
 //! single partition is seen whole or not at all. Source: `cql3.statements.BatchStatement`.
 
 use cql_syntax::ast::{Batch, BatchEntry, BatchKind};

@@ -62,7 +62,7 @@ impl Source {
 }
 
 impl Source {
-    /// A component of the partition key, which has so many, or of the clustering.
+    /// A component of the partition key, which has this many, or of the clustering.
     pub fn primary<'a>(
         self,
         key: &'a [u8],

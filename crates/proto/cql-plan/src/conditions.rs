@@ -88,7 +88,7 @@ pub struct BoundCondition {
 pub enum BoundTarget {
     /// The whole value.
     Whole,
-    /// A list's index or a map's key; null is refused when it is looked at.
+    /// A list's index or a map's key; null is refused at evaluation.
     Element(Option<Vec<u8>>),
     /// A field of a user type, by position.
     Field(usize),
@@ -310,7 +310,7 @@ fn element_receivers<'a>(
     }
 }
 
-/// The receiver of the right side: of CONTAINS that of what is contained.
+/// The receiver of the right side: for CONTAINS that of an element.
 fn contained(op: Operator, receiver: Receiver<'_>) -> Result<Receiver<'_>, PlanError> {
     let name: Arc<str> = receiver.name.clone();
     match (op, &receiver.ty) {

@@ -21,8 +21,8 @@ pub struct PlanLimits {
     /// An unlogged batch over more partitions is warned about
     /// (`unlogged_batch_across_partitions_warn_threshold`, 10).
     pub unlogged_batch_partitions_warn: usize,
-    /// Last second at which what is written may expire: what this node and the others can keep in
-    /// their files. 2038-01-19T03:14:06Z unless set.
+    /// Last second at which a write may expire: the limit of this node's files and of the others'.
+    /// 2038-01-19T03:14:06Z unless set.
     pub expiry_max: DeletionSeconds,
     /// A statement that writes more bytes is refused before its mutations are built
     /// (`max_mutation_size`, 16 MiB).

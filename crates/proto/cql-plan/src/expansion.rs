@@ -1,7 +1,7 @@
 //! Bounds of what one statement may be expanded to: a statement of 100 kB can name a hundred million rows.
 //!
 //! Owns: [`Combinations`], which counts keys and clusterings of IN relations while they are built, and
-//! [`WriteSize`], which measures what a statement writes before it is encoded. Never: builds either.
+//! [`WriteSize`], which measures a statement's writes before they are encoded. Never: builds either.
 //!
 //! INV-expansion-1: the limit is checked before the memory is used.
 
@@ -29,7 +29,7 @@ impl Combinations {
         Combinations { bytes: 0, bytes_max: COMBINATIONS_BYTES_MAX }
     }
 
-    /// Counts one of so many bytes.
+    /// Counts one of this many bytes.
     ///
     /// # Errors
     /// Invalid: together they are too large.
@@ -58,7 +58,7 @@ impl WriteSize {
         WriteSize { bytes: 0, bytes_max }
     }
 
-    /// Adds `count` parts of so many bytes each.
+    /// Adds `count` parts of this many bytes each.
     ///
     /// # Errors
     /// Invalid, in the words of Cassandra's commit log: the statement writes too much.

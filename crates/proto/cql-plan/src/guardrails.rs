@@ -189,7 +189,7 @@ struct ValuesRail {
 /// Result of a check: the request of an ordinary user passes or is rejected.
 type Checked = Result<(), PlanError>;
 
-/// A message from whether it is a warning, and the limit.
+/// A message, built from the limit and a flag that is true for a warning.
 type Text<'t> = &'t dyn Fn(bool, i64) -> String;
 
 /// The guardrails as they are for one request, and what its client is warned of. A refusal is among
@@ -390,7 +390,8 @@ impl Watch {
         })
     }
 
-    /// Combinations that IN restrictions come to; `of` is "partition key" or "clustering key".
+    /// Checks the number of combinations of IN restrictions; `of` is "partition key" or "clustering
+    /// key".
     pub fn combinations(&self, of: &str, count: usize) -> Checked {
         let limit = self.rails.in_select_cartesian_product;
         self.at_most("in_select_cartesian_product", limit, count, &|warns, limit| {
@@ -422,7 +423,7 @@ impl Watch {
         self.values(rail, &self.rails.write_consistency_levels, levels).map(drop)
     }
 
-    /// A replica of what is to be written has fuller disks than it should.
+    /// Reports that a replica of the data to be written has fuller disks than it should.
     pub fn replica_disk(&self, pressure: DiskPressure, notice: Notice) -> Checked {
         let before = self.count();
         let rail = ("replica_disk_usage", None);
@@ -441,7 +442,7 @@ impl Watch {
         checked
     }
 
-    /// A list is read before it is written; `what` says for what.
+    /// Reports that a list is read before it is written; `what` names the operation.
     pub fn read_before_write(&self, what: &str) -> Checked {
         let rail = ("read_before_write_list_operations", None);
         self.ensure(rail, self.rails.read_before_write_list_operations, what)

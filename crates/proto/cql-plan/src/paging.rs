@@ -52,7 +52,8 @@ impl PagingState {
         out
     }
 
-    /// Reads what a client gave back. `statement`: the digest of the statement it is given with.
+    /// Decodes a paging state from a client. `statement`: the digest of the statement it is given
+    /// with.
     ///
     /// # Errors
     /// Protocol error "Invalid value for the paging state" for anything that [`Self::encode`] did

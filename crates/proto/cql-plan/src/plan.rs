@@ -1,4 +1,4 @@
-//! A parsed statement resolved against a schema: [`plan`] and what it gives.
+//! A parsed statement resolved against a schema: [`plan`] and its result.
 //!
 //! Owns: the [`Plan`] and its kinds. External inputs of planning and binding are in [`crate::context`] and
 //! [`crate::values`], the bind markers in [`crate::term`]. Never: IO, clocks, randomness of its own; a plan is
@@ -115,10 +115,11 @@ impl PlanInputs {
             && self.functions.iter().chain(&self.masks).all(|function| function.is_in(schema))
     }
 
-    /// The results of the calls whose functions give another one each time (`uuid()`, `now()`), to stand behind
-    /// the values of the markers. An execution that binds a statement more than once, as a conditional one does,
-    /// or that has another node carry it out, evaluates them once, before anything else: with them among the
-    /// values no call is evaluated again. `None`: there are no such calls, or they are among the values already.
+    /// Evaluates the calls whose functions give another result each time (`uuid()`, `now()`); the
+    /// results are appended to the values of the markers. An execution that binds a statement more
+    /// than once, as a conditional one does, or that forwards it to another node, evaluates them
+    /// once, before anything else. With the results among the values no call is evaluated again.
+    /// `None`: there are no such calls, or their results are among the values already.
     ///
     /// # Errors
     /// A function fails; an argument is unset.

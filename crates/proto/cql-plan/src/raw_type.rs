@@ -252,8 +252,8 @@ fn not_a_class(text: &str) -> PlanError {
     }
 }
 
-/// The first class in a type that is none of the types that are there. Cassandra has some more, which
-/// no CQL type stands for.
+/// The first class in a type that is unknown here. Cassandra has some more, which no CQL type
+/// stands for.
 fn unknown_class(ty: &CqlType) -> Option<String> {
     match ty {
         CqlType::Custom(custom) if !matches!(custom.kind(), CustomKind::Unknown) => {

@@ -238,7 +238,7 @@ fn of_table_change(plan: &DdlPlan) -> Option<Requirement> {
         StatementKind::CreateView(s) => on_table(Permission::Alter, &s.base.name.text),
         StatementKind::AlterType(_) => on_tables(Permission::Alter),
         StatementKind::DropType(_) => on_tables(Permission::Drop),
-        // There are none of the others: they need nothing and say that it does not exist.
+        // The other objects do not exist here: their statements need nothing and report that.
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! Tables by name and kind: what a statement may mean and what it may change.
+//! Tables by name and kind: the tables that a statement may name and those that it may change.
 
 use cql_syntax::ast::QualifiedName;
 use schema::{Column, Table};
@@ -44,8 +44,8 @@ pub fn is_computed(table: &Table) -> bool {
     &*table.keyspace == "system_auth"
 }
 
-/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra takes
-/// such statements from everybody who may, and does not start afterwards.
+/// Refuses to change the contents of keyspaces that only the node itself writes. Cassandra executes
+/// such statements of any user with the permission, and does not start afterwards.
 pub(crate) fn check_not_system(table: &Table) -> Result<(), PlanError> {
     if matches!(&*table.keyspace, "system" | "system_schema") {
         return Err(PlanError::invalid(format!(

@@ -12,13 +12,13 @@ use crate::guardrails::Watch;
 pub enum BoundValue<'a> {
     /// Length -1.
     Null,
-    /// Length -2 (protocol v4 on): what it would set stays as it is.
+    /// Length -2 (protocol v4 on): the column keeps its value.
     Unset,
     /// Anything else.
     Bytes(&'a [u8]),
 }
 
-/// The values of markers, and behind them the results of [`crate::plan::PlanInputs::evaluate_calls`].
+/// The values of markers, followed by the results of [`crate::plan::PlanInputs::evaluate_calls`].
 pub fn with_results<'v>(
     values: &[BoundValue<'v>],
     results: &'v [Option<Vec<u8>>],
@@ -35,8 +35,9 @@ pub fn with_results<'v>(
 pub struct ExecuteOptions<'a> {
     /// When it is, for what expires: the client's time in seconds, else the wall clock.
     pub now: WallMicros,
-    /// Wall clock of the coordinator, for UUIDs and functions of the time: whatever the client says of
-    /// the time, as what a shard makes of it would go on from there for everybody.
+    /// Wall clock of the coordinator, for UUIDs and functions of the time. The client's timestamp
+    /// does not change it: otherwise the state of a shard's UUID source would carry it over to all
+    /// other clients.
     pub clock: WallMicros,
     /// The client's timestamp, else the coordinator's.
     pub default_timestamp: TimestampMicros,

@@ -1,5 +1,5 @@
-//! Reads of ranges whose page a replica filters ([`crate::Verb::FilteredRead`]): what of the page passes, and what the
-//! whole page is.
+//! Reads of ranges whose page a replica filters ([`crate::Verb::FilteredRead`]): the rows that pass, and the
+//! properties of the whole page.
 //!
 //! ```text
 //! request: version u8 · work v, bytes · read request, as of RangeRead, up to the end
@@ -8,7 +8,7 @@
 //!          · replica page, up to the end
 //! ```
 //!
-//! Work is what a [`crate::ScanRequest`] has of a filter. The page ends where the whole one does and holds no deletions.
+//! Work is the filter part of a [`crate::ScanRequest`]. The page ends where the whole one does and holds no deletions.
 
 use codec::{DecodeError, Reader, Writer};
 use data::command::{Partitions, ReadCommand};
@@ -51,10 +51,11 @@ impl FilteredRead<'_> {
         encode_filtered_read(out, self.work, &self.command, self.limits);
     }
 
-    /// Reads one back; what it reads of the table is checked as of [`ReadRequest::decode`].
+    /// Decodes a request; its read command is checked as in [`ReadRequest::decode`].
     ///
     /// # Errors
-    /// Not a request of this version, of one partition, for a digest, or with a limit per partition.
+    /// Not a request of this version, of one partition, for a digest, or with a limit per
+    /// partition.
     pub fn decode(payload: &[u8]) -> Result<FilteredRead<'_>, DecodeError> {
         let mut reader = Reader::new(payload, "filtered read");
         let version = reader.u8()?;
@@ -78,7 +79,7 @@ pub struct FilteredAnswer<'a> {
     pub digest: u128,
     /// Properties of the whole page.
     pub whole: WholePage,
-    /// Key of the last partition that was looked at.
+    /// Key of the last partition that was scanned.
     pub last_key: Option<&'a [u8]>,
     /// The rows that pass, as a replica page.
     pub page: &'a [u8],

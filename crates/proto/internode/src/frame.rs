@@ -66,7 +66,7 @@ pub struct FrameHeader {
     pub kind: FrameKind,
     /// Number of its verb, also one of a later version.
     pub verb: u16,
-    /// Pairs a response with its request; chosen by who connected. 0 in one-way frames.
+    /// Pairs a response with its request; chosen by the side that connected. 0 in one-way frames.
     pub stream: u64,
     /// Last entry of the metadata log that the sender had applied.
     pub epoch: Epoch,
@@ -94,7 +94,7 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// Bytes that are no frame: the connection cannot go on.
+/// Bytes that are no frame: the connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The header is damaged, or these bytes are no header.
@@ -126,7 +126,7 @@ pub enum FrameError {
         /// Its value.
         value: u8,
     },
-    /// The payload is shorter than its flags say.
+    /// The payload is shorter than its flags require.
     #[error("the payload of a frame is cut short ({verb:#06x}, {length} bytes)")]
     Short {
         /// Verb of the frame.
@@ -278,10 +278,10 @@ impl FrameDecoder {
         FrameDecoder { lz4, payload_bytes_max, plain: Vec::new() }
     }
 
-    /// The frame at the start of `input` and its whole length; `None` when it is not whole yet.
+    /// The frame at the start of `input` and its whole length; `None` when it is incomplete.
     ///
     /// # Errors
-    /// The bytes are no frame; nothing behind them can be used either.
+    /// The bytes are no frame; the bytes after them cannot be used either.
     pub fn next<'a>(
         &'a mut self,
         input: &'a [u8],

@@ -31,7 +31,7 @@ pub enum Lane {
     Requests = 0,
     /// Streams and repair, which may keep a connection full for long.
     Bulk = 1,
-    /// No frame follows the handshake: only who lives at an address is asked.
+    /// No frame follows the handshake: it only asks for the host at an address.
     Probe = 2,
 }
 
@@ -67,7 +67,7 @@ impl Features {
     }
 }
 
-/// The first message of who connects.
+/// The first message of a connecting node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Versions it speaks.
@@ -130,7 +130,7 @@ macro_rules! refusal_codes {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RefusalCode {
             $($(#[$doc])* $name,)*
-            /// A reason of a later version; its message says more.
+            /// A reason of a later version; its message explains it.
             Other(u16),
         }
 
@@ -178,7 +178,7 @@ refusal_codes! {
 /// A message of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// From who connects.
+    /// From the connecting node.
     Hello(Hello),
     /// Accepted.
     Ack(HelloAck),

@@ -91,7 +91,7 @@ pub enum Refusal {
         /// Id of the sender's cluster.
         there: Uuid,
     },
-    /// A member that does not say which cluster it is of.
+    /// A member that does not name its cluster.
     #[error(
         "you are a member but did not say of which cluster: the metadata directory is incomplete, \
          restore it or start with an empty data directory to join anew"
@@ -168,7 +168,7 @@ impl Refusal {
     }
 }
 
-/// Decides about a HELLO. `is_known` says whether the receiver's metadata has the sender's host id.
+/// Decides about a HELLO. `is_known`: the receiver's metadata has the sender's host id.
 ///
 /// # Errors
 /// The refusal to send; the first that applies in the order version, cluster, identity.
@@ -221,10 +221,10 @@ impl Identity {
         }
     }
 
-    /// Checks an answer: whether it comes from whom `hello` wanted, in a version that it offered.
+    /// Checks that an answer comes from the host that `hello` wanted, in a version that it offered.
     ///
     /// # Errors
-    /// Why the connection must not be used, as if this node had been asked.
+    /// The reason not to use the connection, as if this node had been asked.
     pub fn check_ack(&self, hello: &Hello, ack: &HelloAck) -> Result<(), Refusal> {
         if !(hello.versions.min..=hello.versions.max).contains(&ack.version) {
             let there = VersionRange { min: ack.version, max: ack.version };

@@ -14,8 +14,8 @@ pub const FORWARD_TARGETS_MAX: usize = 255;
 pub struct Ping {
     /// The sender's monotonic clock, nanoseconds; of no meaning to the receiver.
     pub sent: u64,
-    /// The sender's wall clock; releases that do not measure clocks leave it out, and send back what they
-    /// get.
+    /// The sender's wall clock. Releases that do not measure clocks leave it out, and send back the
+    /// value that they receive.
     pub wall: Option<WallMicros>,
     /// In an answer: the receiver's wall clock.
     pub answered: Option<WallMicros>,
@@ -79,8 +79,8 @@ impl MutationFlags {
     }
 }
 
-/// The rest of a payload: one mutation (`docs/formats/mutation.md`), of which the header is checked
-/// here. Who applies it checks the rest with the table's schema ([`MutationRef::parse`]).
+/// The rest of a payload: one mutation (`docs/formats/mutation.md`). Its header is checked here.
+/// The code that applies it checks the rest with the table's schema ([`MutationRef::parse`]).
 fn take_mutation<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
     let bytes = reader.rest();
     match MutationRef::open(bytes) {
@@ -176,7 +176,7 @@ impl<'a> MutationForward<'a> {
     }
 }
 
-/// Response to a [`MutationForward`]: what one replica said.
+/// Response to a [`MutationForward`]: the answer of one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardAck {
     /// `None`: the receiver itself; else the index into the targets.

@@ -48,7 +48,7 @@ pub struct ReadLimits {
     pub rows: u64,
     /// Bytes of the answer after which it ends.
     pub bytes: u64,
-    /// Most rows of one partition, at least 1; what is behind them is left out. `u32::MAX`: all.
+    /// Most rows of one partition, at least 1; further ones are skipped. `u32::MAX`: all.
     pub rows_per_partition: u32,
 }
 
@@ -174,7 +174,7 @@ impl ReadRequest {
         let flags = reader.u8()?;
         let bypass_cache = version == READ_VERSION_MORE;
         if bypass_cache && reader.u8()? != BYPASS_CACHE {
-            // None set is what version 1 says: each request has one encoding.
+            // A request without these flags is encoded in version 1: each request has one encoding.
             return Err(reader.invalid(i64::from(version)));
         }
         if flags & (RESUME | RESUME_CLUSTERING) == RESUME_CLUSTERING {

@@ -1,4 +1,4 @@
-//! Scans that shards of a replica filter or fold ([`crate::Verb::Scan`]): what is asked of one shard, and a
+//! Scans that shards of a replica filter or fold ([`crate::Verb::Scan`]): the request to one shard, and a
 //! page of its answer.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!          · [state v, bytes] · items, up to the end
 //! ```
 //!
-//! The ranges of a request are those behind that of its read request, ascending. Work, states and items are
-//! opaque here: the planner makes the first two, the coordinator the last.
+//! The further ranges of a request follow that of its read request, ascending. Work, states and items are
+//! opaque here: the planner builds the first two, the coordinator the last.
 
 use codec::{DecodeError, DecodeErrorKind, Reader, Writer};
 use data::command::{KeyRange, Partitions, ReadCommand, RingBound};
@@ -47,7 +47,7 @@ pub struct ScanRequest<'a> {
     pub left_out: u64,
     /// The read, with the first of the ranges.
     pub command: ReadCommand,
-    /// The ranges behind that of the command, ascending and apart.
+    /// The ranges after that of the command, ascending and disjoint.
     pub further: Vec<KeyRange>,
     /// The work on the rows: a filter or a fold.
     pub work: &'a [u8],
@@ -55,7 +55,7 @@ pub struct ScanRequest<'a> {
     pub state: Option<&'a [u8]>,
 }
 
-/// Where a page ended: everything up to there was looked at.
+/// End of a page: everything up to there was scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanEnd {
     /// Token of the partition.
@@ -71,9 +71,9 @@ pub struct ScanEnd {
 /// Cost of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCost {
-    /// Partitions looked at.
+    /// Partitions scanned.
     pub partitions: u64,
-    /// Rows looked at.
+    /// Rows scanned.
     pub rows: u64,
     /// Tombstones met.
     pub tombstones: u32,
@@ -81,16 +81,16 @@ pub struct ScanCost {
     pub scanned: u32,
     /// Rows that were left out.
     pub dropped_rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without a scanned row.
     pub dropped_partitions: u64,
-    /// Bytes of what was looked at for nothing or folded.
+    /// Bytes of scanned data that was dropped or folded.
     pub dropped_bytes: u64,
 }
 
 /// Response to [`crate::Verb::Scan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanPage<'a> {
-    /// There may be more behind its end.
+    /// More data may follow.
     pub more: bool,
     /// The work cannot be done by shards.
     pub is_failed: bool,
@@ -124,7 +124,7 @@ impl ScanRequest<'_> {
         encode_read(out, &self.command, self.limits, false);
     }
 
-    /// Reads one back; what it reads of the table is checked as of [`ReadRequest::decode`].
+    /// Decodes a request; its read command is checked as in [`ReadRequest::decode`].
     ///
     /// # Errors
     /// Not a request of this version; ranges that do not ascend.

@@ -67,7 +67,7 @@ verbs! {
     RangeRead = 0x0302;
     /// Filter or fold of one shard over the rows of ranges ([`crate::ScanRequest`]).
     Scan = 0x0303;
-    /// Read of a range of partitions of which a filter leaves little ([`crate::FilteredRead`]).
+    /// Read of a range of partitions whose filter passes little ([`crate::FilteredRead`]).
     FilteredRead = 0x0304;
     /// Paxos: promise a ballot, and read.
     PaxosPrepare = 0x0401;
@@ -77,7 +77,7 @@ verbs! {
     PaxosCommit = 0x0403;
     /// A lightweight transaction for the replica that proposes for its partition.
     PaxosForward = 0x0404;
-    /// Paxos: finish what is unfinished in a range, or give its registers to a replica that comes.
+    /// Paxos: finish the unfinished rounds of a range, or send its registers to a new replica.
     PaxosRepair = 0x0405;
     /// Paxos: a commit that a promise lacked; does the promise still stand?
     PaxosRefresh = 0x0406;
@@ -95,7 +95,7 @@ verbs! {
     MetaCommit = 0x0504;
     /// A change for a voter to propose.
     MetaSubmit = 0x0505;
-    /// Asks for entries behind an epoch.
+    /// Asks for entries after an epoch.
     MetaFetch = 0x0506;
     /// Asks how the emptying of a table went that the metadata log ordered.
     Truncate = 0x0601;
@@ -138,7 +138,7 @@ impl Verb {
         self as u16
     }
 
-    /// Which connection carries it: bulk data must not stand in front of requests.
+    /// Connection that carries it: bulk data must not block requests.
     pub const fn lane(self) -> Lane {
         Verb::lane_of(self.number())
     }

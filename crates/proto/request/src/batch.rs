@@ -45,7 +45,7 @@ pub enum BatchInput {
     Mutation {
         /// Which.
         index: u16,
-        /// What.
+        /// The event.
         input: WriteInput,
     },
     /// The instant of the last `WakeAt` has come.
@@ -69,7 +69,7 @@ pub enum BatchOutput {
     Mutation {
         /// Which.
         index: u16,
-        /// What.
+        /// The action.
         output: WriteOutput,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -108,7 +108,7 @@ pub struct BatchRequest {
     log_failed: Failures,
     /// Mutations whose level is met.
     met: usize,
-    /// Mutations of which nothing more will come.
+    /// Mutations without further events.
     finished: usize,
 }
 
@@ -165,9 +165,9 @@ impl BatchRequest {
         self.mutations.iter().all(WriteRequest::is_everywhere)
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` come hints only.
+    /// Pre: `now` never decreases. Post: after `Done` only hints follow.
     pub fn step(&mut self, now: Instant, input: BatchInput, out: &mut Outputs<BatchOutput>) {
         match (self.phase, input) {
             (Phase::Finished, BatchInput::Mutation { index, input }) => {

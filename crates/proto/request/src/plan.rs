@@ -28,8 +28,8 @@ pub struct ReplicaInfo {
     /// It will own the token and does not yet, or hands it over: written to in addition, read only
     /// together with natural ones that move ([`ReadPlan`]).
     pub pending: bool,
-    /// It owns the token only before the movements in progress, or only behind them. Every pending one
-    /// moves.
+    /// It owns the token only before the movements in progress, or only after them. Every pending
+    /// one moves.
     pub moves: bool,
     /// A hint may be stored for it: hints are on for its datacenter, its hint window has not
     /// passed, its hints do not fill their space. False for the coordinator itself. Of one that is
@@ -374,8 +374,9 @@ impl ReadPlan {
         natural >= n && (!self.is_joint || other_side >= self.needed_beside(here, n))
     }
 
-    /// How many of those who own the token on the other side of its movement meet each `n` of them; 0
-    /// when `n` are no majority there, so that `n` and `n` need not meet either.
+    /// Number of replicas that own the token on the other side of its movement, so that they meet
+    /// each `n` of them. 0 when `n` are no majority there, so that `n` and `n` need not meet
+    /// either.
     fn needed_beside(&self, here: impl Fn(&ReplicaInfo) -> bool, n: usize) -> usize {
         let is_there = |r: &ReplicaInfo| here(r) && (r.pending || !r.moves);
         let all = self.replicas.iter().filter(|(_, r)| is_there(r)).count();
@@ -393,7 +394,7 @@ impl ReadPlan {
         &self.contacts
     }
 
-    /// Answers needed, when those who are asked first give them.
+    /// Answers needed, when the contacts give them.
     pub fn block_for(&self) -> usize {
         self.need.sum().max(self.contacts.len())
     }

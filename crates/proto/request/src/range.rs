@@ -3,9 +3,9 @@
 //!
 //! Sources of the rules: Cassandra `ReplicaPlanMerger`, `RangeCommandIterator`. Each sub-range is a
 //! [`ReadRequest`] (data from one replica, digests from others); a sub-range whose page ended at a
-//! limit goes on in its slot.
+//! limit continues in its slot.
 //!
-//! INV-range-1: `Emit`s come in ring order, and nothing behind a sub-range is emitted before it is
+//! INV-range-1: `Emit`s come in ring order, and nothing after a sub-range is emitted before it is
 //! exhausted.
 
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ pub enum RangeInput {
     Slot {
         /// Which.
         slot: u16,
-        /// What; never `Start` or `Tick`.
+        /// The event; never `Start` or `Tick`.
         input: ReadInput,
     },
     /// The reader stopped at an `Emit`: the driver drops the outputs after it and gives this. The
@@ -84,7 +84,7 @@ pub enum RangeOutput {
         slot: u16,
         /// The sub-range.
         range: TokenRange,
-        /// It goes on behind the end of the page that it emitted last.
+        /// It continues after the end of the page that it emitted last.
         goes_on: bool,
         /// Live rows to ask of each replica.
         rows: u32,
@@ -93,7 +93,7 @@ pub enum RangeOutput {
     Slot {
         /// Which.
         slot: u16,
-        /// What.
+        /// The action.
         output: ReadOutput,
     },
     /// Show the rows of a slot's page to the reader; they come next in ring order.
@@ -183,11 +183,11 @@ impl RangeRequest {
         self.phase == Phase::Done
     }
 
-    /// Advances by one event and appends what the driver must do. `ranges` gives the sub-ranges
-    /// behind those it gave before.
+    /// Advances by one event and appends the driver's actions. `ranges` yields the sub-ranges after
+    /// those that it yielded before.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` nothing comes; at the deadline's step, if not
-    /// before, it is done: that of the page that is shown next, where each has its own.
+    /// Pre: `now` never decreases. Post: after `Done` nothing follows; it is done at the deadline's
+    /// step at the latest. If each page has a deadline, that of the page that is shown next counts.
     pub fn step(
         &mut self,
         now: Instant,
@@ -249,7 +249,7 @@ impl RangeRequest {
         Some(sub)
     }
 
-    /// Opens as many sub-ranges as the estimate asks for; done when there is none.
+    /// Opens as many sub-ranges as the estimate asks for; done when none is left.
     fn next_batch(
         &mut self,
         now: Instant,
@@ -324,7 +324,7 @@ impl RangeRequest {
         }
     }
 
-    /// Emits what is read, in ring order, and goes on.
+    /// Emits the pages that were read, in ring order, and continues.
     fn emit(
         &mut self,
         now: Instant,

@@ -7,14 +7,14 @@
 //! replaced at once, also when it was the one with the data; a short read ends the page early after
 //! [`SHORT_READ_ROUNDS_MAX`] rounds (pages with few rows and a position are legal).
 //!
-//! Steps: `Reading` (data and digests) → when they differ `Collecting` (data of those who gave
-//! digests) → `Merging` (the driver calls [`crate::reconcile()`]) → when rows are missing `Extending`
-//! (more from those whose page ended first), back to `Merging` → `Repairing` (what each replica
-//! misses) → `Done`.
+//! Steps: `Reading` (data and digests) → when they differ `Collecting` (data of the replicas that
+//! gave digests) → `Merging` (the driver calls [`crate::reconcile()`]) → when rows are missing
+//! `Extending` (more from those whose page ended first), back to `Merging` → `Repairing` (the missing
+//! data of each replica) → `Done`.
 //!
 //! A reader with a filter asks for the page filtered: the digest of the whole page comes with those of its rows that
-//! pass ([`ReadConfig::filtered`]). While digests agree that is as good as the page; it is never merged, so when they
-//! differ its sender is asked for its page as those are who gave digests.
+//! pass ([`ReadConfig::filtered`]). While digests agree that is as good as the page. It is never merged: when they
+//! differ, its sender is asked for its page like the replicas that gave digests.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ pub enum ReadInput {
     /// A page came and was accepted by the page parser; the driver keeps it. The answer to `Data`
     /// and to `More`, and to `Filtered` of a replica that does not filter.
     Data {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Its properties.
         page: PageFacts,
@@ -82,21 +82,21 @@ pub enum ReadInput {
     /// The rows of a page that pass the filter arrived, with the properties of the whole page; the
     /// driver keeps them. The answer to `Filtered`.
     Filtered {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Properties of the whole page.
         page: PageFacts,
     },
     /// A digest came.
     Digest {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Digest of the page it would have sent.
         digest: PageDigest,
     },
-    /// A replica failed, or sent what is no page.
+    /// A replica failed, or its answer is no page.
     Failed {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Why.
         reason: ReplicaError,
@@ -114,12 +114,12 @@ pub enum ReadInput {
     },
     /// A replica has the repair.
     RepairAck {
-        /// Who.
+        /// The replica.
         from: Target,
     },
     /// A replica does not have the repair.
     RepairFailed {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Why.
         reason: ReplicaError,
@@ -133,23 +133,23 @@ pub enum ReadInput {
 pub enum ReadOutput {
     /// Ask for a page; answer `Data` or `Failed`.
     Data {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
     /// Ask for what passes the filter of a page, and for the digest of the whole page; answer `Filtered`, `Data`
     /// with the whole page, or `Failed`.
     Filtered {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
     /// Ask for the digest of a page; answer `Digest` or `Failed`.
     Digest {
-        /// Whom.
+        /// The replica.
         to: Target,
     },
-    /// Ask for the page behind the last one of that replica; answer `Data` or `Failed`.
+    /// Ask for the page after the last one of that replica; answer `Data` or `Failed`.
     More {
-        /// Whom.
+        /// The replica.
         to: Target,
         /// Live rows to ask for.
         rows: u32,
@@ -162,7 +162,7 @@ pub enum ReadOutput {
     /// Write to that replica what all of `of` miss (its own repair, or those of others when it
     /// stands in for them); answer `RepairAck` or `RepairFailed`. No hints.
     Repair {
-        /// To whom.
+        /// The replica.
         to: Target,
         /// Replicas that miss the written data.
         of: TargetSet,
@@ -288,10 +288,10 @@ impl ReadRequest {
         self.phase == Phase::Done
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` nothing comes; at the deadline's step, if not
-    /// before, it is done.
+    /// Pre: `now` never decreases. Post: after `Done` nothing follows; it is done at the deadline's
+    /// step at the latest.
     pub fn step(&mut self, now: Instant, input: ReadInput, out: &mut Outputs<ReadOutput>) {
         match (self.phase, input) {
             (Phase::Done, _) => return,
@@ -371,7 +371,7 @@ impl ReadRequest {
         out.push(ReadOutput::Filtered { to });
     }
 
-    /// Those who were asked for a page, whole or filtered.
+    /// Returns the replicas that were asked for a page, whole or filtered.
     fn asked_pages(&self) -> TargetSet {
         self.asked_data.union(self.asked_filtered)
     }
@@ -519,7 +519,7 @@ impl ReadRequest {
         self.done(Ok(ReadOutcome { rows, live_rows, exhausted }), out);
     }
 
-    /// Replicas differ: the pages of all who answered.
+    /// Replicas differ: requests the pages of all that answered.
     fn collect(&mut self, now: Instant, out: &mut Outputs<ReadOutput>) {
         self.phase = Phase::Collecting;
         for to in self.got_digest.minus(self.asked_data).minus(self.failed).iter() {
@@ -536,7 +536,7 @@ impl ReadRequest {
                 None => return self.give_up(out),
             }
         }
-        // Those who differ and may still answer are waited for as far as the level needs them.
+        // Waits for replicas that differ and may still answer, as far as the level needs them.
         if self.plan.is_met_by(self.got_data) {
             self.reconcile(out);
         }
@@ -707,8 +707,7 @@ impl ReadRequest {
         }
     }
 
-    /// Replicas that were not read take what has not been acknowledged, in lieu of those who are
-    /// silent.
+    /// Sends unacknowledged repairs to replicas that were not read, in place of the silent ones.
     fn speculate_repairs(&mut self, out: &mut Outputs<ReadOutput>) {
         if !self.plan.may_replace() {
             return;

@@ -38,7 +38,7 @@ pub struct ReconcileCommand {
 /// The pages of several replicas as one.
 #[derive(Clone, Debug, Default)]
 pub struct Reconciled {
-    /// The merged page, encoded; its end is where the next page goes on.
+    /// The merged page, encoded; the next page continues at its end.
     pub page: Vec<u8>,
     /// Its live rows.
     pub live_rows: u32,
@@ -79,7 +79,8 @@ pub fn reconcile(
             && chain.end().compare(&merged.end(), shape, reversed) == Ordering::Equal
     };
     let short = sources.iter().filter(|(_, c)| at_end(c)).map(|(t, _)| *t).collect();
-    // The merged page may have ended earlier than the pages did: what is behind is not compared.
+    // The merged page may have ended earlier than the pages did: data after its end is not
+    // compared.
     stops.end = end;
     let no_stops = PageStops::NONE;
     let mut repairs = SmallVec::new();
@@ -139,7 +140,7 @@ fn merge<'p>(
         let (token, key, clustering) = (cut.token, cut.key, cut.clustering);
         let end = PageEnd::Inside { token, key, clustering };
         if end.compare(&stops.end, shape, reversed) == Ordering::Less {
-            // Rows were deleted by what another replica has: the next page goes on from the cut.
+            // Deletions of another replica removed rows: the next page continues from the cut.
             return Ok((writer.finish_at(end), end));
         }
     }

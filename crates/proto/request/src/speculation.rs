@@ -160,7 +160,7 @@ impl SpeculativeRetry {
     }
 }
 
-/// At most four digits behind the point, as Java's `#.####`.
+/// At most four decimal digits, as Java's `#.####`.
 fn write_percentile(f: &mut fmt::Formatter<'_>, percentile: f64) -> fmt::Result {
     let text = format!("{percentile:.4}");
     write!(f, "{}p", text.trim_end_matches('0').trim_end_matches('.'))

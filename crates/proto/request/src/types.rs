@@ -103,14 +103,14 @@ impl std::fmt::Debug for TargetSet {
 /// truncates.
 pub type Outputs<O> = SmallVec<[O; 8]>;
 
-/// Why a replica did not do what it was asked.
+/// Reason of a replica's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaError {
     /// Something that has no code of its own.
     Unknown,
     /// A read met more tombstones than it may.
     TooManyTombstones,
-    /// It did not answer in time; also what a replica answers that found the deadline passed.
+    /// It did not answer in time; also the answer of a replica that found the deadline passed.
     Timeout,
     /// It does not know the table, or knows it otherwise.
     IncompatibleSchema,
@@ -222,7 +222,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The error of a read that cannot go on: a timeout when every failure was one.
+    /// The error of a read that cannot continue: a timeout when every failure was one.
     pub(crate) fn read(
         consistency: Consistency,
         received: u32,

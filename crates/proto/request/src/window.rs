@@ -19,7 +19,7 @@ use stdx::Instant;
 pub struct WindowSettings {
     /// Mutations under way that are always allowed.
     pub count_min: u32,
-    /// Most mutations under way. Below what the messaging and the replica refuse.
+    /// Most mutations in flight. Below the limits of the messaging and the replica.
     pub count_max: u32,
     /// Bytes of them; one mutation may exceed it.
     pub bytes_max: usize,
@@ -56,8 +56,9 @@ pub enum Room {
     Stalled,
 }
 
-/// The window starts with so many mutations. It doubles with each round trip while answers are quick; a larger one
-/// would fill a thin link, which the windows of all shards share, for as long as [`WindowSettings::stall`].
+/// Initial window, in mutations. It doubles with each round trip while answers are quick; a larger
+/// one would fill a thin link, which the windows of all shards share, for as long as
+/// [`WindowSettings::stall`].
 const COUNT_FIRST: u32 = 32;
 /// The quickest answer of the last one to two periods counts.
 const QUICKEST_PERIOD: Duration = Duration::from_secs(30);
@@ -107,7 +108,7 @@ impl ReplicaWindow {
         self.limit
     }
 
-    /// The replica made no progress when it was looked at last.
+    /// Returns true if the replica made no progress at the last check.
     pub fn is_stalled(&self) -> bool {
         self.stalled
     }
@@ -162,7 +163,7 @@ impl ReplicaWindow {
                 self.limit = self.limit.saturating_add(1).min(count_max);
             }
         } else if elapsed > quickest + 2 * queue_time && now.since(self.last_cut) >= elapsed {
-            // Once for what was under way together.
+            // Cut once for the mutations that were in flight together.
             self.cut(now, self.limit / 4);
         }
     }
@@ -206,8 +207,8 @@ impl ReplicaWindow {
         if now.since(self.period_began) >= QUICKEST_PERIOD {
             self.quickest = [None, self.quickest[0]];
             self.period_began = now;
-            // With a queue that is never empty the quickest answer would come to be one that waited: the
-            // window begins again from its smallest, and grows quickly where that is right.
+            // With a queue that is never empty the quickest answer would become one that waited.
+            // The window restarts from its smallest size, and grows quickly where that is right.
             self.cut(now, u32::MAX);
         }
         let known = self.quickest[0].unwrap_or(elapsed);
@@ -369,7 +370,7 @@ mod tests {
         let mut window = ReplicaWindow::new(settings());
         window.sent(at(1), 1);
         window.answered(at(2), Duration::from_millis(1), 1);
-        // The way became longer: after two periods that is what a quick answer takes.
+        // The link became slower: after two periods its latency counts as the quickest.
         let slow = Duration::from_millis(300);
         for n in 0..200 {
             window.sent(at(1000 * n), 1);

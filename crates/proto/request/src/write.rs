@@ -19,24 +19,24 @@ pub enum WriteInput {
     Start,
     /// The replica has the mutation.
     Ack {
-        /// Who.
+        /// The replica.
         from: Target,
     },
     /// The replica does not have it.
     Failed {
-        /// Who.
+        /// The replica.
         from: Target,
         /// Why.
         reason: ReplicaError,
     },
     /// The hint is stored (as durable as a write).
     HintStored {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// The hint could not be stored.
     HintFailed {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// The instant of the last `WakeAt` has come.
@@ -53,7 +53,7 @@ pub enum WriteOutput {
     },
     /// Send the mutation.
     Send {
-        /// To whom.
+        /// The replica.
         to: Target,
         /// Replicas of its datacenter to which it passes the mutation on; they answer to the
         /// coordinator.
@@ -61,7 +61,7 @@ pub enum WriteOutput {
     },
     /// Store a hint; answer `HintStored` or `HintFailed`.
     StoreHint {
-        /// For whom.
+        /// The replica.
         to: Target,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -140,10 +140,10 @@ impl WriteRequest {
         wanted.minus(self.acked).minus(self.hints_stored).is_empty()
     }
 
-    /// Advances by one event and appends what the driver must do.
+    /// Advances by one event and appends the driver's actions.
     ///
-    /// Pre: `now` never decreases. Post: after `Done` come hints only; at the deadline's step, if
-    /// not before, it is answered and finished.
+    /// Pre: `now` never decreases. Post: after `Done` only hints follow; it is answered and
+    /// finished at the deadline's step at the latest.
     pub fn step(&mut self, now: Instant, input: WriteInput, out: &mut Outputs<WriteOutput>) {
         match (self.phase, input) {
             // Those of the deadline's step are stored after it.

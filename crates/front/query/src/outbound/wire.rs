@@ -151,10 +151,10 @@ impl Message {
         }
     }
 
-    /// Reads one, and its slack.
+    /// Decodes a message and its slack.
     ///
     /// # Errors
-    /// The bytes are none, or of a later version.
+    /// The bytes are no message, or one of a later version.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Message, Duration), DecodeError> {
         let mut r = Reader::new(bytes, "forwarded statement");
         let version = r.u8()?;

@@ -25,7 +25,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Begins with what the page has: the description of its columns.
+    /// Starts with the contents of the page: the description of its columns.
     fn of(page: &[u8]) -> Attempt {
         Attempt { body: page.to_vec() }
     }
@@ -36,7 +36,7 @@ impl Attempt {
     }
 }
 
-/// How one command of a read is carried out.
+/// Terms of the execution of one command of a read.
 #[derive(Clone, Copy)]
 pub(super) struct ReadTerms<'r> {
     /// Rows that are wanted.
@@ -118,7 +118,7 @@ impl<S: ResultSink> Read<S> {
         let merged = folded.states.is_some_and(|states| {
             !plan.is_one_group() || states.into_iter().all(|s| exec.merge_of_shard(s).is_ok())
         });
-        // Whatever went wrong, the rows tell it in their order.
+        // On any error the rows are read in their order instead, and report it.
         let done = if merged { exec.finish().ok() } else { None };
         let Some(done) = done else { return Ok(None) };
         attempt.keep(body);

@@ -17,7 +17,7 @@ use crate::error::PlanError;
 pub struct AccessRules {
     /// `PasswordAuthenticator`: clients log in and roles have passwords. Else all are anonymous.
     pub passwords: bool,
-    /// `CassandraAuthorizer`: roles need permissions. Else everybody may do everything.
+    /// `CassandraAuthorizer`: roles need permissions. Otherwise every user may do everything.
     pub permissions: bool,
     /// `CassandraNetworkAuthorizer`: roles may be kept out of datacenters.
     pub datacenters: bool,
@@ -264,8 +264,8 @@ impl Datacenters<'_> {
     }
 }
 
-/// Which datacenters a role may use when that is looked at. As in Cassandra those of the roles
-/// granted to it do not count, but that one of them is a superuser does.
+/// Returns the datacenters that a role may use when access to them is restricted. As in Cassandra,
+/// those of the roles granted to it do not count, but a superuser among these does.
 pub(super) fn datacenters<'a>(auth: &'a Auth, role: &str) -> Datacenters<'a> {
     if !auth.roles.get(role).is_some_and(|r| r.can_login) {
         return Datacenters::None;

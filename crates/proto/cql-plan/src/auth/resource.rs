@@ -16,9 +16,9 @@ use crate::tables::keyspace_of;
 /// A resource that permissions apply to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// All keyspaces and what is in them.
+    /// All keyspaces with their contents.
     AllKeyspaces,
-    /// A keyspace and what is in it.
+    /// A keyspace with its contents.
     Keyspace(String),
     /// All tables of a keyspace.
     AllTables(String),
@@ -258,7 +258,7 @@ impl Resource {
         }
     }
 
-    /// The resource, what it is part of, and so on.
+    /// Returns the resource, its parent, and so on.
     pub fn chain(&self) -> Vec<Resource> {
         let mut chain = vec![self.clone()];
         while let Some(parent) = chain.last().and_then(Resource::parent) {

@@ -76,7 +76,7 @@ pub struct AuthContext<'a> {
 /// Rows of a LIST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRows {
-    /// The table of `system_auth` that the columns say they are of.
+    /// The table of `system_auth` that the column metadata names.
     pub table: &'static str,
     /// Names and types.
     pub columns: Vec<(&'static str, CqlType)>,
@@ -318,7 +318,7 @@ fn permissions(
     role: &ast::Ident,
     keyspace: Option<&str>,
 ) -> Result<Permissions, PlanError> {
-    // Cassandra's parser says this, before it knows the keyspace in use.
+    // An error of Cassandra's parser, which does not know the keyspace in use.
     let resource = Resource::of_statement(resource, Some(keyspace.unwrap_or_default()))
         .and_then(|r| with_keyspace(r, keyspace))?;
     let permissions = set_of(given).intersection(resource.applicable());

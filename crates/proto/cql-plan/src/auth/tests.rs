@@ -150,7 +150,7 @@ fn insufficient(user: &str) -> String {
 
 #[test]
 fn every_kind_of_statement_needs_its_permission_somewhere_on_the_chain() {
-    // A role that is gone may not use any datacenter either.
+    // A dropped role may not use any datacenter either.
     let mut world = World::new(AccessRules { datacenters: false, ..ALL });
     world.must("root", "CREATE ROLE a WITH LOGIN = true");
     let cases = [

@@ -1,11 +1,11 @@
 //! Conditional statements and batches: the read, the conditions, the writes that follow, and the
 //! answer to the client.
 //!
-//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need, what is written). Never: whether
-//! conditions hold (`cql-exec`), rounds of Paxos, reading.
+//! Owns: [`BoundCas`] (one partition, its conditions row by row, the read they need, the writes). Never: the decision
+//! if conditions hold (`cql-exec`), rounds of Paxos, reading.
 //!
 //! Invariant: INV-cas-1: everything written has the ballot's timestamp, deletions one microsecond
-//! less, whatever the statements say (`modify::Stamp`).
+//! less, whatever timestamps the statements have (`modify::Stamp`).
 //!
 //! Source: `cql3.statements.CQL3CasRequest`,
 //! `ModificationStatement.makeCasRequest`, `buildCasResultSet`, `BatchStatement.makeCasRequest`.
@@ -60,7 +60,7 @@ pub struct BoundCas {
     pub statics: Option<RowCondition>,
     /// By serialised clustering, ascending, each once.
     pub rows: Vec<(Vec<u8>, RowCondition)>,
-    /// Columns that are looked at and shown.
+    /// Columns that are read and shown.
     pub static_columns: Vec<ColumnId>,
     /// See above.
     pub regular_columns: Vec<ColumnId>,
@@ -279,11 +279,12 @@ impl BoundCas {
         })
     }
 
-    /// Appends what the statements write at the timestamp of a ballot: one encoded mutation, which is empty when all
-    /// values are unset. `lists` has what was read.
+    /// Appends the writes of the statements at the timestamp of a ballot: one encoded mutation,
+    /// which is empty when all values are unset. `lists` has the lists that were read.
     ///
     /// # Errors
-    /// What a write of these values is refused for; a list element that does not exist. With Cassandra's words.
+    /// The errors of a write of these values; a list element that does not exist. With Cassandra's
+    /// words.
     pub fn bind_writes(
         &self,
         statements: &[CasStatement<'_>],
@@ -329,8 +330,8 @@ impl BoundCas {
     }
 }
 
-/// Static and regular columns that are read: with rows (or the static row) that are written all of
-/// them, because whether a row exists does not follow from some. Source: `columnsToRead`.
+/// Static and regular columns that are read. For rows (or the static row) that are written these
+/// are all of them, because some columns do not show if a row exists. Source: `columnsToRead`.
 fn columns_to_read(
     table: &Table,
     statements: &[CasStatement<'_>],
@@ -350,8 +351,7 @@ fn columns_to_read(
     (some(table.statics(), all_statics), some(table.regulars(), all_regulars))
 }
 
-/// The columns of an answer that says no; `asked` is `None` for all. Source:
-/// `buildCasFailureResultSet`.
+/// The columns of a negative answer; `asked` is `None` for all. Source: `buildCasFailureResultSet`.
 fn shown(table: &Table, asked: Option<&[ColumnId]>, is_batch: bool) -> Vec<Column> {
     let Some(asked) = asked else {
         return table.visible().map(|(_, column)| column.clone()).collect();

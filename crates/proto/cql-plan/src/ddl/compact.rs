@@ -14,7 +14,7 @@ use crate::error::PlanError;
 /// The form of the table.
 ///
 /// # Errors
-/// What compact storage has no place for.
+/// Columns and types that compact storage does not support.
 pub(super) fn form(
     types: &ColumnTypes<'_>,
     in_key: &[&str],

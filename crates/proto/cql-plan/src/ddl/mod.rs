@@ -104,7 +104,7 @@ impl DdlOutcome {
         DdlOutcome { changes: vec![change], event: Some(event), warnings: Vec::new() }
     }
 
-    /// With what is to be said of the properties, if anything was done by them.
+    /// Adds the warnings about the properties, if the statement changed anything.
     fn warned_of(mut self, properties: &[Property]) -> DdlOutcome {
         if !self.changes.is_empty() {
             self.warnings.extend(options::warnings(properties));
@@ -128,7 +128,7 @@ pub struct DdlContext<'a> {
     pub now: WallMicros,
     /// Limits for an ordinary user.
     pub watch: Option<&'a Watch>,
-    /// Replicas of a keyspace that does not say how many (`default_keyspace_rf`).
+    /// Replication factor of a keyspace that does not specify one (`default_keyspace_rf`).
     pub default_factor: u32,
     /// Compaction of a table whose statement names none (`default_compaction`); `None`: size-tiered.
     pub default_compaction: Option<&'a BTreeMap<String, String>>,
@@ -216,7 +216,7 @@ impl DdlPlan {
         matches!(self.statement, StatementKind::DropTable(_))
     }
 
-    /// The refusal of who is no superuser, of statements that only those may use. Its spelling is
+    /// The error for ordinary users of a statement that only superusers may use. Its spelling is
     /// Cassandra's.
     pub fn refusal_of_others(&self) -> Option<PlanError> {
         let text = match self.statement {
@@ -277,7 +277,7 @@ impl DdlPlan {
             StatementKind::CreateType(s) => udt::create(s, &self.keyspace, cx),
             StatementKind::AlterType(s) => udt::alter(s, &self.keyspace, cx),
             StatementKind::DropType(s) => udt::drop(s, &self.keyspace, cx),
-            // There are none of these, so what is to be dropped does not exist.
+            // These objects are not supported, so the one to drop does not exist.
             StatementKind::DropIndex(s) => {
                 // The quotation mark too many is Cassandra's.
                 let text = format!("Index '{}.{}' doesn't exist'", self.keyspace, s.name.name.text);

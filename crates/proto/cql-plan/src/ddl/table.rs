@@ -334,7 +334,7 @@ fn check_declared(statement: &CreateTable, shown: &str) -> Result<(), PlanError>
     }
 }
 
-/// The one primary key, whether declared inline or as a clause.
+/// The one primary key, declared inline or as a clause.
 fn primary_key(statement: &CreateTable, shown: &str) -> Result<PrimaryKey, PlanError> {
     let inline = statement
         .columns
@@ -682,7 +682,7 @@ fn check_redefined(
 
 /// Returns true if values written as `old` can be read as `new` (`isSerializationCompatibleWith`).
 fn is_serialization_compatible(new: &CqlType, old: &CqlType) -> bool {
-    // Elements of multi-cell collections are cells of their own: what is in the path keeps its order.
+    // Elements of multi-cell collections are cells of their own: their paths must keep their order.
     match (new, old) {
         (
             CqlType::Map { key, value, frozen: false },

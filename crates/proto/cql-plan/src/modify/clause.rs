@@ -604,7 +604,7 @@ fn check_sliceable(column: &Column) -> Result<(), PlanError> {
     Err(PlanError::invalid(format!("Slice restrictions are not supported on {what}")))
 }
 
-/// `absent`: how many columns behind those that are restricted are null.
+/// `absent`: number of null columns after the restricted ones.
 fn clustering_plan(
     table: &Table,
     restrictions: Vec<Option<Restriction>>,

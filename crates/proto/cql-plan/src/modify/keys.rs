@@ -318,7 +318,7 @@ fn for_each_row_value(
     }
 }
 
-/// The bounds of a range of rows; `None` is none.
+/// The bounds of a range of rows; `None` is no bound.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<'b> {
     pub(super) lower: Option<&'b SliceBound>,

@@ -37,7 +37,7 @@ impl ListCell {
 /// Elements of a list in their order.
 pub(super) type ListCells = Vec<ListCell>;
 
-/// One row of which lists must be read before a statement can be bound.
+/// One row whose lists must be read before a statement can be bound.
 #[derive(Clone, Debug)]
 pub struct ListRead {
     /// Reads exactly that row.

@@ -1,10 +1,10 @@
 //! INSERT, UPDATE and DELETE: from syntax to a plan that binds values into mutations.
 //!
-//! Owns: [`ModifyPlan`] and how it is made. `clause` has the WHERE clause of modifications,
-//! `operations` the assignments and deletions, `write` the binding, of which `keys` is what names
-//! partitions and rows and `rows` what is written to them. `lists` what must be
-//! read first for elements of lists, `named` the one row a conditional statement names. Never:
-//! reads itself, decides conditions ([`crate::cas`]).
+//! Owns: [`ModifyPlan`] and its construction. `clause` has the WHERE clause of modifications,
+//! `operations` the assignments and deletions, `write` the binding, with the partitions and rows in
+//! `keys` and the writes to them in `rows`. `lists` has the reads that elements of lists need,
+//! `named` the one row of a conditional statement. Never: reads itself, decides conditions
+//! ([`crate::cas`]).
 //!
 //! Invariants: INV-modify-1: operations of a plan ascend by column id, each id once.
 //! INV-modify-2: a statement that reads nothing writes the same row content to every row it
@@ -93,7 +93,7 @@ pub struct ModifyPlan {
 }
 
 /// A document of INSERT JSON that comes with the values. The values of the columns are taken from
-/// it and put behind the bound values, where the plan's terms expect them.
+/// it and appended to the bound values, where the plan's terms expect them.
 #[derive(Clone, Debug)]
 struct JsonDocument {
     document: PlannedTerm,
@@ -197,7 +197,7 @@ pub(crate) struct Attributes {
     pub(crate) timestamp: Option<PlannedTerm>,
     ttl: Option<PlannedTerm>,
     timeout: Option<PlannedTerm>,
-    /// Last second at which what is written may expire.
+    /// Last second at which a write may expire.
     expiry_max: DeletionSeconds,
     /// Most bytes that a statement writes.
     pub(crate) mutation_bytes_max: usize,
@@ -248,8 +248,8 @@ impl Attributes {
     }
 }
 
-/// The table of a modification. A virtual one is refused when the rest of the statement was looked at
-/// ([`ModifyPlan::check_not_virtual`]).
+/// The table of a modification. A virtual one is refused after the rest of the statement was
+/// checked ([`ModifyPlan::check_not_virtual`]).
 fn writable_table<'a>(
     name: &QualifiedName,
     cx: &PlanContext<'a>,
@@ -383,7 +383,8 @@ fn insert_json(
         if is_primary_key(column) {
             clause.equal(existing_column(table, &column.name)?, term)?;
         } else {
-            // Also what is unset, and the hidden value of a compact table: the statement is about every column.
+            // Also unset columns, and the hidden value of a compact table: the statement is about
+            // every column.
             operations.set_planned(column, term);
         }
     }

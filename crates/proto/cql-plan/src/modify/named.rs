@@ -61,7 +61,7 @@ impl ModifyPlan {
         options: &ExecuteOptions<'_>,
     ) -> Result<Vec<Token>, PlanError> {
         let mut scratch = Vec::new();
-        // Limits are looked at when it is bound.
+        // Limits are checked when it is bound.
         let env = BindEnv { watch: None, ..options.env() };
         let keys =
             self.with_document(values, &env, |values| self.rows.keys(values, &env, &mut scratch))?;
@@ -142,7 +142,7 @@ impl ModifyPlan {
         !self.statics.is_empty()
     }
 
-    /// The columns that conditions and operations look at. Source: `conditionColumns`.
+    /// The columns that conditions and operations read. Source: `conditionColumns`.
     pub(crate) fn looks_at(&self) -> Vec<ColumnId> {
         let conditions = self.conditions.columns().iter().map(|c| c.column.id);
         let operations = |columns: &[ColumnOperations]| lists::reading(columns);

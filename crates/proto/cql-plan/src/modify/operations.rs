@@ -156,7 +156,7 @@ impl<'t> Operations<'t> {
         self.push(column, ColumnOperation::Set(value));
     }
 
-    /// One assignment of SET. `conditional`: the statement has IF, and may add to what it finds.
+    /// One assignment of SET. `conditional`: the statement has IF, and may add to the stored value.
     pub(super) fn assign(
         &mut self,
         column: &'t Column,

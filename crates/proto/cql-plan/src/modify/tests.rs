@@ -36,7 +36,7 @@ fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
     }
 }
 
-/// Encodes what a statement writes with bound values.
+/// Encodes the writes of a statement with bound values.
 fn bind(
     schema: &Arc<Schema>,
     cql: &str,
@@ -480,7 +480,7 @@ fn values_of_a_clustering_are_65535_bytes_together_at_most_in_every_statement() 
         ],
     ];
     let schema = schema_of(&tables.concat());
-    // `X` is a value of that many bytes, `Y` what is missing to all of them.
+    // `X` is a value of that many bytes, `Y` one of 40,000.
     let check = |cql: &str, given: usize| {
         let text = cql.replace('X', &"x".repeat(given)).replace('Y', &"y".repeat(40_000));
         bind(&schema, &text, &[])
@@ -634,7 +634,7 @@ fn list_elements_are_found_by_index_and_by_value() {
     check("UPDATE m SET l[1] = null WHERE k IN (1, 2)", &["17=x", "17=x"]);
     check("UPDATE m SET l = l - [7, 3] WHERE k = 1", &["16=x 18=x"]);
     check("UPDATE m SET l = l - [3] WHERE k = 1", &[]);
-    // Each part is looked up in what the parts before it left.
+    // Each part is looked up in the list that the parts before it left.
     check("DELETE l[0], l[1] FROM m WHERE k = 1", &["16=x 18=x"]);
     let refused = |cql: &str, list: &[(u8, i32)], expect: &str| {
         assert_eq!(bind_to_list(cql, list), Err(PlanError::invalid(expect)), "{cql}");

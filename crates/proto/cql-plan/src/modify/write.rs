@@ -2,7 +2,7 @@
 //!
 //! A statement is bound into [`Update`]s (one per partition, as ranges of a scratch buffer), which
 //! are then encoded one by one. The scratch buffer belongs to [`UuidSource`] and is reused, so that
-//! the usual INSERT allocates nothing but what it appends to the output.
+//! the usual INSERT allocates nothing but the bytes that it appends to the output.
 
 use std::ops::Range;
 
@@ -65,7 +65,7 @@ impl Update {
             && self.tombstones.is_empty()
     }
 
-    /// Bytes of what it writes: no more than the encoded mutation has.
+    /// Bytes of its writes: no more than the encoded mutation has.
     pub(crate) fn bytes(&self) -> usize {
         let rows = self.rows.iter().map(|(clustering, row)| clustering.len() + row.len());
         let ranges = self.tombstones.iter().map(|t| t.start.prefix.len() + t.end.prefix.len());
@@ -120,9 +120,9 @@ pub(super) struct Times {
     ttl: TtlSeconds,
     expires_at: DeletionSeconds,
     now: DeletionSeconds,
-    /// How often the operations are carried out: those on static columns once for each row that the
-    /// statement names, which shows in counters and lists.
-    /// Source: `UpdateStatement.addUpdateForKey`.
+    /// Number of times that the operations run: those on static columns once for each row that the
+    /// statement names, which shows in counters and lists. Source:
+    /// `UpdateStatement.addUpdateForKey`.
     pub(super) repeats: usize,
     /// Most bytes that the statement writes.
     pub(super) bytes_max: usize,
@@ -200,11 +200,11 @@ impl ModifyPlan {
         result
     }
 
-    /// Holds the values of a conditional statement against the limits of its user, before it is known
-    /// whether they will be written.
+    /// Checks the values of a conditional statement against the limits of its user, before it is
+    /// known if they will be written.
     ///
     /// # Errors
-    /// A limit is passed; what else may be wrong is found later.
+    /// A limit is exceeded; other errors are found later.
     pub fn watch_values(
         &self,
         values: &[BoundValue<'_>],
@@ -241,7 +241,7 @@ impl ModifyPlan {
         Ok(mutations)
     }
 
-    /// Appends keys, clusterings and rows to `scratch` and says what goes where.
+    /// Appends keys, clusterings and rows to `scratch` and returns their ranges.
     pub(crate) fn collect(
         &self,
         values: &[BoundValue<'_>],
@@ -255,7 +255,7 @@ impl ModifyPlan {
         })
     }
 
-    /// Runs with the values; behind them, where it is INSERT JSON, those of the document.
+    /// Runs with the values; for INSERT JSON those of the document are appended.
     #[inline]
     pub(super) fn with_document<T>(
         &self,

@@ -1,6 +1,6 @@
 //! A SELECT with its values: what one execution reads, and how far.
 //!
-//! Owns: [`BoundSelect`], what is asked of it. How it is made of a plan is in the module above.
+//! Owns: [`BoundSelect`] and its accessors. The module above builds it from a plan.
 
 use std::sync::Arc;
 
@@ -85,9 +85,9 @@ impl BoundSelect {
         self.unmasked = true;
     }
 
-    /// Where the range of a virtual table began before a paging state moved its start. Its
-    /// partitions come in the order of their keys, so that what is behind the last one may still lie
-    /// before the range; `None` when the start says it all.
+    /// Start of the range of a virtual table before a paging state moved it. Its partitions come in
+    /// the order of their keys, so partitions after the last one may still lie before the range.
+    /// `None` when the start alone decides.
     pub fn floor(&self) -> Option<&RingBound> {
         self.floor.as_ref()
     }

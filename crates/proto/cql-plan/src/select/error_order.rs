@@ -88,7 +88,7 @@ impl PlannedSelection {
     }
 }
 
-/// A sum or average of what is no number.
+/// The error of a sum or average of a value that is no number.
 pub(super) fn no_signature(name: &FunctionName, ty: &CqlType) -> String {
     const KNOWN: [&str; 9] =
         ["float", "smallint", "bigint", "tinyint", "varint", "decimal", "int", "double", "counter"];

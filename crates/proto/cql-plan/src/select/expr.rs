@@ -59,7 +59,7 @@ pub enum Expr {
         /// Which of its cells.
         cells: Cells,
     },
-    /// Field of a user type with so many fields.
+    /// Field of a user type with this many fields.
     Field(Box<Expr>, usize, usize),
     /// Map value or set element by key.
     Element {

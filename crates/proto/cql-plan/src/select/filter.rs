@@ -20,7 +20,7 @@ pub enum Test {
     Eq(Vec<u8>),
     /// Equal to one of them.
     In(Vec<Vec<u8>>),
-    /// Bounds with whether they are inclusive.
+    /// Bounds, each with a flag that is true if it is inclusive.
     Range {
         /// Lower bound.
         start: Option<(Vec<u8>, bool)>,
@@ -41,7 +41,7 @@ pub struct Filter {
     /// The column.
     pub source: Source,
     ty: CqlType,
-    /// Order of values, or of what the collection contains.
+    /// Order of values, or of the elements of a collection.
     order: Comparator,
     /// Order of map values for [`Test::Entry`].
     values: Comparator,
@@ -153,7 +153,7 @@ impl Filter {
     }
 }
 
-/// Filters by what they look at, with what they need to find it.
+/// Filters by the column that they test, with the parameters to find it.
 #[derive(Clone, Debug)]
 pub struct BoundFilters {
     /// Partition key components.
@@ -169,7 +169,7 @@ pub struct BoundFilters {
 }
 
 impl BoundFilters {
-    /// Filters of a table with so many columns in its partition key, for a reader at `now`.
+    /// Filters of a table with this many columns in its partition key, for a reader at `now`.
     pub fn new(filters: Vec<Filter>, key_columns: usize, now: DeletionSeconds) -> Self {
         let (key, statics, row) = (Vec::new(), Vec::new(), Vec::new());
         let mut sorted = BoundFilters { key, statics, row, key_columns, now };

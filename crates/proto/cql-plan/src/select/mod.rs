@@ -91,7 +91,7 @@ pub struct SelectPlan {
     bypass_cache: bool,
     /// Static columns are selected.
     selects_statics: bool,
-    /// Columns outside the primary key whose cells are looked at; `None`: all.
+    /// Columns outside the primary key whose cells are read; `None`: all.
     looked_at: Option<Arc<[ColumnId]>>,
     /// Told from others by paging states.
     fingerprint: StatementFingerprint,
@@ -109,7 +109,7 @@ pub struct SelectPlan {
 /// Plans a SELECT.
 ///
 /// # Errors
-/// What Cassandra refuses, in its words; forms that are not supported, by name.
+/// Everything Cassandra refuses, in its words; unsupported forms, by name.
 pub(crate) fn plan_select(
     select: &ast::Select,
     statement: &Statement,
@@ -170,7 +170,7 @@ impl SelectPlan {
     ) -> Result<SelectPlan, PlanError> {
         refuse_ann(&select.order_by, table, cx, binds)?;
         let or_earlier = |error| earlier_error(select, statement, table, cx).unwrap_or(error);
-        // Looked at where static columns make a difference only; names that are none are found below.
+        // Needed only where static columns make a difference; unknown names are found below.
         let needs_selected = table.static_count > 0 || select.distinct;
         let selected = match needs_selected {
             true => selected_columns(&select.selection, table),
@@ -469,9 +469,9 @@ fn selects_only_statics(table: &Table, selected: &[usize]) -> bool {
             .all(|i| matches!(kind(i), Some(ColumnKind::Static | ColumnKind::PartitionKey(_))))
 }
 
-/// Columns of ORDER BY with whether they descend; a column named twice has its last direction.
-/// Nothing is indexed, so each ordering by distance is refused: for what is wrong with it first.
-/// Source: `StatementRestrictions.addOrderingRestrictions`.
+/// Columns of ORDER BY, each with a flag that is true if it descends; a column named twice has its
+/// last direction. Nothing is indexed, so each ordering by distance is refused; its own errors come
+/// first. Source: `StatementRestrictions.addOrderingRestrictions`.
 fn refuse_ann(
     order_by: &[OrderBy],
     table: &Table,
@@ -642,7 +642,8 @@ fn selects_statics(selection: &PlannedSelection) -> bool {
     outputs.chain(&selection.first_row).chain(arguments).any(|e| e.any(&mut is_static))
 }
 
-/// The columns outside the primary key that outputs, filters and groups look at; `None` where those are all.
+/// The columns outside the primary key that outputs, filters and groups read; `None` if these are
+/// all.
 fn looked_at(
     selection: &PlannedSelection,
     restrictions: &Restrictions,

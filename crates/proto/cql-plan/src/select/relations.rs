@@ -1,8 +1,7 @@
 //! WHERE clauses of SELECT: relations merged per column and checked with Cassandra's words.
 //!
 //! Owns: which restrictions are answered by keys and slices and which by filtering. Never: values;
-//! they come at bind ([`super::bind`]); what a planned WHERE
-//! clause is ([`super::restricted`]).
+//! they come at bind ([`super::bind`]); the planned WHERE clause ([`super::restricted`]).
 //!
 //! Source: `cql3.restrictions.StatementRestrictions` and its parts, `SingleColumnRelation`,
 //! `MultiColumnRelation`, `TokenRelation`.
@@ -592,7 +591,7 @@ fn check_multi_cell(column: &Column, op: &str) -> Result<(), PlanError> {
     }))
 }
 
-/// Type and receiver name of what a collection contains.
+/// Type and receiver name of a collection's elements.
 fn contained(column: &Column, op: Operator) -> (CqlType, Arc<str>) {
     let key = op == Operator::ContainsKey;
     let ty = match &column.ty {

@@ -1,4 +1,4 @@
-//! A planned WHERE clause: what is restricted, to what, and how its rows are found.
+//! A planned WHERE clause: the restricted columns, their conditions, and the access to the rows.
 //!
 //! Owns: the form that binding, merging and reading share. Never: how it comes from relations
 //! ([`super::relations`]), values ([`super::bind`]).

@@ -62,7 +62,7 @@ pub struct ResultPlan {
     pub sort: Vec<SortColumn>,
     /// A partition without rows is shown for its static row.
     pub static_alone: bool,
-    /// The static row is looked at.
+    /// The static row is read.
     pub uses_statics: bool,
     /// True for a static compact table: only the static row of a partition counts, whatever else is
     /// stored.

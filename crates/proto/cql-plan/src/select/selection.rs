@@ -98,9 +98,10 @@ pub struct PlannedSelection {
     pub first_row: Vec<Expr>,
     /// Terms that are bound once per execution.
     pub terms: Vec<PlannedTerm>,
-    /// Those of them that are keys of elements, with what the element is of: they must have values.
+    /// Those of them that are keys of elements, with the name of the collection: they must have
+    /// values.
     pub element_keys: Vec<(usize, String)>,
-    /// Those of them that are ends of slices, with what the slice is of: they are not null.
+    /// Those of them that are ends of slices, with the name of the collection: they are not null.
     pub slice_keys: Vec<(usize, String)>,
     /// Those of them that are arguments of functions, with the function's name: they must be set.
     pub call_terms: Vec<(usize, Arc<str>)>,

@@ -240,7 +240,7 @@ fn pairs(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// `flags` of a table: `compound` for every CQL table, `counter` beside it; those of compact tables
-/// say their form.
+/// name their form.
 fn flags(table: &Table) -> impl Iterator<Item = &'static str> + use<> {
     let form = table.compact_form();
     let compound = matches!(form, None | Some(CompactForm::DenseCompound));

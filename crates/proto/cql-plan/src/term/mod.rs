@@ -1,9 +1,9 @@
 //! Terms: literals, bind markers, collections, function calls and arithmetic as typed values.
 //!
-//! [`plan_term`] types a term by its receiver and folds what is constant; [`PlannedTerm::bind`]
-//! gives the bytes, validated against the receiver's type. Source of every rule and text:
-//! Cassandra 5.0's `cql3.Constants`, `Lists`, `Sets`, `Maps`, `Tuples`, `UserTypes`, `Vectors`,
-//! `TypeCast`, `functions.FunctionCall`.
+//! [`plan_term`] types a term by its receiver and folds constants; [`PlannedTerm::bind`] gives the
+//! bytes, validated against the receiver's type. Source of every rule and text: Cassandra 5.0's
+//! `cql3.Constants`, `Lists`, `Sets`, `Maps`, `Tuples`, `UserTypes`, `Vectors`, `TypeCast`,
+//! `functions.FunctionCall`.
 
 mod bind;
 mod binds;
@@ -86,13 +86,13 @@ impl<'a> Receiver<'a> {
         self.derive(format!("idx({})", column.name), CqlType::Int)
     }
 
-    /// The list that stands behind `IN ?`.
+    /// The list after `IN`, as a marker.
     pub fn in_list(&self) -> Receiver<'a> {
         self.derive(format!("in({})", self.name), CqlType::list(self.ty.clone(), true))
     }
 }
 
-/// A typed term. What is constant is folded to its bytes.
+/// A typed term. Constants are folded to their bytes.
 #[derive(Clone, Debug)]
 pub enum PlannedTerm {
     /// A value.
@@ -136,12 +136,12 @@ pub struct PlannedCall {
     pub slot: Option<u16>,
 }
 
-/// Turns a value error into what the client sees.
+/// Converts a value error to the client's error.
 pub(crate) fn invalid_value(error: TypeError) -> PlanError {
     PlanError::from(error)
 }
 
-/// Types a term by its receiver and tells its bind markers what they are bound to.
+/// Types a term by its receiver, and sets the receivers of its bind markers.
 ///
 /// # Errors
 /// The term cannot be assigned to the receiver; an unknown function or type; all with Cassandra's
@@ -371,7 +371,7 @@ fn kind_name(kind: &LiteralKind) -> &'static str {
     }
 }
 
-/// The type a literal has when nothing else says (`getPreferedTypeFor`).
+/// The type a literal has without any hint (`getPreferedTypeFor`).
 pub fn literal_type(literal: &Literal) -> CqlType {
     match &literal.kind {
         LiteralKind::String(text) if text.is_ascii() => CqlType::Ascii,
@@ -397,7 +397,8 @@ pub fn literal_type(literal: &Literal) -> CqlType {
         LiteralKind::Duration(_) => CqlType::Duration,
         LiteralKind::Uuid(uuid) if uuid.get_version_num() == 1 => CqlType::Timeuuid,
         LiteralKind::Uuid(_) => CqlType::Uuid,
-        // Cassandra says tinyint here, which lets a hex constant into a tinyint column unchecked.
+        // Cassandra returns tinyint here, which lets a hex constant into a tinyint column
+        // unchecked.
         LiteralKind::Hex(_) => CqlType::Blob,
     }
 }

@@ -1,4 +1,4 @@
-//! Plans and what they are bound to, as text.
+//! Plans and bound plans, as text.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Plans as text files: a schema and statements in, what is planned and bound out (`testdata/plans`).
+//! Plans as text files: a schema and statements in, plans and bound plans out (`testdata/plans`).
 //!
 //! Directives: `schema` (statements that make the tables), `plan` (a statement). A line of a statement's input that
 //! begins with `values:` has the values of its markers, separated by `|`: a literal, `null`, `unset`, `0x` with bytes,
@@ -22,7 +22,7 @@ const NOW: WallMicros = WallMicros(1_700_000_000_000_000);
 const KEYSPACE: &str =
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// Runs a file of cases; it has so many at least.
+/// Runs a file of cases; it has at least this many.
 fn check(name: &str, at_least: usize) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/plans").join(name);
     let mut schema = Arc::new(Schema::default());

@@ -31,10 +31,10 @@ fn no_flipped_bit_of_a_handshake_goes_unseen() {
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        // A longer length only waits for more, of which the checksum would not fit either.
+        // A longer length only waits for more bytes, and the checksum would not match either.
         let waits = (48..64).contains(&bit);
         let decoded = Handshake::decode(&damaged);
-        // The byte behind the kind is not used yet, but the checksum covers it.
+        // The byte after the kind is not used yet, but the checksum covers it.
         assert!(decoded.is_err() || (waits && decoded == Ok(None)), "bit {bit}: {decoded:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Pages that replicas filter: tables of inputs and outputs; what is left of real pages.
+//! Pages that replicas filter: tables of inputs and outputs, and filtered real pages.
 
 use cluster::Consistency;
 use data::page_cursor::{PageChain, PageCursor, PageStops};
@@ -109,7 +109,7 @@ fn a_filtered_page_is_shown_when_digests_agree_whichever_comes_first() {
     // The answer of a replica that was not asked to filter.
     assert_eq!(run.filtered(1, 7), NONE);
     assert_eq!(run.filtered(0, 7), filtered_of(0));
-    // Where one answer is enough its digest says nothing.
+    // Where one answer is enough, its digest does not count.
     let (mut run, out) = Run::start(Consistency::One, Threshold::Never);
     assert_eq!(out, [filter(0), wake(DEADLINE.0)]);
     assert_eq!(run.filtered(0, 7), filtered_of(0));

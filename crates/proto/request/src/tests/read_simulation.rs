@@ -44,7 +44,7 @@ struct Sim {
     number: u32,
     state: u64,
     pages: BTreeMap<u8, Vec<Vec<u8>>>,
-    /// Whole pages of which only what passes a filter was sent.
+    /// Whole pages that were sent filtered.
     filtered: BTreeMap<u8, Vec<u8>>,
     merged: Option<Vec<u8>>,
     repairs: BTreeMap<u8, Vec<Vec<u8>>>,
@@ -196,7 +196,7 @@ impl Sim {
         ReadInput::Reconciled { live_rows, exhausted, short, repairs }
     }
 
-    /// Does what the machine wants; the result when it is done.
+    /// Executes the machine's actions; returns the result when it is done.
     fn run(
         &mut self,
         request: &mut ReadRequest,

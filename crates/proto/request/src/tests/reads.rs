@@ -229,7 +229,7 @@ fn a_replica_that_misses_nothing_needs_no_acknowledgement() {
     assert_eq!(run.reconciled(3, &[], &[1]), [repair(1, &[1]), wake(END)]);
     assert_eq!(run.repair_ack(1), rows(RowsFrom::Merged, 3));
 
-    // Differences that were gone when the page came.
+    // Differences that had disappeared when the page arrived.
     let mut run = quorum(config(Threshold::Never));
     run.data(0, 7);
     run.digest(1, 8);
@@ -408,7 +408,7 @@ fn taking_over() -> [ReplicaInfo; 4] {
 
 #[test]
 fn replicas_that_stay_are_enough_while_a_token_moves() {
-    // Even if who goes is the quickest.
+    // Even if the replica that leaves is the quickest.
     let quick = |r: ReplicaInfo| ReplicaInfo { latency_rank: 9 - r.latency_rank, ..r };
     let mut run =
         Run::started(Consistency::Quorum, &taking_over().map(quick), config(Threshold::Never));
@@ -426,7 +426,7 @@ fn who_goes_answers_together_with_who_comes() {
     let mut run = Run::new(Consistency::Quorum, &replicas, config(Threshold::Never));
     let out = run.step(ReadInput::Start);
     assert_eq!(out, [data(1), digest(2), digest(3), wake(END)]);
-    // A value that 1 and 2 have alone would be gone when 0 and 3 are asked.
+    // A value that only 1 and 2 have would be lost if 0 and 3 were asked.
     assert_eq!(run.data(1, 7), NONE);
     assert_eq!(run.digest(2, 7), NONE);
     assert_eq!(run.digest(3, 8), [data(2), data(3), wake(END)]);

@@ -298,7 +298,7 @@ impl Cursor for MutationCursor<'_> {
     }
 }
 
-/// Where a read goes on.
+/// Position where a read continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum From {
     Start,
@@ -351,7 +351,7 @@ impl Replica {
             From::Inside(key, row) => (Some(key), Some(row)),
         };
         let from_place = from_key.map(|k| (codec::token_of(k), k.as_slice()));
-        // In the partition where the read goes on: the range open at its start, until shown.
+        // In the partition where the read continues: the range open at its start, until shown.
         let mut resuming = false;
         let mut open = DeletionTime::LIVE;
         while let Advance::Item = merge.advance().expect("no block") {
@@ -463,7 +463,7 @@ pub(crate) fn seen(page: &[u8], reversed: bool) -> Seen {
     let mut cursor = MergeCursor::new(&shape, mode, reversed, [source]);
     let mut seen: Seen = Vec::new();
     let live = |row: RowRef<'_>| {
-        // Deletions of collections may still be shown; readers do not look at them.
+        // Deletions of collections may still be shown; readers ignore them.
         let mut text = format!("{:?}", row.liveness());
         for (id, column) in row.columns() {
             match column {

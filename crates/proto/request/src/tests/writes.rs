@@ -174,7 +174,7 @@ fn a_forwarding_node_that_refuses_does_not_take_its_datacenter_along() {
     let replicas = [replica(0, 0), replica(1, 1), replica(2, 1), replica(3, 1)];
     let mut run = Run::started(Consistency::EachQuorum, &replicas);
     assert_eq!(run.ack(2), NONE);
-    // Only who has not acknowledged is sent to again.
+    // Only replicas that have not acknowledged get it again.
     assert_eq!(run.fail(1, ReplicaError::NodeDown), [hint(1), send(3)]);
     assert_eq!(run.ack(0), NONE);
     assert_eq!(run.ack(3), ok());

@@ -121,8 +121,8 @@ impl Planner<'_, '_> {
         expected: Option<&CqlType>,
         binds: &mut Binds,
     ) -> Result<ElementsPlanned, PlanError> {
-        // Each element is planned once: first those that have a type of their own, of which the
-        // first gives the type of all when none is expected, then the others.
+        // Each element is planned once: first those that have a type of their own, then the others.
+        // When no type is expected, the first of these gives the type of all.
         let mut ty = expected.cloned();
         let mut planned: Vec<Option<Planned>> = Vec::with_capacity(items.len());
         for item in items {

@@ -1,4 +1,4 @@
-//! Server-side DESCRIBE: what is described, as rows of text.
+//! Server-side DESCRIBE: objects as rows of text.
 //!
 //! Owns: the choice and order of elements, result columns, paging by row offset, errors; the text
 //! is in [`text`]. Never: IO; the ring is asked through the context.
@@ -121,7 +121,7 @@ impl DescribePlan {
     /// One page of the result.
     ///
     /// # Errors
-    /// Invalid: no keyspace, what is described does not exist, the schema changed since the page
+    /// Invalid: no keyspace, the described object does not exist, the schema changed since the page
     /// before. Protocol: the paging state is not one of DESCRIBE.
     pub fn run(&self, cx: &DescribeContext<'_>) -> Result<DescribeResult, PlanError> {
         let offset = match cx.paging_state {
@@ -472,7 +472,7 @@ pub fn schema_text(table: &schema::Table) -> String {
     out
 }
 
-/// The user types that a type consists of, each behind those it consists of.
+/// The user types that a type consists of, each after its own components.
 fn add_user_types<'t>(ty: &'t types::CqlType, out: &mut Vec<&'t types::UdtType>) {
     ty.sub_types().into_iter().for_each(|part| add_user_types(part, out));
     if let types::CqlType::Udt(udt) = ty
