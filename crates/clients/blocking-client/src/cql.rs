@@ -82,7 +82,7 @@ pub struct CqlConnection<T> {
 }
 
 impl<T: Transport> CqlConnection<T> {
-    /// Over a fresh stream; nothing is said yet.
+    /// Over a fresh stream; nothing has been sent yet.
     pub fn new(stream: T, version: ProtocolVersion, frame_bytes_max: usize) -> CqlConnection<T> {
         CqlConnection {
             stream,
@@ -175,7 +175,7 @@ impl<T: Transport> CqlConnection<T> {
         }
     }
 
-    /// Puts a request behind those that wait for [`CqlConnection::flush`].
+    /// Queues a request for [`CqlConnection::flush`].
     ///
     /// # Errors
     /// The version cannot express it.
@@ -193,7 +193,7 @@ impl<T: Transport> CqlConnection<T> {
         self.machine.unsent_bytes()
     }
 
-    /// Writes what was sent.
+    /// Writes the queued requests.
     ///
     /// # Errors
     /// The connection broke.

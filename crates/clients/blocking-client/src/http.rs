@@ -35,7 +35,7 @@ pub struct HttpAnswer {
 /// Sends a request and waits for the answer; `patience` is for each wait for the network.
 ///
 /// # Errors
-/// See [`HttpFault`]. An answer of any status is none.
+/// See [`HttpFault`]. No status of an answer is an error.
 pub fn exchange(
     endpoint: &Endpoint<'_>,
     request: &Request<'_>,

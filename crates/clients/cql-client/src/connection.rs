@@ -48,8 +48,8 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Why there is no answer. After all but `Server` and `Request` the connection is of no use, and
-/// whether the request was carried out is not known.
+/// Reason why there is no answer. After all but `Server` and `Request` the connection is unusable,
+/// and it is unknown if the request was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
     /// The connection was not made in time.
@@ -208,7 +208,7 @@ impl Connection {
         self.machine.send(request, &RequestOptions { stream, ..RequestOptions::default() })
     }
 
-    /// Writes what was sent.
+    /// Writes the queued requests.
     ///
     /// # Errors
     /// The connection broke.

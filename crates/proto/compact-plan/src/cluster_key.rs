@@ -136,7 +136,7 @@ fn together<'a>(mixed: &[&'a SstableInfo], max: usize) -> Vec<&'a SstableInfo> {
     chosen
 }
 
-/// Sorts what the inputs have into windows.
+/// Plans to sort the rows of the inputs into windows.
 fn distribution(
     inputs: &[&SstableInfo],
     state: &TableState<'_>,
@@ -230,7 +230,7 @@ pub(crate) fn sort_out(
     (!inputs.is_empty()).then(|| distribution(&inputs, state, tombstones, reason))
 }
 
-/// One plan for each window, the newest first, and one for what is shared.
+/// One plan for each window, the newest first, and one for shared files.
 pub(crate) fn major(
     tombstones: &TombstoneOptions,
     side: &[&SstableInfo],

@@ -57,7 +57,7 @@ impl LeveledOptions {
         }
     }
 
-    /// The lowest level above 0 that may hold so much.
+    /// The lowest level above 0 that may hold this many bytes.
     pub fn level_for(&self, bytes: u64) -> u32 {
         (1..LEVEL_MAX).find(|level| self.level_bytes_max(*level) >= bytes).unwrap_or(LEVEL_MAX)
     }
@@ -155,7 +155,7 @@ pub(crate) fn next_background(
     }
 }
 
-/// The file of a level that costs least to move up, and what it overlaps there.
+/// The file of a level that costs least to move up, and the files that it overlaps there.
 fn least_overlapping<'a>(
     level: &[&'a SstableInfo],
     next: &[&'a SstableInfo],
@@ -171,7 +171,7 @@ fn least_overlapping<'a>(
     Some(inputs)
 }
 
-/// The oldest files of level 0 with what they overlap, and the level that they go to.
+/// The oldest files of level 0 with the files that they overlap, and the target level.
 fn from_level_0<'a>(
     options: &LeveledOptions,
     max_files: usize,

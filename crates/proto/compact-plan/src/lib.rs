@@ -115,14 +115,15 @@ impl SstableInfo {
 pub enum Cut {
     /// One output.
     Never,
-    /// When it has so many bytes on disk.
+    /// When it has this many bytes on disk.
     AtBytes(u64),
     /// Behind each of these tokens, which ascend.
     AtTokens(Vec<Token>),
-    /// When the first has so many bytes on disk, then the next; what follows the last is not cut.
+    /// When the first has this many bytes on disk, then the next; the rest after the last is not
+    /// cut.
     AtSizes(Vec<u64>),
     /// A file for each window of the first clustering column, and one at level
-    /// [`cluster_key::SHARED_LEVEL`] for what is in none. This alone cuts partitions.
+    /// [`cluster_key::SHARED_LEVEL`] for rows in no window. Only this cuts partitions.
     AtWindows,
 }
 
@@ -131,7 +132,7 @@ pub enum Cut {
 pub struct Plan {
     /// Files to merge; at least one.
     pub inputs: Vec<Generation>,
-    /// Those of `inputs` that need not be read: all they hold is gone.
+    /// Those of `inputs` that need not be read: everything in them has expired.
     pub expired: Vec<Generation>,
     /// Level of the output.
     pub level: u32,
@@ -232,7 +233,7 @@ pub enum Reason {
     Upgrade,
     /// A file that is rewritten unchanged, into the data directory where it belongs.
     Relocation,
-    /// A file of which a part takes part in an incremental repair.
+    /// A file that is partly in an incremental repair.
     Anticompaction,
     /// A file that loses what others of its table hide.
     Garbage(TombstoneOption),
@@ -331,7 +332,7 @@ pub fn next(options: &CompactionOptions, state: &TableState<'_>) -> Option<Plan>
     plan.inspect(|plan| check_plan(plan, state))
 }
 
-/// Ends the process on a plan that would compact what it must not.
+/// Ends the process on a plan with forbidden inputs.
 pub(crate) fn check_plan(plan: &Plan, state: &TableState<'_>) {
     let mut inputs = plan.inputs.clone();
     inputs.sort_unstable();

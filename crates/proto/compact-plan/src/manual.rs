@@ -32,9 +32,10 @@ fn files<'a>(state: &TableState<'a>) -> impl Iterator<Item = &'a SstableInfo> {
     state.candidates.iter().filter(|f| !f.is_pending())
 }
 
-/// A major compaction: all files into one (into one level, or one file for each shard of the ring, where
-/// the strategy says so; one file for each window of the first clustering column), one plan for the repaired and one for the others. A single file is rewritten
-/// too, as it drops what may be purged. Files that take part in an incremental repair are left alone.
+/// A major compaction: one plan for the repaired files and one for the others. It merges all files
+/// into one, or, as the strategy requires, into one level, one file for each shard of the ring, or
+/// one file for each window of the first clustering column. A single file is rewritten too, as it
+/// drops data that may be purged. Files in an incremental repair are skipped.
 pub fn major(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let tombstones = &options.tombstones;
     [true, false]

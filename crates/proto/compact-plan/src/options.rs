@@ -1,6 +1,6 @@
 //! The `compaction` map of a table: its strategy and options.
 //!
-//! Owns: what the map means. The checks of single options with their texts are in the module
+//! Owns: the meaning of the map. The checks of single options with their texts are in the module
 //! `validate`. Source: Cassandra 5.0 CompactionParams.
 
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Default for CompactionOptions {
     }
 }
 
-/// With one of these time-window compaction looks at single files too. Source: Cassandra 5.0
+/// With one of these options time-window compaction checks single files too. Source: Cassandra 5.0
 /// TimeWindowCompactionStrategy.
 const TOMBSTONES_ALONE: [&str; 3] =
     ["unchecked_tombstone_compaction", "tombstone_compaction_interval", "tombstone_threshold"];
@@ -233,7 +233,7 @@ fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWi
         window = next;
     }
     let days = options.get("max_sstable_age_days").and_then(|v| number::double(v));
-    // Saturates; what is not a number was refused.
+    // Saturates; texts that are no number were refused.
     let age = days.map(|days| (days * 86_400.0) as i64).filter(|age| *age < i64::MAX);
     TimeWindowOptions {
         window_seconds: window,

@@ -17,7 +17,7 @@ pub fn gc_before(now: WallMicros, gc_grace_seconds: u32) -> DeletionSeconds {
 /// Input of [`fully_expired`].
 #[derive(Clone, Copy, Debug)]
 pub struct FullyExpired<'a> {
-    /// Files of which some may be dropped.
+    /// Files, some of which may be dropped.
     pub compacting: &'a [SstableInfo],
     /// Live files outside of it that overlap any of them.
     pub overlapping: &'a [SstableInfo],

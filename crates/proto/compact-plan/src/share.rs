@@ -18,7 +18,7 @@ pub struct Debt {
 
 /// Share of a shard without debt; the other ends of the lines are in the module.
 pub const SHARE_MIN: u32 = 100;
-/// Share of one far behind: that of statements.
+/// Share of a shard with a large backlog: that of statements.
 pub const SHARE_MAX: u32 = 1000;
 
 /// Shares over memories of writes that are due.

@@ -6,8 +6,8 @@
 //! and a tombstone goes when it is old enough and no other file has the key. There is no clock and no
 //! chance in it but a generator of fixed seed: equal arguments give equal counts.
 //!
-//! What it leaves out: sizes of values all are one, compression, Bloom filters that are wrong, memtables
-//! (a read looks at files only), and time: compactions end at once, so none falls behind.
+//! It leaves out: different sizes of values, compression, false positives of Bloom filters, memtables (a
+//! read checks files only), and time: compactions end at once, so none falls behind.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub const GRACE_SECONDS: i64 = 3_600;
 pub const TTL_SECONDS: i64 = 86_400;
 /// Keys that [`Workload::Overwrite`] writes repeatedly.
 pub const OVERWRITTEN_KEYS: u64 = 8_192;
-/// Files of which one read looks at, counted after each flush.
+/// Reads whose files are counted after each flush.
 const READS: u64 = 64;
 
 /// Pattern of the writes.
@@ -76,11 +76,11 @@ pub struct Costs {
     pub files_per_read_p99: u64,
     /// See `files_per_read`.
     pub files_per_read_max: u64,
-    /// Bytes of all files for those of what is alive: mean and most.
+    /// Bytes of all files relative to those of live data: mean and maximum.
     pub space: f64,
     /// See `space`.
     pub space_max: f64,
-    /// Most bytes that one compaction had written before its inputs were gone.
+    /// Most bytes that one compaction had written before its inputs were removed.
     pub temporary: u64,
     /// The same for the bytes of the table at that moment, at most.
     pub temporary_share: f64,
@@ -152,7 +152,7 @@ struct Table<'a> {
     is_measured: bool,
 }
 
-/// Runs a workload of so many flushes.
+/// Runs a workload of this many flushes.
 pub fn run(options: &CompactionOptions, workload: Workload, flushes: u64) -> Costs {
     let mut table = Table {
         options,
@@ -274,7 +274,7 @@ impl Table<'_> {
         let bytes = versions.len() as u64 * ENTRY_BYTES;
         self.costs.flushed += bytes;
         self.add(versions, seconds, 0, None);
-        // Far more than a table needs to come to rest.
+        // Far more than a table needs until no compaction is due.
         for _ in 0..10_000 {
             let candidates: Vec<SstableInfo> = self.files.iter().map(|f| f.info.clone()).collect();
             let state = TableState {

@@ -2,10 +2,10 @@
 //!
 //! Source: Cassandra 5.0 SizeTieredCompactionStrategy, `worthDroppingTombstones` of
 //! AbstractCompactionStrategy. Two differences, both where Cassandra's result depends on chance:
-//! buckets with equal mean size are kept apart (its hash map forgets one of them), and among
-//! equally hot buckets the one of smallest files is picked, as its comment says and its code does
-//! not. A third where it is costly to know: when a file with droppable tombstones overlaps others,
-//! it is compacted alone only if it is fully expired (Cassandra also estimates the keys outside the
+//! buckets with equal mean size are kept apart (its hash map loses one of them), and among equally
+//! hot buckets the one of smallest files is picked, as its comment claims and its code does not. A
+//! third where the check is expensive: when a file with droppable tombstones overlaps others, it is
+//! compacted alone only if it is fully expired (Cassandra also estimates the keys outside the
 //! overlap).
 
 use core::cmp::Ordering;

@@ -83,7 +83,7 @@ impl Strategy {
         self != Strategy::Unified
     }
 
-    /// Bloom-filter false-positive chance of tables that do not say one.
+    /// Bloom-filter false-positive chance of tables that do not specify one.
     pub fn default_bloom_filter_fp_chance(self) -> f64 {
         if self == Strategy::Leveled { 0.1 } else { 0.01 }
     }

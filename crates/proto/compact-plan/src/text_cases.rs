@@ -1,4 +1,4 @@
-//! Runs `testdata/*.txt`: tables as lists of files, and what is compacted.
+//! Runs `testdata/*.txt`: tables as lists of files, and the compactions of these.
 //!
 //! A file is a line `GENERATION SIZE [FIRST-LAST] [word=value…]`: sizes in MiB, tokens in thousandths of the ring;
 //! words: `level`, `ts` (largest timestamp in seconds; the smallest is a second before), `gone` (latest expiry,
@@ -77,7 +77,7 @@ fn pick(case: &Case, options: &CompactionOptions) -> String {
     })
 }
 
-/// Flushes files of one size, one after another, and shows what is left and what it cost.
+/// Flushes files of one size, one after another, and shows the remaining files and the cost.
 fn flush(case: &Case, options: CompactionOptions) -> String {
     let bytes = case.parsed::<u64>("bytes").unwrap_or(64) * MIB;
     let step = case.parsed::<i64>("step").unwrap_or(1);

@@ -9,9 +9,9 @@
 //!
 //! Source: Cassandra 5.0 UnifiedCompactionStrategy.md, UnifiedCompactionStrategy, unified/Controller,
 //! Overlaps. Differences: the ring is cut evenly, whatever part of it the node owns; among equal buckets
-//! the first on the ring is taken, not a random one; a file that spans almost nothing counts as if it
-//! spanned everything; expired files are looked for in every round, whatever
-//! `expired_sstable_check_frequency_seconds` says.
+//! the first on the ring is picked, not a random one; a file that spans almost nothing counts as if it
+//! spanned everything; each round checks for expired files, whatever the value of
+//! `expired_sstable_check_frequency_seconds`.
 
 use stdx::Token;
 
@@ -24,7 +24,7 @@ use crate::{Cut, Plan, Reason, SstableInfo, TableState};
 const LEVELS_MAX: u32 = 32;
 /// Binary logarithm of the factor between the base shard count and the most shards.
 const SHARD_SHIFT_MAX: f64 = 20.0;
-/// Spans below this (2^-48 of the ring) say nothing about density.
+/// Spans below this (2^-48 of the ring) are too small for a density.
 const SPAN_MIN: f64 = 1.0 / (1_u64 << 48) as f64;
 
 /// Which overlapping files a compaction takes.

@@ -1,8 +1,8 @@
 //! Windows of the first clustering column, into which cluster-key compaction sorts rows.
 //!
-//! A window is a stretch of values of one width; the windows lie one behind the other over all values of
-//! the column's type and bear ascending numbers. Values are whole numbers, so every window has a first
-//! and a last one.
+//! A window is a range of values of one width. The windows cover all values of the column's type, one
+//! after the other, with ascending numbers. Values are whole numbers, so every window has a first and a
+//! last one.
 
 use crate::strategy::OptionsError;
 
@@ -101,7 +101,7 @@ pub enum WindowRule {
         /// `compaction_window_size`, 1 or more.
         size: u32,
     },
-    /// All values of the type in so many windows (`window_count`).
+    /// All values of the type in this many windows (`window_count`).
     Static {
         /// [`STATIC_MIN`] to [`STATIC_MAX`].
         count: u32,
@@ -188,7 +188,7 @@ impl Windows {
         (value > self.key.smallest()).then(|| value - 1)
     }
 
-    /// The value behind another; `None` behind the largest one.
+    /// The value after another; `None` after the largest one.
     pub fn behind(&self, value: i64) -> Option<i64> {
         (value < self.key.largest()).then(|| value + 1)
     }

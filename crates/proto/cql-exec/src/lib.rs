@@ -1,8 +1,8 @@
 //! Execution of planned statements over rows: results of SELECTs, decisions of conditional statements.
 //!
 //! Owns: [`SelectExec`] (filters, limits, groups, aggregates, result cells, the next paging state), folds that shards
-//! run over their rows ([`SelectFold`], [`Shipped`]), [`CasExec`] (whether conditions hold). Never: reads, waits; the
-//! caller feeds rows in read order. What is run is a value of `cql-plan`, which knows nothing of this crate.
+//! run over their rows ([`SelectFold`], [`Shipped`]), [`CasExec`] (the decision on conditions). Never: reads, waits;
+//! the caller feeds rows in read order. The plans are values of `cql-plan`, which knows nothing of this crate.
 //!
 //! Invariant: INV-select-1: pages of any size, put together, are the rows of one page without limit. A plain row is
 //! written without allocation (`perf` counts them).

@@ -70,8 +70,8 @@ struct ShippedFold<'a> {
     resumed: Option<(Vec<u8>, u32)>,
 }
 
-/// Appends what other nodes need for [`BoundSelect::shard_filter`] or, with the text, for
-/// [`crate::SelectFold::shard_fold`]; false: it cannot be said.
+/// Appends the input of other nodes for [`BoundSelect::shard_filter`] or, with the text, for
+/// [`crate::SelectFold::shard_fold`]. Returns false if it cannot be encoded.
 pub(crate) fn ship(
     bound: &BoundSelect,
     plan: &SelectPlan,
@@ -119,10 +119,10 @@ pub(crate) fn ship(
 }
 
 impl<'a> Shipped<'a> {
-    /// Reads one for a table.
+    /// Decodes the work for a table.
     ///
     /// # Errors
-    /// The bytes are none of this version, or of a table with other columns.
+    /// The bytes are not of this version, or of a table with other columns.
     pub fn decode(bytes: &'a [u8], table: &Table) -> Result<Shipped<'a>, DecodeError> {
         let mut r = Reader::new(bytes, "work of a scan");
         let version = r.u8()?;
@@ -174,13 +174,14 @@ impl<'a> Shipped<'a> {
         self.fold.as_ref().map(|fold| fold.text)
     }
 
-    /// The filter; `None`: there is none, or it is a fold.
+    /// The filter; `None`: there is no filter, or it is a fold.
     pub fn filter(self) -> Option<Arc<dyn RowFilter>> {
         let filters = self.filters.filter(|_| self.fold.is_none())?;
         Some(filters)
     }
 
-    /// The fold, of the plan of its text; `None`: it is none, or this node would plan it otherwise than its sender.
+    /// The fold, of the plan of its text; `None`: it is no fold, or this node would plan it
+    /// otherwise than its sender.
     pub fn fold(self, plan: &SelectPlan, table: &Table) -> Option<Arc<dyn RowFold>> {
         let fold = self.fold?;
         let results = plan.results();

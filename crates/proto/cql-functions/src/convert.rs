@@ -75,7 +75,7 @@ pub enum KeyForm {
 }
 
 impl KeyForm {
-    /// That of a key of so many columns.
+    /// Returns the form of a key of this many columns.
     pub fn of(columns: usize) -> KeyForm {
         if columns > 1 { KeyForm::Composite } else { KeyForm::OneColumn }
     }

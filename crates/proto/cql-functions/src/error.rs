@@ -1,4 +1,4 @@
-//! The one error of this crate: what a CQL user sees.
+//! The one error of this crate, as a CQL user sees it.
 
 use std::fmt;
 

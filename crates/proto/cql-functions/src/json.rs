@@ -92,7 +92,7 @@ type Parsed<T> = Result<T, String>;
 /// Parses one JSON value.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// A description of the syntax error.
 pub fn parse(text: &str) -> Result<Json, String> {
     let mut parser = Parser { rest: text };
     let value = parser.value(0)?;
@@ -502,7 +502,7 @@ fn map_entries(
     Ok(entries)
 }
 
-/// A field of a tuple or user type; what is missing is null.
+/// A field of a tuple or user type; a missing one is null.
 fn field(ty: &CqlType, item: Option<&Json>, now: i64) -> Result<Option<Vec<u8>>, PlanError> {
     match item {
         None | Some(Json::Null) => Ok(None),

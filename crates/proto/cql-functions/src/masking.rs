@@ -1,6 +1,6 @@
 //! Masking functions: `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer`,
-//! `mask_hash`; and what the mask of a column does ([`Masker`]).
-//! Source: `cql3.functions.masking`.
+//! `mask_hash`; and the evaluation of a column's mask ([`Masker`]). Source:
+//! `cql3.functions.masking`.
 
 use md5::Md5;
 use schema::{Column, ColumnMask, Table};
@@ -19,7 +19,7 @@ use crate::error::PlanError;
 use crate::native::{Args, Argument, NativeFunction};
 use crate::user::FunctionScope;
 
-/// A value of which only the type is known.
+/// A value that is known by its type only.
 pub struct OfType<'t>(pub &'t CqlType);
 
 impl Argument for OfType<'_> {

@@ -52,7 +52,7 @@ pub struct NativeFunction {
     pub pure: bool,
     /// Its signature was made from the types of the arguments.
     pub from_factory: bool,
-    /// A user's function or aggregate: its keyspace, what it is, and its code once it was picked.
+    /// Keyspace and definition of a user's function or aggregate.
     pub(crate) keyspace: Option<Arc<str>>,
     pub(crate) routine: Option<user::Routine>,
     /// The code of a user's function or aggregate, once it was picked.
@@ -137,7 +137,7 @@ impl NativeFunction {
         self.partial_signature(&[])
     }
 
-    /// The same, with `(constant)` behind the types of arguments that are constants.
+    /// The same, with `(constant)` after the types of arguments that are constants.
     pub fn partial_signature(&self, constants: &[bool]) -> String {
         let args: Vec<String> = self
             .args

@@ -101,7 +101,7 @@ impl Callable {
         result.map_err(|error| failure(&self.definition, &error.to_string()))
     }
 
-    /// As [`Callable::call`]; an empty value of a type where that says nothing is null.
+    /// As [`Callable::call`]; an empty value of a type that gives it no meaning is null.
     pub fn call_with_empties(
         &self,
         args: &Args<'_>,
@@ -287,7 +287,7 @@ impl UserFunctions {
     /// An aggregate of a keyspace with the code of its functions.
     ///
     /// # Errors
-    /// As [`UserFunctions::callable`]; one of its functions is gone.
+    /// As [`UserFunctions::callable`]; one of its functions was dropped.
     pub fn aggregate(
         &self,
         keyspace: &Keyspace,
@@ -337,7 +337,7 @@ pub struct FunctionScope<'a> {
 /// The language of a name.
 ///
 /// # Errors
-/// Functions in it cannot be made; the text says what to use.
+/// Functions in it cannot be created; the text names the alternatives.
 pub fn language(name: &str) -> Result<Language, PlanError> {
     let text = match Language::of(name) {
         Ok(language) => return Ok(language),

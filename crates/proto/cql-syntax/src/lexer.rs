@@ -216,8 +216,7 @@ impl<'t> Lexer<'t> {
         LexError { offset: self.text.len(), what }
     }
 
-    /// The character `ahead` bytes on is not the one that the token goes on with.
-    /// An `e` behind a number is the start of an exponent, which must have digits.
+    /// Rejects an `e` after a number: it starts an exponent, which must have digits.
     fn check_exponent(&self, rest: &[u8], kind: Tok, len: usize) -> Result<(), LexError> {
         if !matches!(kind, Tok::Integer | Tok::FloatLiteral)
             || !matches!(rest.get(len), Some(b'e' | b'E'))
@@ -376,7 +375,7 @@ fn exponent_len(rest: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// End of `1h30m` that starts at `from`; `None` when there is no unit behind the first digits.
+/// End of `1h30m` that starts at `from`; `None` when no unit follows the first digits.
 fn unit_duration_end(rest: &[u8], from: usize) -> Option<usize> {
     let mut end = None;
     let mut at = from;

@@ -44,7 +44,7 @@ macro_rules! tokens {
                 }
             }
 
-            /// The keyword's class; `None` for what is not a keyword.
+            /// The keyword's class; `None` for other tokens.
             pub(crate) fn class(self) -> Option<Class> {
                 match self {
                     $(Tok::$symbol => None,)*
@@ -162,7 +162,7 @@ const KEYWORD_BYTES_MAX: usize = 14;
 /// Slots of the table of keywords, a power of two: two thirds are free.
 const SLOTS: usize = 512;
 
-/// A keyword as the table has it: its bytes as one number, 0 where there is none.
+/// A keyword as the table has it: its bytes as one number, 0 for an empty slot.
 #[derive(Clone, Copy)]
 struct Slot {
     word: u128,
@@ -208,7 +208,7 @@ const fn slot_of(word: u128) -> usize {
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 55) as usize % SLOTS
 }
 
-/// The keyword of a packed word; `Ident` when it is none.
+/// The keyword of a packed word; `Ident` for any other word.
 fn keyword_of(word: u128) -> Tok {
     let mut at = slot_of(word);
     while let Some(slot) = SLOT_OF.get(at) {

@@ -29,7 +29,7 @@ macro_rules! numbered {
             /// From the number on the wire.
             ///
             /// # Errors
-            /// The number is none of them; the text is Cassandra's.
+            /// The number is unknown; the text is Cassandra's.
             #[inline]
             pub const fn from_number(number: $repr) -> Result<$name, WireError> {
                 match number {

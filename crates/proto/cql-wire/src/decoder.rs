@@ -1,9 +1,8 @@
 //! From a stream of bytes to frames.
 //!
-//! Owns the one machine that cuts frames out of what a connection received: plain frames of v3 and v4 (decompressed
-//! where needed), v5 before and after the switch to segments. It reads from the caller's buffer and copies only what
-//! must be: decompressed bodies, and frames that are spread over segments. It decides for each error whether the
-//! connection can go on.
+//! Owns the one machine that cuts received bytes into frames: plain frames of v3 and v4 (decompressed where needed),
+//! v5 before and after the switch to segments. It reads from the caller's buffer and copies only decompressed
+//! bodies, and frames that are spread over segments. It decides for each error whether the connection stays open.
 //!
 //! INV-wire-decoder-1: a frame above the limit is never collected; its bytes are skipped as they arrive. The same
 //! applies to a frame that the caller refuses while it is incomplete ([`FrameDecoder::refuse_partial`]).
@@ -65,7 +64,7 @@ pub struct FrameDecoder {
 #[derive(Clone, Copy, Debug)]
 enum Payload {
     None,
-    /// In the input: so many bytes, then the trailer.
+    /// In the input: this many bytes, then the trailer.
     Input(usize),
     /// In `scratch`, from this position on.
     Scratch(usize),
@@ -129,7 +128,7 @@ impl FrameDecoder {
         Ok(())
     }
 
-    /// After `next` returned `None`: at least so many more bytes are needed for the next frame.
+    /// After `next` returned `None`: least number of further bytes that the next frame needs.
     pub fn missing(&self) -> usize {
         self.missing.max(1)
     }
@@ -183,12 +182,14 @@ impl FrameDecoder {
         }
     }
 
-    /// The next frame, or `None` when `input` does not hold a whole one; `input` is moved behind what was used.
+    /// The next frame, or `None` when `input` does not hold a whole one; `input` is advanced past
+    /// the used bytes.
     ///
-    /// The bytes left in `input` must be presented again, with more behind them.
+    /// The bytes left in `input` must be presented again, followed by more.
     ///
     /// # Errors
-    /// See [`FrameError::fatal`]: after an error that is not fatal the decoder is behind the bad frame.
+    /// See [`FrameError::fatal`]: after an error that is not fatal the decoder has passed the bad
+    /// frame.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],

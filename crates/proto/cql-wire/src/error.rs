@@ -75,8 +75,8 @@ pub enum WireError {
         /// The limit.
         max: u64,
     },
-    /// A message whose body is above the limit, in segments or after decompression; it was skipped, so the
-    /// connection goes on.
+    /// A message whose body is above the limit, in segments or after decompression; it was skipped,
+    /// so the connection stays open.
     #[error("CQL Message of size {length} bytes exceeds allowed maximum of {max} bytes")]
     MessageTooBig {
         /// Bytes of the body, uncompressed.
@@ -84,8 +84,8 @@ pub enum WireError {
         /// The limit.
         max: u64,
     },
-    /// A request that arrived in part and finds no memory for the rest; it was skipped, so the connection
-    /// goes on.
+    /// A request that arrived in part and finds no memory for the rest; it was skipped, so the
+    /// connection stays open.
     #[error(
         "Request breached limit on requests in flight: there is no memory for a request of {length} bytes. \
          Server is currently in an overloaded state and cannot accept more requests."
@@ -126,7 +126,7 @@ pub enum WireError {
         part: &'static str,
         /// The checksum sent.
         read: u32,
-        /// The checksum of what was received.
+        /// The checksum of the received bytes.
         computed: u32,
     },
     /// Segments that do not add up to frames.
@@ -209,7 +209,7 @@ pub enum WireError {
         /// The limit.
         max: usize,
     },
-    /// A name that is none of an enumeration's.
+    /// A name that an enumeration does not have.
     #[error("Invalid value '{name}' for {kind}")]
     UnknownName {
         /// The enumeration.
@@ -257,7 +257,7 @@ pub enum WireError {
     /// A message to be sent that does not fit the protocol.
     #[error("{0}")]
     TooLong(#[from] LengthError),
-    /// A message to be sent that this version of the protocol cannot say.
+    /// A message that this version of the protocol cannot express.
     #[error("{what} needs native protocol version {needed}")]
     NeedsVersion {
         /// The message that was to be sent.
@@ -291,7 +291,8 @@ impl WireError {
 /// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, WireError>;
 
-/// A frame, or the place of one, that cannot be used: how to answer, and whether the connection can go on.
+/// A frame, or a position without one, that cannot be used. It has the way to answer, and whether
+/// the connection stays open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct FrameError {

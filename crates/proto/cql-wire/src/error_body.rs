@@ -16,7 +16,7 @@ use core::net::IpAddr;
 /// Replicas that failed a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failures {
-    /// How many (what v4 says).
+    /// Their number (v4).
     Count(i32),
     /// Replicas and reasons (v5).
     Reasons(Vec<(IpAddr, FailureReason)>),
@@ -36,7 +36,7 @@ impl Failures {
             out.put_i32(self.count());
             return Ok(());
         }
-        // v5 has no way to say a number without reasons.
+        // v5 cannot express a number without reasons.
         let reasons = match self {
             Failures::Count(_) => &[][..],
             Failures::Reasons(reasons) => reasons,
@@ -282,7 +282,7 @@ impl<'a> ErrorBody<'a> {
             } => {
                 three(out, *consistency, *received, *block_for);
                 put_string(out, write_type.name())?;
-                // From v5 on a conditional write always says how often it met another one.
+                // From v5 on a conditional write always has the number of its contentions.
                 if version >= ProtocolVersion::V5 && *write_type == WriteType::Cas {
                     out.put_u16(contentions.unwrap_or(0));
                 }

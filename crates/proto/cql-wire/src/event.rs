@@ -139,7 +139,7 @@ pub enum SchemaChangeKind {
     Created,
     /// It was altered.
     Updated,
-    /// It is gone.
+    /// It was dropped.
     Dropped,
 }
 
@@ -194,7 +194,8 @@ impl<'a> SchemaChange<'a> {
             SchemaTarget::Aggregate(name, arguments) => ("AGGREGATE", Some(name), Some(arguments)),
         };
         if arguments.is_some() && version < ProtocolVersion::V4 {
-            // v3 does not know functions: Cassandra says that the keyspace was updated, with an empty name behind.
+            // v3 does not know functions: Cassandra sends an update of the keyspace, followed by an
+            // empty name.
             for text in [SchemaChangeKind::Updated.name(), "KEYSPACE", self.keyspace, ""] {
                 put_string(out, text)?;
             }

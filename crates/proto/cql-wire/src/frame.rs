@@ -1,4 +1,4 @@
-//! The nine bytes before every message ("envelope" in v5), and building a response behind them.
+//! The nine bytes before every message ("envelope" in v5), and building a response after them.
 //!
 //! Owns the header's layout, its flags, and the optional fields between header and body: tracing id, warnings, custom
 //! payload.
@@ -117,8 +117,9 @@ pub struct FrameExtras<'a> {
 
 /// One response under construction at the end of a connection's output buffer.
 ///
-/// The header is reserved at the start and its length patched by [`ResponseFrame::finish`]. Dropped without that, the
-/// buffer is cut back to where it was: an encoder that fails half-way leaves nothing behind.
+/// The header is reserved at the start and its length patched by [`ResponseFrame::finish`]. If it
+/// is dropped without that, the buffer is truncated to its previous length: an encoder that fails
+/// half-way leaves nothing in it.
 #[derive(Debug)]
 pub struct ResponseFrame<'o> {
     out: &'o mut Vec<u8>,
@@ -165,9 +166,10 @@ impl<'o> ResponseFrame<'o> {
         Ok(frame)
     }
 
-    /// Takes over a whole response that was made elsewhere for the same version, neither compressed
-    /// nor traced: for another stream, with a tracing id, and with its warnings behind those given. A custom payload
-    /// that is given is left out. `None`: the bytes are no such frame, or there are too many warnings.
+    /// Takes over a whole response that was built elsewhere for the same version, neither
+    /// compressed nor traced. It gets another stream, a tracing id, and its warnings after those
+    /// given. A custom payload that is given is left out. `None`: the bytes are no such frame, or
+    /// there are too many warnings.
     pub fn copied(
         out: &'o mut Vec<u8>,
         version: ProtocolVersion,
@@ -243,7 +245,7 @@ impl<'o> ResponseFrame<'o> {
     /// Patches the length. Returns the bytes of the whole frame.
     ///
     /// # Errors
-    /// `TooLong` when the body is longer than an `i32` can say; nothing is left in the buffer.
+    /// `TooLong` when the length of the body exceeds an `i32`; nothing is left in the buffer.
     pub fn finish(mut self) -> Result<usize> {
         self.seal()?;
         Ok(self.out.len().saturating_sub(self.start))
@@ -301,12 +303,12 @@ pub(crate) fn compress_body(
     Ok(())
 }
 
-/// Appends the decompressed `body` of a v3 or v4 frame. A body that declares more than `max` bytes is refused before
-/// anything is decompressed.
+/// Appends the decompressed `body` of a v3 or v4 frame. A body that declares more than `max` bytes
+/// is refused before decompression.
 ///
 /// # Errors
-/// `MessageTooBig`: the sender can go on with a smaller one. `NotCompressed`, `BadUncompressedLength`, `Compression`:
-/// the sender does not compress as the protocol says.
+/// `MessageTooBig`: the sender can continue with a smaller one. `NotCompressed`,
+/// `BadUncompressedLength`, `Compression`: the sender does not compress as the protocol requires.
 pub(crate) fn decompress_body(
     compression: Compression,
     body: &[u8],

@@ -169,10 +169,10 @@ fn put_batch_statement(
 }
 
 impl<'a> RequestFrame<'a> {
-    /// Decodes the body of a frame. Bytes behind the last field are ignored, as Cassandra does.
+    /// Decodes the body of a frame. Bytes after the last field are ignored, as Cassandra does.
     ///
     /// # Errors
-    /// Always one to answer on the frame's stream; the connection can go on.
+    /// Always one to answer on the frame's stream; the connection stays open.
     #[inline]
     pub fn decode(frame: &Frame<'a>, negotiated: Negotiated) -> Result<RequestFrame<'a>> {
         let mut r = Reader::new(frame.body, frame.header.opcode.name());
@@ -368,10 +368,11 @@ pub struct RequestOptions<'a> {
     pub compression: Option<Compression>,
 }
 
-/// Appends a request as a frame; for v5 after STARTUP it still has to go through [`crate::pack_segments`].
+/// Appends a request as a frame; for v5 after STARTUP it still has to go through
+/// [`crate::pack_segments`].
 ///
 /// # Errors
-/// What the version cannot say; nothing is left in `out`.
+/// A field that the version cannot express; nothing is left in `out`.
 pub fn encode_request(
     request: &Request<'_>,
     negotiated: Negotiated,

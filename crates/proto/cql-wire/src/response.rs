@@ -46,7 +46,7 @@ pub struct PreparedResponse<'a> {
 /// Appends one response frame whose body `write` fills.
 ///
 /// # Errors
-/// What `write` says, `TooLong`; nothing is left in `out`.
+/// The errors of `write`, `TooLong`; nothing is left in `out`.
 pub fn encode_frame(
     out: &mut Vec<u8>,
     version: ProtocolVersion,
@@ -211,7 +211,7 @@ pub enum ResponseBody<'a> {
     Authenticate(&'a str),
     /// The options of STARTUP.
     Supported(Vec<(&'a str, Vec<&'a str>)>),
-    /// Done, nothing to tell.
+    /// Done, without a result.
     Void,
     /// Rows.
     Rows(Rows<'a>),
@@ -285,7 +285,7 @@ impl<'a> Rows<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Decodes the body of a frame. Bytes behind the last field are ignored.
+    /// Decodes the body of a frame. Bytes after the last field are ignored.
     ///
     /// # Errors
     /// Anything cut short or out of range.

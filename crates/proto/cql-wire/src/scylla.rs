@@ -30,7 +30,7 @@ pub const PARTITIONER_MURMUR3: &str = "org.apache.cassandra.dht.Murmur3Partition
 pub const LWT_MARK: u32 = 0x8000_0000;
 const LWT_MASK_KEY: &str = "LWT_OPTIMIZATION_META_BIT_MASK=";
 
-/// How a node is sharded, as it tells its clients.
+/// Sharding of a node, as its clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardingInfo {
     /// Shard of the connection.

@@ -70,9 +70,10 @@ pub(crate) fn verify_payload(payload: &[u8], trailer: [u8; TRAILER_LEN]) -> Resu
     }
 }
 
-/// Appends finished v5 frames, lying one behind the other in `frames`, to `out` as segments: as many whole frames per
-/// segment as fit, larger ones spread over segments of their own. Called once per turn with all answers of a
-/// connection. Bytes behind the last whole frame are a broken invariant: [`crate::ResponseFrame`] writes whole ones.
+/// Appends finished v5 frames, one after the other in `frames`, to `out` as segments: as many whole
+/// frames per segment as fit, larger ones spread over segments of their own. Called once per turn
+/// with all answers of a connection. Bytes after the last whole frame are a broken invariant:
+/// [`crate::ResponseFrame`] writes whole ones.
 pub fn pack_segments(frames: &[u8], lz4: bool, out: &mut Vec<u8>) {
     let mut rest = frames;
     while !rest.is_empty() {

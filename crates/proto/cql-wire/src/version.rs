@@ -1,4 +1,4 @@
-//! Protocol versions, and what a connection has agreed on.
+//! Protocol versions, and the parameters that a connection has agreed on.
 
 use crate::error::WireError;
 use std::fmt;
@@ -72,8 +72,8 @@ impl ProtocolVersion {
         matches!(self, ProtocolVersion::V5 | ProtocolVersion::V6)
     }
 
-    /// Version number of the frame that tells a client that its version is not spoken: v1 and v2 clients could not
-    /// read another than their own, everybody else gets the current one.
+    /// Version number of the frame that reports an unsupported version. Clients of v1 and v2 could
+    /// not read another version than their own; all others get the current one.
     pub(crate) const fn reply_number(number: u8) -> u8 {
         match number {
             1..=6 => number,

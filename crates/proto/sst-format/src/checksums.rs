@@ -462,7 +462,7 @@ mod tests {
             let bytes = list.encode();
             assert_eq!(bytes[8..10], [0, 4]);
             assert_eq!(Checksums::decode(&bytes).unwrap(), list);
-            // An earlier version cannot have them, and a list without them stays what it was.
+            // An earlier version cannot have them, and a list without them is unchanged.
             let mut earlier = bytes[..bytes.len() - 4].to_vec();
             earlier[9] = 3;
             let crc = crc32(&earlier);

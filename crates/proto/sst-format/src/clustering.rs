@@ -180,8 +180,8 @@ pub fn encode_values(
     Ok(done)
 }
 
-/// [`encode_values`] of up to 32 values, all there, not empty and of the length they must have. `None`: of
-/// another form; then what was appended means nothing.
+/// [`encode_values`] of up to 32 values, none of them missing or empty, all of the required length.
+/// `None`: another form; the appended bytes are then meaningless.
 #[inline]
 fn encode_usual_values(
     prefix: &[u8],

@@ -102,7 +102,7 @@ impl BloomFilter {
         })
     }
 
-    /// True when it says yes to everything and has no component on disk.
+    /// True when it answers yes to everything and has no component on disk.
     pub fn is_always_present(&self) -> bool {
         self.bits.is_empty()
     }
@@ -148,8 +148,9 @@ impl BloomFilter {
         Ok(BloomFilter::new(hash_count, bits))
     }
 
-    /// The filter with its words turned, if only then it holds `keys`, which are in the file: builds of
-    /// 4.0 before its release wrote `na` with the words of older versions, and nothing else says so.
+    /// Returns the filter with its words in the other byte order, if only then it holds `keys`,
+    /// which are in the file. Builds of 4.0 before its release wrote `na` with the words of older
+    /// versions, and nothing else shows that.
     pub fn settled(self, version: Version, keys: &[BloomHash]) -> BloomFilter {
         let holds = |filter: &BloomFilter| keys.iter().all(|key| filter.may_contain(*key));
         if version == Version::Na && !holds(&self) {

@@ -30,7 +30,7 @@ const APART: usize = LINE / size_of::<u32>();
 #[derive(Debug)]
 pub struct FilterBuilder {
     filter: BloomFilter,
-    /// A position's stretch is what is left of it behind so many bits.
+    /// The segment of a position is the position shifted right by this many bits.
     shift: u32,
     /// Places for the positions of one stretch.
     together: usize,
@@ -81,7 +81,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Sets what is gathered for a stretch.
+    /// Sets the bits that are gathered for a segment.
     #[inline(never)]
     fn set_waiting(&mut self, stretch: usize) {
         let first = stretch.wrapping_mul(self.together.wrapping_add(APART));

@@ -78,8 +78,8 @@ pub(crate) fn reads(own: &CqlType, file: &CqlType) -> bool {
         && fits(own, file, CqlType::is_value_compatible_with)
 }
 
-/// Compares types part by part: headers do not say below the top what is frozen, and a user type may be
-/// of another keyspace or have got more fields.
+/// Compares types part by part: below the top, headers do not show which types are frozen. A user
+/// type may be of another keyspace or have more fields.
 fn fits(own: &CqlType, file: &CqlType, leaf: fn(&CqlType, &CqlType) -> bool) -> bool {
     use CqlType::{List, Map, Set, Tuple, Udt, Vector};
     let is_same_form = match (own, file) {
@@ -246,7 +246,7 @@ mod tests {
         let error = file.check_types(&table(udt(1))).unwrap_err().to_string();
         assert!(error.contains("v frozen<u>, which has other parts in the table"), "{error}");
         assert!(header(Int, (Text, true), udt(1)).check_types(&table(udt(2))).is_ok());
-        // Below the top the header does not say what is frozen.
+        // Below the top, the header does not show which types are frozen.
         let nested = |frozen| CqlType::set(CqlType::list(Int, frozen), true);
         assert!(header(Int, (Text, true), nested(false)).check_types(&table(nested(true))).is_ok());
         let list = CqlType::List { element: std::sync::Arc::new(Int), frozen: false };

@@ -1,4 +1,4 @@
-//! Entry points for fuzzing: any bytes in, no panic, and what was read writes back equal.
+//! Entry points for fuzzing: any bytes in, no panic, and decoded data encodes to equal bytes.
 
 use stdx::invariant;
 

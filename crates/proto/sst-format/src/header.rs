@@ -276,7 +276,7 @@ impl SerializationHeader {
                 // there again.
                 let may_differ = is_system || dropped.is_some();
                 let current = current.filter(|c| !may_differ || reads(&c.ty, &column.ty));
-                // Cells of a hidden column are read too: what is written of the file keeps them.
+                // Cells of a hidden column are read too: a rewrite of the file keeps them.
                 let mut hidden = table.hidden().map(|d| &d.column);
                 let hidden = || {
                     let found = hidden.find(|c| *c.name == *column.name).filter(is_of_kind);

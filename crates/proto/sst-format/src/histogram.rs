@@ -164,8 +164,8 @@ pub struct TombstoneHistogram {
 }
 
 impl TombstoneHistogram {
-    /// Appends the histogram: doubles and longs, since `oa` longs and ints. Before `oa` points behind
-    /// the last time there are one at that time.
+    /// Appends the histogram: doubles and longs, since `oa` longs and ints. Before `oa` points
+    /// after the last time are merged into one at that time.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         let uint = version.has_uint_times();
         let last = if uint { i64::MAX } else { crate::DELETION_SECONDS_MAX };

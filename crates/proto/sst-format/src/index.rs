@@ -72,7 +72,7 @@ pub fn skip_other_keys(bytes: &[u8], key: &[u8]) -> usize {
 fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, tail) = bytes.split_first_chunk::<2>()?;
     let (key, tail) = tail.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    // A vint says by its leading ones how many bytes follow its first one.
+    // The leading ones of a vint's first byte are the number of bytes that follow it.
     let (first, tail) = tail.split_first()?;
     let tail = tail.get(first.leading_ones() as usize..)?;
     let next = match tail.split_first()? {

@@ -64,7 +64,7 @@ impl Footer {
         Ok(Footer { first, last, count, root })
     }
 
-    /// Appends it behind `position` bytes of trie.
+    /// Appends it after `position` bytes of trie.
     ///
     /// # Errors
     /// `TooLarge` for a key above 65,535 bytes.
@@ -131,7 +131,7 @@ pub fn encode_target(hash: u8, target: Target) -> Payload {
     Payload::of_first(flags, [hash, a, b, c, d, e, f, g, h], width.saturating_add(1))
 }
 
-/// As many of the last bytes of a number as say it, at least one, and how many they are.
+/// The shortest suffix of a number's bytes that represents it, at least one byte, and its length.
 fn signed(value: i64) -> ([u8; 8], usize) {
     let significant = 65u32.saturating_sub((value ^ (value >> 63)).leading_zeros());
     let width = significant.div_ceil(8).clamp(1, 8);
@@ -225,7 +225,7 @@ impl<'a> RowsEntry<'a> {
         Ok(RowsEntry { key, position, root, blocks, deletion })
     }
 
-    /// Appends the entry, which comes to lie at `at` in the file.
+    /// Appends the entry, which begins at `at` in the file.
     ///
     /// # Errors
     /// `TooLarge` for a key above 65,535 bytes.

@@ -97,8 +97,8 @@ pub fn decode_head(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) 
     }
 }
 
-/// A row's flags and the bytes behind its clustering header, when the row is of the usual form:
-/// regular, and all values of its clustering there and not empty.
+/// Returns a row's flags and the bytes after its clustering header, when the row is of the usual
+/// form: regular, and no value of its clustering missing or empty.
 #[inline]
 fn usual_row<'a>(schema: &ReadSchema, bytes: &'a [u8]) -> Option<(u8, &'a [u8])> {
     let (flags, rest) = bytes.split_first()?;
@@ -127,7 +127,8 @@ pub(crate) fn usual_value(fixed: Option<usize>, bytes: &[u8]) -> Option<(&[u8], 
     }
 }
 
-/// A vint of up to eight bytes with as many behind its first one.
+/// Decodes a vint of up to eight bytes. Unless it has one byte, eight bytes must follow its first
+/// one.
 #[inline]
 pub(crate) fn usual_vint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (first, rest) = bytes.split_first()?;
@@ -176,8 +177,8 @@ pub fn is_partition_end(bytes: &[u8]) -> bool {
     bytes.first() == Some(&END_OF_PARTITION)
 }
 
-/// Reads the row at the start of `bytes`, head and body, if it is of the usual form and wholly there:
-/// where it ends. `None`: take it by [`decode_head`], which says more.
+/// Decodes the row at the start of `bytes`, head and body, if it is complete and of the usual form;
+/// returns its end. `None`: use [`decode_head`], which reports errors.
 #[inline]
 pub fn decode_usual(schema: &ReadSchema, bytes: &[u8], scratch: &mut RowScratch) -> Option<usize> {
     let head = decode_usual_head(schema, bytes, &mut scratch.clustering)?;

@@ -22,7 +22,7 @@ use crate::row::{
 
 const USUAL_FLAGS: u8 = HAS_TIMESTAMP | HAS_ALL_COLUMNS;
 const EMPTY_CELL: u8 = CELL_USE_ROW_TIMESTAMP | CELL_HAS_EMPTY_VALUE;
-/// Most clustering columns of such rows: those that one number says all of.
+/// Most clustering columns of such rows: those that fit into one number.
 const CLUSTERING_MAX: usize = 32;
 
 /// A row of the usual form that can be written.
@@ -37,7 +37,7 @@ pub trait UsualRow {
     fn put_clustering(&self, out: &mut Vec<u8>);
 }
 
-/// Flags and times of a row whose cells take so many bytes.
+/// Appends flags and times of a row whose cells take this many bytes.
 #[inline]
 fn put_times(previous: u64, delta: u64, cells: usize, out: &mut Vec<u8>) {
     let times = codec::vint_unsigned_len(previous).saturating_add(codec::vint_unsigned_len(delta));
@@ -71,7 +71,7 @@ pub struct RawRow<'a> {
     pub length: usize,
 }
 
-/// Where a row of [`RowCopier::row`] has its parts: who has looked at one need not look again to copy it.
+/// Positions of the parts of a row of [`RowCopier::row`], so that a copy need not parse it again.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace {
     timestamp: TimestampMicros,
@@ -217,7 +217,7 @@ fn behind_cell(fixed: Option<usize>, bytes: &[u8]) -> Option<&[u8]> {
         }
         ([CELL_USE_ROW_TIMESTAMP, rest @ ..], None) => {
             let (length, value) = usual_vint(rest)?;
-            // Lengths may be said in more bytes than they need, and values of none in two ways.
+            // Lengths may take more bytes than they need, and values of length zero have two forms.
             let said_in = rest.len().saturating_sub(value.len());
             if length == 0 || said_in != codec::vint_unsigned_len(length) {
                 return None;
@@ -395,8 +395,8 @@ mod tests {
         }
     }
 
-    /// A table with so many clustering columns and values of fixed and other widths; names descend where
-    /// ids do not ascend in the file.
+    /// A table with this many clustering columns and values of fixed and other widths; names
+    /// descend where ids do not ascend in the file.
     fn table(clustering: u16, descends: bool) -> Table {
         let types = [CqlType::Blob, CqlType::Int, CqlType::Blob];
         let mut columns = Vec::new();
@@ -496,7 +496,7 @@ mod tests {
         out
     }
 
-    /// Compares what is copied with what unpacking and packing gives; whether it is copied.
+    /// Compares a copy with unpacking and packing; returns true if the row is copied.
     fn is_copied(schemas: &Schemas, bytes: &[u8], previous: u64) -> bool {
         let copier = RowCopier::new(&schemas.read, &schemas.write).unwrap();
         let Some(raw) = copier.row(bytes) else { return false };
@@ -563,7 +563,7 @@ mod tests {
             copier.row(&bytes).is_some()
         };
         assert!(row(&[8, 1, 1, 8, 0, 0, 0, 7, 8, 1, 1]));
-        // A length of one in two bytes, and one of none where the flags could say it.
+        // A length of one in two bytes, and one of zero where the flags could express it.
         assert!(!row(&[8, 0x80, 1, 1, 8, 0, 0, 0, 7, 8, 1, 1]));
         assert!(!row(&[8, 0, 8, 0, 0, 0, 7, 8, 1, 1]));
         assert!(row(&[12, 8, 0, 0, 0, 7, 8, 1, 1]));

@@ -39,7 +39,7 @@ pub fn encode_partition_header(
     Ok(())
 }
 
-/// Since `oa` the sign of a deletion's timestamp says that it is live.
+/// Since `oa` the sign of a deletion's timestamp marks a live one.
 fn check_deletion(deletion: &DeletionTime, version: Version) -> Result<()> {
     if version.has_uint_times() && !deletion.is_live() && deletion.timestamp.0 < 0 {
         let value = deletion.timestamp.0.to_string();
@@ -103,7 +103,8 @@ fn encode_usual_row(
     Some(())
 }
 
-/// Finds which columns a row has, by their place in the file. Returns whether a collection of it is deleted.
+/// Finds the columns of a row, by their position in the file. Returns true if a collection of it is
+/// deleted.
 #[inline]
 fn find_columns(columns: &WriteColumns, row: RowRef<'_>, present: &mut Vec<u16>) -> bool {
     present.clear();
@@ -121,7 +122,7 @@ fn find_columns(columns: &WriteColumns, row: RowRef<'_>, present: &mut Vec<u16>)
     complex_deletion
 }
 
-/// Appends the times of a row itself. Returns the flags that say which it has.
+/// Appends the times of a row itself. Returns the flags of those that it has.
 #[inline]
 fn put_times(
     schema: &WriteSchema,

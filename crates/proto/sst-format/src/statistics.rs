@@ -52,10 +52,11 @@ impl Partitioner {
     }
 }
 
-/// Zero bytes that Cassandra leaves behind the statistics for each null in the least and the greatest
-/// clustering of a compact table: it counts the length of a value that it then does not write.
+/// Zero bytes that Cassandra leaves after the statistics for each null in the least and the
+/// greatest clustering of a compact table: it counts the length of a value that it then does not
+/// write.
 const NULL_PADDING: usize = 2;
-/// Nulls in two clusterings at most, far above what a primary key has.
+/// Nulls in two clusterings at most, far more than a primary key has.
 const NULLS_MAX: usize = 256;
 
 /// Bytes left at the end of the stats part for each point of the tombstone histogram, since `oa`.
@@ -158,9 +159,10 @@ impl CoveredSlice {
     }
 }
 
-/// The values in front of the first one that two bytes of length cannot say. Rows with longer values are refused,
-/// but earlier releases took them. A bound of fewer values covers more, so no read leaves the file out wrongly, and
-/// the file can be written: a row that cannot be flushed keeps the commit log and memory for good.
+/// The values before the first one that is too long for two bytes of length. Rows with longer
+/// values are refused, but earlier releases accepted them. A bound of fewer values covers more, so
+/// no read skips the file wrongly, and the file can be written. A row that cannot be flushed would
+/// occupy the commit log and memory for ever.
 fn with_short_lengths(values: &[Vec<u8>]) -> &[Vec<u8>] {
     let long = values.iter().position(|value| value.len() > usize::from(u16::MAX));
     values.get(..long.unwrap_or(values.len())).unwrap_or_default()

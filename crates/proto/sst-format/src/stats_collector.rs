@@ -1,5 +1,5 @@
-//! Collects what Statistics.db says about rows as they are written.
-//! Source: `io.sstable.metadata.MetadataCollector`.
+//! Collects the statistics of rows for Statistics.db as they are written. Source:
+//! `io.sstable.metadata.MetadataCollector`.
 
 use std::cmp::Ordering;
 
@@ -66,7 +66,7 @@ impl Default for StatsCollector {
     }
 }
 
-/// Facts about a file that rows do not tell.
+/// Facts about a file that do not follow from its rows.
 #[derive(Clone, Debug)]
 pub struct FileFacts {
     /// Commit-log stretches in the file.
@@ -178,7 +178,8 @@ impl StatsCollector {
         self.times(cell.timestamp, cell.ttl.0, cell.local);
     }
 
-    /// Rows of the usual form ([`crate::row_copy`]) of one partition, each with so many columns.
+    /// Counts rows of the usual form ([`crate::row_copy`]) of one partition, each with this many
+    /// columns.
     #[inline]
     pub fn usual_rows(&mut self, rows: &UsualRows, columns: u64) {
         if rows.count == 0 {
@@ -189,8 +190,8 @@ impl StatsCollector {
         self.usual_rows_of_file(rows, cells);
     }
 
-    /// Partitions of one row of the usual form each, with so many columns: the rows, and of each partition the
-    /// [`murmur2_64`] of its key and its bytes in Data.
+    /// Counts partitions of one row of the usual form each, with this many columns: the rows, and
+    /// for each partition the [`murmur2_64`] of its key and its bytes in Data.
     ///
     /// [`murmur2_64`]: crate::hyperloglog::murmur2_64
     pub fn usual_partitions(

@@ -12,7 +12,7 @@ pub const PAGE_BYTES: u64 = 4096;
 /// Longest way from a root: a key of 64 KiB, each byte escaped, and its ends.
 const DEPTH_MAX: usize = 1 << 18;
 
-/// Why a walk did not come to its end.
+/// Reason why a walk stopped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The bytes at this position are needed.
@@ -60,7 +60,7 @@ pub struct Node<'a> {
     bytes: &'a [u8],
     shape: Shape,
     count: usize,
-    /// Four bits that say whether there is a payload and of which form; 0 = none.
+    /// Four bits for the form of the payload; 0 = none.
     pub flags: u8,
     payload_at: usize,
 }
@@ -174,7 +174,7 @@ impl<'a> Node<'a> {
         Some(if index.is_multiple_of(2) { word >> 4 } else { word & 0xfff })
     }
 
-    /// Where a transition leads; `None`: there is none of that number.
+    /// Target of a transition; `None`: no transition has that number.
     fn child(&self, index: usize) -> Result<Option<u64>, Stop> {
         if index >= self.count {
             return Ok(None);
@@ -182,7 +182,7 @@ impl<'a> Node<'a> {
         match self.distance(index) {
             None => Err(Stop::Damaged(self.position)),
             Some(0) if matches!(self.shape, Shape::Dense { .. }) => Ok(None),
-            // A node lies behind its children: no walk goes in a circle.
+            // A node is written after its children: no walk goes in a circle.
             Some(0) => Err(Stop::Damaged(self.position)),
             Some(back) => match self.position.checked_sub(back) {
                 Some(child) => Ok(Some(child)),
@@ -191,7 +191,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The first transition at or behind a number, with its own.
+    /// The first transition at or after a number, with its own number.
     fn child_from(&self, mut index: usize) -> Result<Option<(usize, u64)>, Stop> {
         while index < self.count {
             if let Some(child) = self.child(index)? {
@@ -372,8 +372,8 @@ impl Path {
         Ok(())
     }
 
-    /// The last place at or before a key in a trie of separators: the greatest payload whose way is
-    /// not behind the key.
+    /// The last position at or before a key in a trie of separators: the greatest payload whose
+    /// path is not after the key.
     ///
     /// # Errors
     /// `Need`, `Damaged`.

@@ -41,8 +41,8 @@ impl Payload {
         payload
     }
 
-    /// The first `length` of nine bytes. Without a copy of that length, which would wait for what was just
-    /// written.
+    /// The first `length` of nine bytes. It avoids a copy of that length, which would wait for the
+    /// bytes that were just written.
     #[inline]
     pub(crate) fn of_first(flags: u8, bytes: [u8; 9], length: usize) -> Payload {
         let mut payload = Payload { flags, ..Payload::NONE };
@@ -78,11 +78,12 @@ pub fn shared(a: &[u8], b: &[u8]) -> usize {
 /// A node that a later key may still change, on the way to the last key.
 #[derive(Debug)]
 struct Open {
-    /// By what the way goes on.
+    /// Byte of the transition to the next node of the path.
     next: u8,
     payload: Payload,
     below: Below,
-    /// Where in [`TrieWriter::complete`] what is below it begins, and in [`TrieWriter::payloads`].
+    /// Index in [`TrieWriter::complete`] of the first node below it, and in
+    /// [`TrieWriter::payloads`].
     start: usize,
     payloads: usize,
 }
@@ -98,7 +99,7 @@ struct Node {
     size: u16,
     /// Most bytes that it takes with them; no more than a page has. [`WRITTEN`]: it is in the file.
     bytes_max: u16,
-    /// By what it is reached.
+    /// Byte of the transition that leads to it.
     byte: u8,
     /// Bytes of its payload; its flags come before them.
     payload: u8,
@@ -135,7 +136,7 @@ struct Branch {
     position: u64,
 }
 
-/// Bytes of the last page that are written; 0: it is full, or there is none.
+/// Written bytes of the last page; 0: it is full, or there is none.
 fn used_of_page(at: u64, out: &[u8]) -> usize {
     let position = at.saturating_add(out.len() as u64);
     usize::try_from(position % PAGE_BYTES).unwrap_or(0)
@@ -159,7 +160,7 @@ fn own_bytes_max(below: Below, payload: &Payload) -> usize {
     let transitions = match (count, below.last_bytes_max, payload.flags) {
         (0, ..) => 1,
         _ if below.is_far => count.saturating_mul(FAR_BYTES + 1).saturating_add(3),
-        // A node lies right behind its only child.
+        // A node directly follows its only child.
         (1, 0..=15, 0) => 2,
         (1, 0..=255, _) | (1, _, 0) => 3,
         (1, ..) => 4,
@@ -212,8 +213,8 @@ impl TrieWriter {
         self.places == 0
     }
 
-    /// Adds a payload under a key that lies behind all before. `out` is what follows the first `at`
-    /// bytes of the file.
+    /// Adds a payload under a key that is greater than all before. `out` has the bytes after the
+    /// first `at` bytes of the file.
     pub fn add(&mut self, key: &[u8], payload: Payload, at: u64, out: &mut Vec<u8>) {
         let common = shared(key, &self.key);
         if self.path.is_empty() {
@@ -298,8 +299,8 @@ impl TrieWriter {
         (own, bytes_max)
     }
 
-    /// Writes the branches below a node, each of which remains as a node that is written. The largest that fits into the
-    /// rest of the page is the next, so that little of pages is left empty.
+    /// Writes the branches below a node, each of which remains as a written node. The largest that
+    /// fits into the rest of the page is the next, so that little of a page stays empty.
     fn write_children(&mut self, node: &Open, at: u64, out: &mut Vec<u8>) {
         let start = node.start;
         let mut branches = std::mem::take(&mut self.branches);
@@ -684,7 +685,7 @@ mod tests {
         ] {
             let keys = keys(count, alphabet, length);
             let mut writer = TrieWriter::default();
-            // Twice: what is left of the first trie is not in the second.
+            // Twice: nothing of the first trie remains in the second.
             for _ in 0..2 {
                 let (mut root, mut expect) = (Branch::default(), Vec::new());
                 let mut out = Vec::new();

@@ -114,8 +114,8 @@ impl Version {
         self >= Version::Oa
     }
 
-    /// Statistics.db has the covered slice of clusterings, the key range and the token coverage, and
-    /// says whether partitions are deleted.
+    /// Statistics.db has the covered slice of clusterings, the key range and the token coverage,
+    /// and a flag for deleted partitions.
     pub fn has_covered_slice(self) -> bool {
         self >= Version::Oa
     }

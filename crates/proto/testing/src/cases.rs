@@ -15,15 +15,15 @@ const SHOWN_MAX: usize = 5;
 pub struct Case<'t> {
     /// The action.
     pub directive: &'t str,
-    /// With what, line breaks included.
+    /// The input, line breaks included.
     pub input: &'t str,
 }
 
-/// Runs the cases of a file in their order; returns how many they are.
+/// Runs the cases of a file in their order; returns their number.
 ///
 /// # Panics
-/// An output differs from the one in the file, unless `UPDATE_EXPECT` is set; the file cannot be read, or is none of
-/// cases.
+/// An output differs from the one in the file, unless `UPDATE_EXPECT` is set; the file cannot be
+/// read, or is not a file of cases.
 pub fn run_cases(path: &Path, mut run: impl FnMut(&Case<'_>) -> String) -> usize {
     let text = std::fs::read_to_string(path)
         .unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));

@@ -114,7 +114,7 @@ fn show_row(row: data::RowRef<'_>, table: &schema::Table) -> String {
     parts.join(" ")
 }
 
-/// A mutation as text: key bytes, then what it writes.
+/// A mutation as text: key bytes, then its writes.
 pub fn show(schema: &Schema, bytes: &[u8]) -> String {
     let opened = MutationRef::open(bytes).expect("opens");
     let table = schema.table_by_id(opened.table).expect("table");

@@ -62,7 +62,7 @@ impl Passing {
         }
     }
 
-    /// A serialised value as a native number; `None` when it is none, or goes through memory.
+    /// A serialised value as a native number; `None` when it is no number, or goes through memory.
     pub fn to_wasm(self, bytes: &[u8]) -> Option<Val> {
         Some(match self {
             Passing::Memory => return None,

@@ -121,7 +121,7 @@ impl Run<'_> {
         found.ok_or_else(|| CallError::Abi("the module exports no memory".to_owned()))
     }
 
-    /// The version that the module says.
+    /// The ABI version that the module exports.
     fn version(&self, memory: Memory) -> Result<u8, CallError> {
         let global = match self.instance.get_export(&self.store, ABI) {
             Some(Extern::Global(global)) => global.get(&self.store).i32(),

@@ -67,7 +67,7 @@ pub(crate) fn compile(
         }
     }
     let passing = |ty: &CqlType| match signature.called_on_null_input {
-        // No native number says null.
+        // No native number stands for null.
         true => Passing::Memory,
         false => Passing::of(ty),
     };

@@ -1,14 +1,14 @@
 //! User functions in WebAssembly and, with the feature `lua`, in Lua: a body becomes a [`Function`],
 //! which is called with CQL values.
 //!
-//! Owns: the check of a body against the signature it is declared with, the way values go in and out
-//! (the two versions of ScyllaDB's public ABI, [`abi`]; values of Lua's, `lua`), the bounds of a call.
-//! Never: IO, clocks, randomness, threads: a module has no imports but stubs that fail, a body in Lua
-//! no library that reaches outside, so what a call gives follows from its arguments alone. No state is
-//! kept between two calls.
+//! Owns: the check of a body against the signature it is declared with, the passing of values in and
+//! out (the two versions of ScyllaDB's public ABI, [`abi`]; values of Lua's, `lua`), the bounds of a
+//! call. Never: IO, clocks, randomness, threads: a module has no imports but stubs that fail, a body
+//! in Lua no library that reaches outside, so the result of a call follows from its arguments alone.
+//! No state is kept between two calls.
 //!
 //! Invariants: INV-udf-1: a call ends after the fuel it is given and within the memory of
-//! [`Limits`], whatever the body does. INV-udf-2: what a call returns is a valid value of the
+//! [`Limits`], whatever the body does. INV-udf-2: the result of a call is a valid value of the
 //! declared type, or null.
 //!
 //! Source: ScyllaDB's documentation, "Wasm support for user-defined functions", "CQL to Lua type
@@ -39,7 +39,7 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct Limits {
     /// Units of fuel, about one per instruction, of one call.
     pub fuel: u64,
-    /// Bytes of linear memory, or of what a function in Lua makes.
+    /// Bytes of linear memory, or of the values of a function in Lua.
     pub memory_bytes: usize,
 }
 
@@ -69,10 +69,10 @@ pub enum NoLanguage {
 }
 
 impl Language {
-    /// The language of a name as it stands in CREATE FUNCTION, in lower case.
+    /// The language of a name as it is written in CREATE FUNCTION, in lower case.
     ///
     /// # Errors
-    /// There is none, or not in this build.
+    /// The language is unknown, or not in this build.
     pub fn of(name: &str) -> Result<Language, NoLanguage> {
         match name {
             "wasm" => Ok(Language::Wasm),
@@ -123,7 +123,7 @@ pub enum CallError {
     /// The module, its start or the function failed.
     #[error("{0}")]
     Trap(String),
-    /// It does not do what the ABI says.
+    /// It violates the ABI.
     #[error("{0}")]
     Abi(String),
 }
@@ -184,11 +184,12 @@ impl Function {
         }
     }
 
-    /// Calls it in a new instance of the module, or a new state of Lua. `fuel` is what may be used, and gets what is left.
-    /// A null argument of a function that is not called on null input gives null.
+    /// Calls it in a new instance of the module, or a new state of Lua. `fuel` is the limit, and
+    /// receives the rest. A null argument of a function that is not called on null input gives
+    /// null.
     ///
     /// # Errors
-    /// The call used too much, failed, or returned what is no value of the type.
+    /// The call used too much, failed, or returned an invalid value of the type.
     pub fn call(
         &self,
         args: &[Option<&[u8]>],

@@ -144,7 +144,7 @@ fn distributions_come_to_an_end_and_leave_fewer_mixed_files_than_the_threshold()
         (in_windows(generation, Some(span)), windows)
     };
     for flush in 0..200_i64 {
-        // Mostly what is new, now and then something old, once a year at a time.
+        // Mostly new rows, now and then old ones, a whole year once in a while.
         let from = if random(10) == 0 { 0 } else { flush };
         let width = if flush == 100 { 5_000 } else { 1 + random(4) as i64 };
         generation += 1;

@@ -144,7 +144,7 @@ fn a_file_of_droppable_tombstones_is_compacted_alone() {
     assert_eq!(planned(&one), [0_u64; 0]);
     one[0].created_at = WallMicros((1_000_000 - 86_400) * 1_000_000);
     assert_eq!(planned(&one), [1]);
-    // Another file overlaps: what the tombstones shadow may be there.
+    // Another file overlaps: it may have the data that the tombstones shadow.
     one[1].first_token = Token(0);
     assert_eq!(planned(&one), [0_u64; 0]);
     // It overlaps, but the file is expired as a whole and older than the data of the other.

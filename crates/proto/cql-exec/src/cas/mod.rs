@@ -50,7 +50,7 @@ pub enum Verdict {
 /// The answer to a conditional statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CasResult {
-    /// `[applied]`, then, of a no, what was found.
+    /// `[applied]`; if the conditions do not hold, followed by the columns that were read.
     pub columns: Vec<ResultColumn>,
     /// At least one; `None` is null.
     pub rows: Vec<Vec<Option<Vec<u8>>>>,
@@ -81,7 +81,7 @@ impl<'c> CasExec<'c> {
         self.bound.command.now
     }
 
-    /// Forgets what was shown.
+    /// Discards the rows that were shown.
     pub fn restart(&mut self) {
         self.static_row = None;
         self.rows.clear();

@@ -34,7 +34,7 @@ fn options(uuids: &UuidSource) -> ExecuteOptions<'_> {
     }
 }
 
-/// The one mutation of INSERTs: what is in the table.
+/// The one mutation of INSERTs: the contents of the table.
 fn state(schema: &Arc<Schema>, inserts: &[&str]) -> Vec<u8> {
     let uuids = UuidSource::new(3);
     let plans: Vec<Plan> = inserts.iter().map(|s| plan_of(schema, s).expect(s)).collect();
@@ -181,7 +181,7 @@ fn try_run(inserts: &[&str], cql: &str, values: &[BoundValue<'_>]) -> Result<Str
     let options = options(&uuids);
     let bound = BoundCas::bind(&statements, form, &options, options.now)?;
     let mut exec = CasExec::new(&bound, &statements, options);
-    // INV-cas-2: what is shown before a restart does not count.
+    // INV-cas-2: rows that are shown before a restart do not count.
     let other = state(&schema, &["INSERT INTO t (k, v) VALUES (9, 9)"]);
     if &*bound.table().name == "t" {
         feed(&mut exec, &bound, &schema, &other);
@@ -217,7 +217,7 @@ fn existence_of_a_row() {
     check(T, insert, "no [applied]=false k=1 s='x' v=5");
     check(T, "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "yes 00000001 [](v=6)");
     check(&[], "UPDATE t SET v = 6 WHERE k = 1 IF EXISTS", "no [applied]=false");
-    // INV-cas-1: a deletion is older than what the same round writes.
+    // INV-cas-1: a deletion is older than the writes of the same round.
     check(T, "DELETE FROM t WHERE k = 1 IF EXISTS", "yes 00000001 deleted@999");
     check(T, "DELETE v FROM t WHERE k = 1 IF EXISTS", "yes 00000001 [](v=x@999)");
     check(
@@ -500,7 +500,7 @@ fn what_is_written_may_depend_on_what_is_there() {
         "UPDATE t USING TTL 9 SET v = 6 WHERE k = 1 IF v = 5",
         "yes 00000001 [](v=6 ttl 9 at 1700000009)",
     );
-    // The read names what is changed, too.
+    // The read also names the columns that are changed.
     check(M, "UPDATE m SET l[0] = 7 WHERE k = 1 IF d = 1.0", "no [applied]=false d=null");
 }
 
@@ -531,8 +531,8 @@ fn batches_of_one_partition() {
               UPDATE c SET st = 1 WHERE KEY IF st = 3;"),
         "no [applied]=false a=1 b='p' c1=2 c2='q' st=3 v=5",
     );
-    // A deleted row hides what the same batch writes to it, a deleted range does not; timestamps of
-    // statements do not count.
+    // A deleted row hides the writes of the same batch to it, a deleted range does not; timestamps
+    // of statements do not count.
     check(
         C,
         &run("DELETE FROM c WHERE KEY AND c1 = 1 AND c2 = 'q' IF EXISTS; \

@@ -1,4 +1,4 @@
-//! Any bytes as what another node says that shards do with rows.
+//! Any bytes as another node's work for shards.
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! Groups made by the shards that have the rows, put together by the one that asks.
 //!
-//! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), what the asker makes of them.
+//! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), the merge at the coordinator.
 //! Each shard runs a [`SelectExec`] of its own over its partitions, with the same plan and values. Groups of a
-//! partition are whole there and only counted and put in order by the asker. One group over everything is made in
-//! parts, which are merged: only of aggregates whose result does not depend on the order of rows.
+//! partition are complete there; the coordinator only counts them and puts them in order. One group over
+//! everything is built in parts, which are merged: only of aggregates whose result does not depend on the order
+//! of rows.
 
 use std::sync::Arc;
 
@@ -93,7 +94,8 @@ impl RowFold for Fold {
             timeout_nanos: None,
             filters: self.filters.clone(),
             terms: self.terms.clone(),
-            // A shard gives as many as all together may; where the page ends is the asker's to say.
+            // A shard returns as many as all together may; the coordinator decides where the page
+            // ends.
             limit: self.limit,
             per_partition: self.per_partition,
             page_rows: UNLIMITED,

@@ -20,7 +20,8 @@ const OPEN: u8 = 4;
 const LAST: u8 = 1;
 const OUTPUT: u8 = 2;
 
-/// Appends a state of a fold; false: it is none, or of a user's aggregate.
+/// Appends a state of a fold. Returns false for another kind of state, or one of a user's
+/// aggregate.
 pub(super) fn encode_state(state: &FoldState, out: &mut Vec<u8>) -> bool {
     let Some(kept) = state.downcast_ref::<Kept>() else { return false };
     let Kept { group, is_inside, key, in_partition, may_show_static, limit_left } = kept;

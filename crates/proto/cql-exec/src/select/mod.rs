@@ -46,7 +46,7 @@ pub enum Flow {
 pub struct SelectDone {
     /// Rows written.
     pub rows: u32,
-    /// There may be more: what the client gives back for the next page.
+    /// The paging state that the client sends for the next page; `None` when no rows can follow.
     pub paging_state: Option<Vec<u8>>,
     /// Warnings for the client.
     pub warnings: Vec<String>,
@@ -61,7 +61,7 @@ pub struct SelectDone {
 pub struct Dropped {
     /// Rows.
     pub rows: u64,
-    /// Partitions of which no row was looked at.
+    /// Partitions without a scanned row.
     pub partitions: u64,
 }
 
@@ -159,7 +159,7 @@ impl<'p> SelectExec<'p> {
         SelectExec { fingerprint, ..SelectExec::of_shard(plan.results(), bound, out) }
     }
 
-    /// Begins what a shard does of it; the page is not its business.
+    /// Starts the part of it that a shard executes, which ignores pages.
     pub(super) fn of_shard(
         plan: &'p ResultPlan,
         bound: &'p BoundSelect,
@@ -218,7 +218,7 @@ impl<'p> SelectExec<'p> {
         Flow::Continue
     }
 
-    /// Keeps what is looked at of a partition beside its rows.
+    /// Stores the data of a partition that is needed beside its rows.
     #[inline]
     fn enter(&mut self, token: Token, key: &[u8], static_row: Option<RowRef<'_>>) {
         self.token = token;
@@ -310,7 +310,7 @@ impl<'p> SelectExec<'p> {
     /// Ends the page.
     ///
     /// # Errors
-    /// What an expression failed with.
+    /// The error of an expression.
     pub fn finish(mut self) -> Result<SelectDone, PlanError> {
         if self.error.is_none() && matches!(self.plan.shaping, Shaping::Groups { prefix: None }) {
             self.open_group();
@@ -387,8 +387,8 @@ impl<'p> SelectExec<'p> {
         Flow::Stop
     }
 
-    /// Counts a written row against all limits. `clustering`: where a next page would go on;
-    /// `None` when the partition is done with it.
+    /// Counts a written row against all limits. `clustering`: position where a next page would
+    /// continue; `None` when the partition is complete with it.
     #[inline]
     fn count_row(&mut self, clustering: Option<&[u8]>) -> Flow {
         self.rows = self.rows.saturating_add(1);
@@ -623,7 +623,7 @@ impl<'p> SelectExec<'p> {
     }
 
     fn same_group(&self, prefix: usize, clustering: Option<&[u8]>, output: Option<&[u8]>) -> bool {
-        // With a function the last column of the prefix counts by what the function gives.
+        // With a function the last column of the prefix counts by the function's result.
         let (prefix, outputs) = match &self.plan.group_function {
             None => (prefix, true),
             Some(f) => (prefix.saturating_sub(1), f.is_same(self.group.output.as_deref(), output)),
@@ -637,7 +637,7 @@ impl<'p> SelectExec<'p> {
         }
     }
 
-    /// Writes the open group and counts it. `partition_over`: a next page goes on after the
+    /// Writes the open group and counts it. `partition_over`: a next page continues after the
     /// partition.
     fn close_group(&mut self, partition_over: bool) -> Flow {
         if !self.group.open {

@@ -79,9 +79,9 @@ pub enum Resource {
 pub struct GrantPermissions {
     /// The granted permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
-    /// To whom.
+    /// The role that receives them.
     pub role: Ident,
 }
 
@@ -90,9 +90,9 @@ pub struct GrantPermissions {
 pub struct RevokePermissions {
     /// The revoked permissions.
     pub permissions: Permissions,
-    /// On what.
+    /// The resource.
     pub resource: Resource,
-    /// From whom.
+    /// The role that loses them.
     pub role: Ident,
 }
 

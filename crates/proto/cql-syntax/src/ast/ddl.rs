@@ -114,7 +114,7 @@ pub struct ColumnDefinition {
     pub is_static: bool,
     /// `MASKED WITH`.
     pub mask: Option<Mask>,
-    /// `PRIMARY KEY` behind the column; never in ALTER TABLE.
+    /// `PRIMARY KEY` after the column; never in ALTER TABLE.
     pub primary_key: bool,
 }
 
@@ -144,7 +144,7 @@ pub struct PrimaryKey {
 /// `ALTER TABLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlterTable {
-    /// `IF EXISTS` behind TABLE.
+    /// `IF EXISTS` after TABLE.
     pub if_exists: bool,
     /// The table.
     pub table: QualifiedName,
@@ -328,7 +328,7 @@ pub struct CreateView {
     pub selection: Selection,
     /// The table it follows.
     pub base: QualifiedName,
-    /// `WHERE`; empty when there is none.
+    /// `WHERE`; empty without one.
     pub relations: Vec<Relation>,
     /// `PRIMARY KEY`.
     pub primary_key: PrimaryKey,

@@ -1,7 +1,7 @@
 //! The syntax tree of one CQL statement, as written: names are case-folded, nothing is resolved.
 //!
-//! Owns the shapes only. Never knows a schema: whether `a` is a column or `{}` a set or a map is
-//! decided by the planner.
+//! Owns the shapes only. Never knows a schema: the planner decides if `a` is a column, and if `{}`
+//! is a set or a map.
 //!
 //! Two conventions hold for every type here:
 //! - [`Span`] never takes part in equality, so two trees are equal when they mean the same.

@@ -1,4 +1,4 @@
-//! SELECT and what it shares: selectors, relations, orderings.
+//! SELECT and the parts that it shares: selectors, relations, orderings.
 
 use super::{
     ArithmeticOp, BindMarker, FunctionName, Ident, Literal, NativeType, QualifiedName, RawType,
@@ -16,7 +16,7 @@ pub struct Select {
     pub selection: Selection,
     /// The table or view read.
     pub table: QualifiedName,
-    /// `WHERE`, all joined by AND; empty when there is none.
+    /// `WHERE`, all joined by AND; empty without one.
     pub relations: Vec<Relation>,
     /// `GROUP BY`.
     pub group_by: Vec<Selector>,

@@ -33,7 +33,7 @@ pub enum Term {
         /// Where it stands.
         span: Span,
     },
-    /// `(type) term`: tells the type of a literal or marker, converts nothing.
+    /// `(type) term`: sets the type of a literal or marker, converts nothing.
     TypeHint {
         /// The type in parentheses.
         ty: RawType,

@@ -182,7 +182,7 @@ impl Parser<'_> {
         }
         loop {
             let option = self.role_option()?;
-            // Access clauses add up; of the others each may be said once.
+            // Access clauses add up; each of the others may occur once.
             let name = option_name(&option);
             if name.is_some() && options.iter().any(|o| option_name(o) == name) {
                 let name = name.unwrap_or("");

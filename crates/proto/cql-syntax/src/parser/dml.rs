@@ -184,7 +184,7 @@ impl Parser<'_> {
         }
         let other = self.column()?;
         if !matches!(self.kind(), Tok::Comma | Tok::Where) {
-            // Cassandra looks so far ahead to tell a column from a term.
+            // Cassandra looks ahead this far to distinguish a column from a term.
             return Err(self.no_viable());
         }
         if other != *column {

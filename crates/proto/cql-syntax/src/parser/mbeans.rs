@@ -5,7 +5,7 @@
 use super::{Parser, Result};
 
 impl Parser<'_> {
-    /// The name behind MBEAN, or behind MBEANS, which must be a pattern.
+    /// The name after MBEAN, or after MBEANS, which must be a pattern.
     pub(super) fn mbean_name(&mut self, plural: bool) -> Result<String> {
         let name = self.string()?;
         let wrong = match is_pattern(&name) {

@@ -127,7 +127,7 @@ impl Parser<'_> {
         first.is_name() && self.is_function_behind_keyspace(ahead)
     }
 
-    /// The same behind a keyspace, which may be any token here.
+    /// The same after a keyspace, which may be any token here.
     pub(super) fn is_function_behind_keyspace(&mut self, ahead: usize) -> bool {
         self.kind_at(ahead + 1) == Tok::Dot
             && self.kind_at(ahead + 2).is_function_name()

@@ -117,9 +117,9 @@ impl Parser<'_> {
         Ok(Clause { json: false, distinct: false, selection: self.selection()? })
     }
 
-    /// `[word] inner`. `json` and `distinct` are columns too: each is a keyword where what follows can be read
-    /// whole, and else a column, whatever error that leads to. Source: the syntactic predicates of
-    /// `selectStatement` and `selectClause`; the second is part of what the first looks at.
+    /// `[word] inner`. `json` and `distinct` are columns too. Each is a keyword if the rest can be
+    /// parsed completely; otherwise it is a column, whatever error follows. Source: the syntactic
+    /// predicates of `selectStatement` and `selectClause`; the first includes the second.
     fn clause_behind(
         &mut self,
         word: Tok,
@@ -171,7 +171,7 @@ impl Parser<'_> {
 
     #[inline]
     fn select_item(&mut self) -> Result<SelectItem> {
-        // Most are columns, of which these tokens can make nothing else.
+        // Fast path: most items are columns, and these tokens exclude anything else.
         if self.kind().is_name() && matches!(self.kind_at(1), Tok::Comma | Tok::From) {
             let column = self.ident()?;
             let span = column.span;
@@ -263,7 +263,7 @@ impl Parser<'_> {
     fn accessors(&mut self, mut receiver: Selector) -> Result<Selector> {
         let first = self.at;
         loop {
-            // Unless the field's name is none of a function's, which ends its looking for one.
+            // Unless the field's name cannot be a function's, which ends the search for one.
             let is_column = is_looked_behind(&receiver)
                 && self.kind() == Tok::Dot
                 && (self.kind_at(1).is_function_name() || !self.kind_at(1).is_name());
@@ -280,7 +280,7 @@ impl Parser<'_> {
             self.count_operator()?;
             let fits = match self.kind() {
                 Tok::Dot | Tok::BracketOpen => true,
-                // Not even behind the last of GROUP BY.
+                // Not even after the last selector of GROUP BY.
                 Tok::Semicolon => false,
                 _ => is_column || self.ends_selector() || self.ends_group(),
             };
@@ -348,7 +348,7 @@ impl Parser<'_> {
                 self.bump();
                 Ok(Selector::Null(self.span_from(start)))
             }
-            // A keyspace cannot be bound, which it says when it looks for its function.
+            // A keyspace cannot be bound; the lookup of its function reports that.
             Tok::Qmark if self.is_function_behind_keyspace(0) => self.function_selector(),
             Tok::Qmark | Tok::Colon => Ok(Selector::Bind(self.bind_marker()?)),
             Tok::ParenOpen => self.paren_selector(),
@@ -590,7 +590,8 @@ impl Parser<'_> {
 }
 
 #[inline(never)]
-/// A column, or a `?`: behind them Cassandra's parser looks at the next token, which might make a function of them.
+/// Returns true for a column, or a `?`: Cassandra's parser checks the token after it, which might
+/// make a function of it.
 fn is_looked_behind(selector: &Selector) -> bool {
     matches!(selector, Selector::Column(_))
         || matches!(selector, Selector::Bind(marker) if marker.name.is_none())

@@ -236,7 +236,7 @@ fn an_incomplete_frame_that_is_refused_is_skipped_and_answered_at_its_end() {
         assert_eq!(decoder.next(&mut input).unwrap().unwrap().body, bodies[0]);
         assert!(!decoder.is_within_frame());
     }
-    // A header that is cut short says nothing.
+    // A header that is cut short gives no frame yet.
     let mut decoder = started(ProtocolVersion::V4, None, MAX);
     assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0]));
     assert!(!decoder.refuse_partial(&[4, 0, 0, 1, 7, 0, 0, 0, 0]), "it is complete");
@@ -445,7 +445,7 @@ fn a_copied_response_has_its_warnings_behind_those_given() {
             });
         }
     }
-    // Warnings that are cut short are none, and nothing is left of the attempt.
+    // Warnings that are cut short make the frame invalid, and nothing is left of the attempt.
     let mut out = b"before".to_vec();
     let extras = FrameExtras { warnings: &["c"], ..FrameExtras::default() };
     let broken = [0x84, flags::WARNING, 0, 0, 8, 0, 0, 0, 3, 0, 1, 9];

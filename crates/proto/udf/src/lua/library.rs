@@ -44,8 +44,8 @@ fn refuse<T>(text: impl Into<String>) -> mlua::Result<T> {
 
 /// Metatables that a function has set.
 ///
-/// When a hook fails, variables that are to be closed are closed while no hook runs: their `__close`
-/// could go on for ever. So it is put out of force before.
+/// When a hook fails, Lua closes the variables that are to be closed while no hook runs: their
+/// `__close` could run for ever. It is therefore disabled before.
 #[derive(Clone, Debug)]
 pub(super) struct Metatables {
     /// The metatables as weak keys: unreferenced ones are collected.
@@ -159,7 +159,8 @@ fn protected(
     results.into_iter().map(as_text).collect()
 }
 
-/// `pairs`: a function that gives the entries in order, those that are left when it comes to them.
+/// `pairs`: a function that gives the entries in order, skipping those that were removed before
+/// their turn.
 fn pairs(lua: &Lua, value: Value, meter: &Rc<Meter>) -> mlua::Result<MultiValue> {
     let own = match &value {
         Value::Table(table) => match table.metatable() {

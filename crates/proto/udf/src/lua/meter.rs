@@ -12,7 +12,7 @@ use mlua::{Error, Lua, VmState};
 
 /// Instructions between two turns of the hook.
 pub(super) const STRIDE: u32 = 128;
-/// Every so many bytes in use make an instruction cost one unit more.
+/// Bytes in use for which an instruction costs one unit more.
 const BYTES_PER_UNIT: usize = 16 * 1024;
 /// Bytes of garbage and values that a collection goes over for one unit.
 const COLLECTED_PER_UNIT: usize = 16;
@@ -61,7 +61,7 @@ impl Meter {
     }
 
     /// # Errors
-    /// There is not so much left.
+    /// Less is left.
     pub(super) fn spend(&self, units: u64) -> mlua::Result<()> {
         match self.fuel.get().checked_sub(units) {
             Some(left) if !self.empty.get() => {
@@ -76,10 +76,10 @@ impl Meter {
         }
     }
 
-    /// Takes what `count` steps of a loop cost.
+    /// Consumes the cost of `count` steps of a loop.
     ///
     /// # Errors
-    /// There is not so much left.
+    /// Less is left.
     pub(super) fn spend_steps(&self, count: usize) -> mlua::Result<()> {
         self.spend(u64::try_from(count).unwrap_or(u64::MAX))
     }

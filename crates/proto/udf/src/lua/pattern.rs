@@ -12,7 +12,7 @@ use super::meter::Meter;
 const CAPTURES_MAX: usize = 32;
 /// Nested attempts, as in Lua.
 const DEPTH_MAX: u32 = 200;
-/// Bytes of a set or a text that are looked at for one unit.
+/// Bytes of a set or a text that are scanned for one unit.
 const BYTES_PER_UNIT: usize = 8;
 
 fn refuse<T>(text: &str) -> mlua::Result<T> {
@@ -52,17 +52,17 @@ impl<'a> Matcher<'a> {
         Matcher { text, pattern, captures: Vec::new(), depth: 0, meter }
     }
 
-    /// Where a match that begins at `at` ends.
+    /// Returns the end of a match that begins at `at`.
     ///
     /// # Errors
-    /// The pattern is none, or the fuel is used up.
+    /// The pattern is invalid, or the fuel is used up.
     pub(super) fn match_at(&mut self, at: usize) -> mlua::Result<Option<usize>> {
         self.captures.clear();
         self.depth = 0;
         self.here(at, 0)
     }
 
-    /// Captures of the last match, or all of it when there are none and `whole` is asked for.
+    /// Captures of the last match, or all of it when there are no captures and `whole` is true.
     ///
     /// # Errors
     /// A capture that does not end.
@@ -204,7 +204,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// The place in the pattern behind `%f[set]`, when a run of the set begins here.
+    /// The position in the pattern after `%f[set]`, when a run of the set begins here.
     fn frontier(&self, s: usize, p: usize) -> mlua::Result<Option<usize>> {
         if self.pattern_byte(p) != Some(b'[') {
             return refuse("missing '[' after '%f' in pattern");

@@ -55,10 +55,10 @@ pub(super) struct Pusher<'a> {
 }
 
 impl Pusher<'_> {
-    /// A value, or null, in Lua. What is empty and of a type that has no empty text is nil.
+    /// A value, or null, in Lua. An empty value of a type without empty text is nil.
     ///
     /// # Errors
-    /// The bytes are no value of the type, or there is no memory.
+    /// The bytes are invalid for the type, or there is no memory.
     pub(super) fn push(&self, ty: &CqlType, value: Option<&[u8]>) -> mlua::Result<Value> {
         let texts = matches!(ty, CqlType::Ascii | CqlType::Text | CqlType::Blob);
         match value {

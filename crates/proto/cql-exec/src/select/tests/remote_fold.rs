@@ -77,7 +77,8 @@ fn a_filter_keeps_there_what_it_keeps_here() {
 /// Results with their partitions and last rows, and the state in the end.
 type Made = (Vec<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>, Vec<u8>);
 
-/// Folds all partitions of a table in pages of so many rows; what a page leaves crosses as bytes.
+/// Folds all partitions of a table in pages of this many rows; the state between pages crosses as
+/// bytes.
 fn make(world: &World, fold: &dyn RowFold, rows_max: usize) -> Made {
     let (mut results, mut state): (Vec<_>, Option<Vec<u8>>) = (Vec::new(), None);
     let (mut at, mut is_over) = ((0, 0), false);

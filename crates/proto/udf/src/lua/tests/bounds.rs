@@ -135,7 +135,7 @@ fn an_endless_function_ends_with_its_fuel() {
         assert_eq!(function.call(&[], &mut fuel), Err(CallError::Fuel(FUEL)), "{body}");
         assert_eq!(fuel, 0);
     }
-    // Calls that take as long as a number says, in Lua.
+    // Calls that loop as often as a number says, in Lua.
     check("return string.rep('', 1 << 60)", "");
     let all =
         "table.concat(setmetatable({}, {__index = function() return '' end}), '', 1, 1 << 60)";

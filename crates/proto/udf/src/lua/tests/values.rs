@@ -307,7 +307,7 @@ fn tuples_and_user_types_are_tables_with_nil_for_null() {
     assert!(got.contains("has no field a number"), "{got}");
 }
 
-/// Values of a type that have a form in Lua, and what they are afterwards.
+/// Values of a type that have a form in Lua, and the values that come back.
 fn typed_value() -> impl Strategy<Value = (CqlType, Vec<u8>)> {
     let bytes = |ty: CqlType, len: usize| {
         proptest::collection::vec(any::<u8>(), len).prop_map(move |value| (ty.clone(), value))
