@@ -19,7 +19,7 @@ const READ_BYTES: usize = 256 << 10;
 /// set the wait.
 const SLACK: Duration = Duration::from_millis(50);
 
-/// Why there is no answer.
+/// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CqlError {
     /// The server has closed the connection.
@@ -51,7 +51,7 @@ impl From<FrameError> for CqlError {
     }
 }
 
-/// How long a read waits for bytes.
+/// Limit of the wait of a read for bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadWait {
     /// The timeout that the owner has set.

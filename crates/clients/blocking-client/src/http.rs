@@ -12,13 +12,13 @@ pub use http_client::{JSON, OCTETS};
 /// Longest answer that is taken: 100,000 tables fit.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
-/// Why there is no answer.
+/// Error of a request without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFault {
     /// Nobody listens there, or the connection broke.
     #[error(transparent)]
     Connect(#[from] Error),
-    /// Why the received bytes are not an answer.
+    /// The received bytes are not an answer; the text has the reason.
     #[error("{0}")]
     Strange(String),
 }

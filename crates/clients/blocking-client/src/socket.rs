@@ -42,7 +42,7 @@ pub struct Endpoint<'a> {
     pub timeout: Option<Duration>,
 }
 
-/// Why there is no connection.
+/// Error of a connection attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum DialError {
     /// The name has no address.
@@ -105,12 +105,12 @@ impl Endpoint<'_> {
     }
 }
 
-/// How to speak TLS to a server.
+/// TLS settings for a server.
 #[derive(Clone)]
 pub struct TlsPeer {
     /// Trusted authorities and the client's certificate.
     pub config: Arc<ClientConfig>,
-    /// How long each read of the handshake may take.
+    /// Limit of each read of the handshake.
     pub timeout: Duration,
 }
 

@@ -15,7 +15,7 @@ pub struct Login {
     pub user: Option<(String, String)>,
 }
 
-/// Why there was no login.
+/// Error of a login.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// The server asks for a password, and the client has none. Its authenticator.

@@ -126,7 +126,7 @@ impl Machine {
         clear(&mut self.segments);
     }
 
-    /// Where received bytes are appended.
+    /// Returns the buffer to append received bytes to.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.used == self.input.len() {
             self.input.clear();

@@ -106,7 +106,7 @@ pub enum ConnectionLoad {
     Busy,
 }
 
-/// Why an answer may not grow.
+/// Reason why an answer may not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It alone is too large.
@@ -178,7 +178,7 @@ impl Charge {
         bytes > self.account.page_bytes()
     }
 
-    /// Why it was not covered.
+    /// Returns the reason of the refusal.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refused.get()
     }

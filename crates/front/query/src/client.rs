@@ -34,7 +34,7 @@ pub struct ClientState {
 /// Decisions of another node about a statement that it forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forwarded {
-    /// When the client is answered at the latest.
+    /// Latest instant of the client's answer.
     pub(crate) deadline: Instant,
     /// The client may see what masks hide.
     pub(crate) unmasks: bool,
@@ -71,7 +71,7 @@ impl ClientState {
         ClientState { forwarded: Some(forwarded), ..ClientState::new(peer, negotiated) }
     }
 
-    /// It has proved to be this role.
+    /// Records the role that it has logged in as.
     pub fn log_in(&self, user: &str) {
         *self.user.borrow_mut() = Some(user.into());
         *self.access.borrow_mut() = None;

@@ -170,7 +170,7 @@ fn check_levels(
     Ok((scope, keyspace.params.durable_writes))
 }
 
-/// Where a conditional write was decided.
+/// Node that decided a conditional write, with its answer.
 enum Answer {
     Here(CasResult, Option<String>),
     /// The whole answer, as the other node wrote it.
@@ -339,7 +339,7 @@ impl<S: ResultSink> Conditional<S> {
 struct Operation<'c> {
     exec: CasExec<'c>,
     ticket: &'c Ticket,
-    /// Why the last decision could not be made.
+    /// Error of the last decision.
     refused: Option<PlanError>,
     /// Rounds that were lost to other proposers.
     contentions: u32,

@@ -22,13 +22,13 @@ pub struct HeldWrite {
     pub ticket: Ticket,
     /// The level it was asked for.
     pub consistency: Consistency,
-    /// How a failure names it.
+    /// Write type that a failure reports.
     pub write_type: WriteType,
     /// Warnings to the client.
     pub warnings: Vec<String>,
 }
 
-/// How far a request got at once.
+/// Progress of a request that ran without waiting.
 pub enum Step<A> {
     /// Answered.
     Done,
@@ -42,7 +42,7 @@ pub enum Step<A> {
 pub struct Cx<'a, S: ResultSink> {
     /// The executor of the shard.
     pub executor: &'a Rc<Executor>,
-    /// Where the result goes.
+    /// Destination of the result.
     pub sink: &'a S,
     /// The request.
     pub ticket: &'a Ticket,

@@ -103,7 +103,7 @@ impl Encoded {
 /// Where in `rows_full` and `rows_skip` the flags end and the paging state would begin: after kind,
 /// flags and column count.
 pub const PAGING_STATE_AT: usize = 12;
-/// Where the low byte of the flags lies.
+/// Offset of the low byte of the flags.
 pub const FLAGS_LOW_BYTE_AT: usize = 7;
 
 impl Description {

@@ -62,11 +62,11 @@ pub struct Executor {
     pub membership: Membership,
     /// The same on all shards.
     pub settings: QuerySettings,
-    /// How long requests may take.
+    /// Timeouts of requests.
     pub timeouts: Timeouts,
     /// Limits on requests.
     pub guardrails: RefCell<Guardrails>,
-    /// Which nodes have full disks.
+    /// Nodes with full disks.
     pub replica_disks: ReplicaDisks,
     /// Settings and functions that statements are planned with.
     pub plan_limits: Planning,
@@ -76,7 +76,7 @@ pub struct Executor {
     pub uuids: UuidSource,
     /// The counters.
     pub counters: Counters,
-    /// How long requests take.
+    /// Latencies of requests.
     pub latencies: Rc<Latencies>,
     /// TRUNCATE on this node and on all.
     pub truncations: Truncations,

@@ -31,7 +31,7 @@ pub enum Failure {
         required: i32,
         /// Replicas that are alive.
         alive: i32,
-        /// In which datacenter, for EACH_QUORUM.
+        /// The datacenter, for EACH_QUORUM.
         datacenter: Option<String>,
     },
     /// EXECUTE or BATCH with an id that is not in the cache.
@@ -52,9 +52,9 @@ pub enum Failure {
     ReadFailure {
         /// The level.
         consistency: Consistency,
-        /// Why, as the protocol has it.
+        /// Reason code of the protocol.
         reason: FailureReason,
-        /// Why, beside that.
+        /// Details beside the reason code.
         internal: Internal,
     },
     /// The write failed on its replica.
@@ -63,9 +63,9 @@ pub enum Failure {
         consistency: Consistency,
         /// Kind of the write.
         write_type: WriteType,
-        /// Why, as the protocol has it.
+        /// Reason code of the protocol.
         reason: FailureReason,
-        /// Why, beside that.
+        /// Details beside the reason code.
         internal: Internal,
     },
     /// A conditional write that may have been applied, or not.
@@ -111,7 +111,7 @@ pub struct ReplicasFailed {
 pub struct FailedReplica {
     /// Its address for other nodes.
     pub address: SocketAddr,
-    /// Why, as the protocol has it.
+    /// Reason code of the protocol.
     pub reason: FailureReason,
     /// Cause that the reason code does not show.
     pub cause: Option<&'static str>,

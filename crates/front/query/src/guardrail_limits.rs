@@ -30,7 +30,7 @@ impl Default for Guardrails {
     }
 }
 
-/// Which timestamps clients may give; zero is no bound.
+/// Timestamps that clients may give; zero is no bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimestampGuardrails {
     /// True if clients may set timestamps by USING TIMESTAMP.
@@ -107,7 +107,7 @@ impl TimestampGuardrails {
     }
 }
 
-/// Which bound a timestamp is outside of.
+/// Bound that a timestamp violates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimestampBound {
     /// Ahead of the clock.
@@ -136,7 +136,7 @@ pub(crate) struct TimestampViolation<'t> {
     bound: TimestampBound,
     /// Consequence for the write.
     severity: Severity,
-    /// Where the bound is, microseconds.
+    /// The bound, microseconds.
     threshold: i64,
 }
 

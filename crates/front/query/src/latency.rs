@@ -80,7 +80,7 @@ pub struct Timing {
     pub kind: Kind,
     /// Tables that it is of.
     pub touched: Touched,
-    /// When it arrived.
+    /// Instant of its arrival.
     pub began: Instant,
 }
 
@@ -92,7 +92,7 @@ pub struct Ended {
     writes: u64,
     cas_reads: u64,
     cas_writes: u64,
-    /// How many of a kind were of a table.
+    /// Number of requests by table and kind.
     of_tables: SmallVec<[(u16, Kind, u64); 4]>,
 }
 

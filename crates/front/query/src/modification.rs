@@ -77,7 +77,7 @@ impl<'m> Statements<'m> {
         plans.iter().map(move |plan| (plan, values)).chain(parts)
     }
 
-    /// Where each statement comes from, and its values.
+    /// Returns the source of each statement, and its values.
     pub(crate) fn sources(&self) -> SmallVec<[(Option<&'m Source>, &'m [BoundValue<'m>]); 1]> {
         match self {
             Statements::One(one) => std::iter::once(one.source()).collect(),

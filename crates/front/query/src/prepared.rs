@@ -34,7 +34,7 @@ impl std::ops::Deref for Planning {
     }
 }
 
-/// Where a plan comes from.
+/// Source of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     /// The statement.
@@ -90,7 +90,7 @@ pub struct CompiledHeader {
     pub(crate) needs: OnceCell<Vec<Requirement>>,
     /// Number of the access that last had these permissions; 0: none yet.
     pub(crate) allowed_to: Cell<u64>,
-    /// Where it comes from, if another node may be asked to carry it out or to make its groups.
+    /// Its source, if another node may execute it or compute its groups.
     pub(crate) source: Option<Source>,
 }
 

@@ -54,7 +54,7 @@ pub struct Rows {
     count: u32,
     /// For each value its length as an `i32`, -1 for null, and its bytes.
     body: Vec<u8>,
-    /// Where the next page begins; `None` on the last one.
+    /// Start of the next page; `None` on the last one.
     pub paging_state: Option<Vec<u8>>,
 }
 

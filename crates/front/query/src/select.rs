@@ -359,7 +359,7 @@ impl<S: ResultSink> Read<S> {
         }
     }
 
-    /// How replicas are asked; `None`: this node has all of it.
+    /// Returns the order to the replicas; `None`: this node has all data.
     #[inline]
     fn order(&self, bound: &BoundSelect, reading: &Reading<'_>) -> Option<ReplicatedRead> {
         let (snapshot, deadline) = (self.snapshot.as_ref()?, reading.deadline?);
@@ -496,7 +496,7 @@ fn add_stats(sum: &mut ReadStats, read: &ReadStats) {
     sum.filtered.add(&read.filtered);
 }
 
-/// How a read is done.
+/// Terms of a read.
 #[derive(Clone, Copy)]
 struct Reading<'r> {
     /// Deadline of a read of several nodes.

@@ -65,7 +65,7 @@ pub struct QuerySettings {
     /// The longest time for any request but TRUNCATE and schema changes, whatever the other
     /// timeouts are.
     pub native_transport_timeout: Duration,
-    /// How long traces are kept, seconds.
+    /// Time to live of traces, seconds.
     pub trace_ttl_seconds: i32,
 }
 

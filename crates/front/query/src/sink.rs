@@ -11,7 +11,7 @@ use crate::prepared::Prepared;
 use crate::ticket::Ticket;
 use cql_plan::SchemaEvent;
 
-/// How a result is described to this client.
+/// Description of a result for this client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Describe {
     /// All columns.
@@ -33,7 +33,7 @@ pub trait ResultSink: Clone + 'static {
     /// statements are executed here.
     const TAKES_FORWARDED: bool = true;
 
-    /// On whose behalf the request is executed.
+    /// Returns the client that the request is executed for.
     fn client(&self) -> &ClientState;
 
     /// An empty answer.
@@ -131,7 +131,7 @@ pub trait ResultPage {
 pub struct PageEnd<'r> {
     /// Number of rows in the body.
     pub rows: u32,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub paging_state: Option<&'r [u8]>,
     /// Warnings to the client beside those of the ticket.
     pub warnings: &'r [String],
@@ -141,11 +141,11 @@ pub struct PageEnd<'r> {
 pub struct MadeRows<'r, R> {
     /// Its columns.
     pub columns: &'r Description,
-    /// How they are described.
+    /// Form of the description.
     pub describe: Describe,
     /// Values in the order of the columns.
     pub rows: R,
-    /// Where the next page begins.
+    /// Start of the next page.
     pub paging_state: Option<&'r [u8]>,
     /// Warnings to the client.
     pub warnings: &'r [&'r str],

@@ -16,7 +16,7 @@ const EVENTS_MAX: usize = 1000;
 /// Longest text of a value or activity, as in Cassandra.
 const TEXT_BYTES_MAX: usize = 1000;
 
-/// Why a request is traced.
+/// Reason why a request is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOrigin {
     /// Its client asked for it.
@@ -177,10 +177,10 @@ pub(crate) struct EventRow<'e> {
     pub(crate) id: [u8; 16],
     /// Description of the event.
     pub(crate) activity: &'e str,
-    /// How long after its node began with the request.
+    /// Time since its node started the request.
     pub(crate) elapsed: Duration,
     pub(crate) node: SocketAddr,
-    /// Where in the node.
+    /// Thread of the node.
     pub(crate) thread: &'e str,
 }
 

@@ -62,7 +62,7 @@ type Key = (Option<Rc<str>>, Option<IpAddr>);
 #[derive(Default)]
 pub(crate) struct Accesses {
     pub(crate) last: Cell<u64>,
-    /// When the roles were as they are in `by_user`.
+    /// Epoch of the roles that `by_user` was computed from.
     pub(crate) as_of: Cell<Epoch>,
     pub(crate) by_user: RefCell<BTreeMap<Key, Rc<Numbered>>>,
 }

@@ -38,7 +38,7 @@ pub const SHARED_LEVEL: u32 = 1;
 /// Options of the strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterKeyOptions {
-    /// How wide windows are.
+    /// Width of the windows.
     pub rule: WindowRule,
     /// The windows of the table, once its first clustering column is known:
     /// [`CompactionOptions::for_table`].

@@ -35,7 +35,7 @@ const LEVEL_0_FILES_MAX: usize = 32;
 pub struct LeveledOptions {
     /// Bytes of a file, on disk.
     pub sstable_size: u64,
-    /// How many times more a level may hold than the one below.
+    /// Factor between the sizes of a level and the one below.
     pub fanout: u64,
     /// True if a single file that overlaps nothing in the next level is moved there by rewriting it
     /// alone (`single_sstable_uplevel`).

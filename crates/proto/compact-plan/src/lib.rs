@@ -87,7 +87,7 @@ pub struct SstableInfo {
     /// Numbers of the first and the last window of the first clustering column that it has rows or range
     /// deletions of; `None`: not known, or the table has no windows.
     pub windows: Option<(i64, i64)>,
-    /// When the file was written.
+    /// Time at which the file was written.
     pub created_at: WallMicros,
     /// Reads per second per key; 0.0 when not measured.
     pub hotness: f64,
@@ -136,21 +136,21 @@ pub struct Plan {
     pub expired: Vec<Generation>,
     /// Level of the output.
     pub level: u32,
-    /// Where the output is cut into several files.
+    /// Rule by which the output is cut into several files.
     pub cut: Cut,
     /// True if disjoint sets of inputs are compacted one after another. Each set is replaced by its
     /// outputs and removed before the next begins: see [`parts`].
     pub apart: bool,
-    /// Why, for the log and for `compactionstats`.
+    /// The reason, for the log and for `compactionstats`.
     pub reason: Reason,
 }
 
-/// Why a compaction is planned.
+/// Reason of a planned compaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Files of similar size.
     SimilarSize {
-        /// How many.
+        /// Number of files.
         files: usize,
         /// Their mean size, bytes.
         mean_bytes: u64,
@@ -161,14 +161,14 @@ pub enum Reason {
         from: u32,
         /// To which one.
         to: u32,
-        /// How many files of both.
+        /// Number of files of both.
         files: usize,
     },
     /// Files of one window of time.
     Window {
-        /// Where it begins, seconds since 1970.
+        /// Its start, seconds since 1970.
         start: i64,
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Files of one level of density that overlap.
@@ -177,12 +177,12 @@ pub enum Reason {
         level: u32,
         /// Most that overlap at one token.
         overlap: usize,
-        /// How many are connected by overlaps.
+        /// Number of files that overlaps connect.
         files: usize,
     },
     /// Runs of similar size.
     SimilarRuns {
-        /// How many.
+        /// Number of runs.
         runs: usize,
         /// Their files.
         files: usize,
@@ -200,17 +200,17 @@ pub enum Reason {
     KeyWindow {
         /// Its number.
         window: i64,
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Files are sorted into windows of the first clustering column.
     Distribution {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// Small files are cut as a major compaction needs them, before it.
     Alignment {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// One file with many droppable tombstones.
@@ -220,7 +220,7 @@ pub enum Reason {
     },
     /// Files that hold nothing alive.
     Expired {
-        /// How many.
+        /// Number of files.
         files: usize,
     },
     /// All files, on request.

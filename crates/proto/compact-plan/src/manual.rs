@@ -8,7 +8,7 @@ use crate::{
     Cut, Plan, Reason, SstableInfo, TableState, cluster_key, incremental, leveled, unified,
 };
 
-/// Why a user-defined compaction cannot be planned.
+/// Error of a user-defined compaction that cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManualError {
     /// No file was named.

@@ -106,7 +106,7 @@ struct Version {
     token: i64,
     /// First clustering value: the key's number.
     clustering: i64,
-    /// When it was written, seconds.
+    /// Time of the write, seconds.
     at: i64,
     /// When it ends; of a tombstone, when it was deleted. `i64::MAX`: it does not.
     ends: i64,

@@ -39,7 +39,7 @@ impl Default for TimeWindowOptions {
 }
 
 impl TimeWindowOptions {
-    /// Where the window of a timestamp begins, seconds since 1970.
+    /// Returns the start of the window of a timestamp, seconds since 1970.
     pub fn window_of(&self, timestamp: i64) -> i64 {
         // Java's division and remainder: towards zero.
         let seconds = timestamp / self.ticks_per_second.max(1);

@@ -27,7 +27,7 @@ const SHARD_SHIFT_MAX: f64 = 20.0;
 /// Spans below this (2^-48 of the ring) are too small for a density.
 const SPAN_MIN: f64 = 1.0 / (1_u64 << 48) as f64;
 
-/// Which overlapping files a compaction takes.
+/// Overlapping files that a compaction includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverlapInclusion {
     /// Those that overlap at one token.
@@ -55,7 +55,7 @@ pub struct UnifiedOptions {
     pub flush_size: u64,
     /// Most files that are merged at once.
     pub max_sstables: usize,
-    /// Which overlapping files are taken in.
+    /// Overlapping files that a compaction includes.
     pub overlap: OverlapInclusion,
 }
 
@@ -229,7 +229,7 @@ pub fn estimated_tasks(
         .sum()
 }
 
-/// Where an output of these files is cut.
+/// Returns the rule by which an output of these files is cut.
 fn cut(options: &UnifiedOptions, inputs: &[&SstableInfo]) -> Cut {
     let first = inputs.iter().map(|f| f.first_token).min().unwrap_or(Token::MIN);
     let last = inputs.iter().map(|f| f.last_token).max().unwrap_or(Token::MAX);

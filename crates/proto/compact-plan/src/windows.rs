@@ -62,9 +62,9 @@ impl KeyType {
 /// Unit of a moving window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowUnit {
-    /// So many milliseconds of a timestamp.
+    /// This many milliseconds of a timestamp.
     Millis(i64),
-    /// So many of a number.
+    /// This many units of a number.
     Numbers(i64),
 }
 
@@ -91,7 +91,7 @@ impl WindowUnit {
     }
 }
 
-/// How wide the windows of a table are.
+/// Width of the windows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowRule {
     /// So many units: old windows empty as their data expires, new ones come.

@@ -12,7 +12,7 @@ use types::timeuuid;
 /// A function's view of an execution.
 #[derive(Clone, Copy, Debug)]
 pub struct EvalEnv<'a> {
-    /// When it is, for what expires.
+    /// Current time, for expiry.
     pub now: WallMicros,
     /// Wall clock of the coordinator, for UUIDs and functions of the time.
     pub clock: WallMicros,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use types::TypeError;
 
-/// Which error of the native protocol it is.
+/// Error code of the native protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanErrorCode {
     /// 0x2000.

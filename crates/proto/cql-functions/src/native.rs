@@ -13,7 +13,7 @@ use crate::user;
 
 /// An argument of a call before it is planned: a term or a selector.
 pub trait Argument {
-    /// How it fits a parameter's type.
+    /// Tests if it fits a parameter's type.
     fn test(&self, ty: &CqlType) -> Assignment;
     /// Its type, when it has exactly one (`getExactTypeIfKnown`).
     fn exact_type(&self) -> Option<CqlType>;

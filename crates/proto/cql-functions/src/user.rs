@@ -190,7 +190,7 @@ pub struct UserFunctions {
     used: RefCell<Vec<Routine>>,
     /// Functions that the masks of the columns in its result call.
     masks: RefCell<Vec<Routine>>,
-    /// How often something was compiled.
+    /// Number of compilations.
     compilations: Cell<u64>,
 }
 
@@ -216,7 +216,7 @@ impl UserFunctions {
         }
     }
 
-    /// Those of a node without `user_defined_functions_enabled`.
+    /// Creates the functions of a node without `user_defined_functions_enabled`.
     pub fn disabled(limits: Limits) -> UserFunctions {
         UserFunctions { enabled: false, ..UserFunctions::new(limits) }
     }
@@ -227,7 +227,7 @@ impl UserFunctions {
         if self.enabled { Ok(()) } else { Err(PlanError::invalid(DISABLED)) }
     }
 
-    /// How often something was compiled.
+    /// Number of compilations.
     pub fn compilations(&self) -> u64 {
         self.compilations.get()
     }
@@ -325,7 +325,7 @@ impl UserFunctions {
     }
 }
 
-/// Where users' functions are looked up.
+/// Scope of the lookup of users' functions.
 #[derive(Clone, Copy)]
 pub struct FunctionScope<'a> {
     /// Their definitions.

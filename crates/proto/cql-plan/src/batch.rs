@@ -39,7 +39,7 @@ pub struct BoundBatch {
 }
 
 impl BatchPlan {
-    /// Which kind.
+    /// Returns the kind of the batch.
     pub fn kind(&self) -> BatchKind {
         self.kind
     }
@@ -342,7 +342,7 @@ fn wrong_key<'p>(
 
 type Pending<'p> = (&'p ModifyPlan, PendingUpdate);
 
-/// How statements are written.
+/// Terms of writing the statements of a batch.
 pub(crate) struct BatchWrite<'a> {
     pub(crate) options: &'a ExecuteOptions<'a>,
     pub(crate) stamp: Stamp,

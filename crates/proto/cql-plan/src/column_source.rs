@@ -5,7 +5,7 @@ use schema::{Column, ColumnKind};
 use stdx::ColumnId;
 use types::CqlType;
 
-/// How a column of a row is stored.
+/// Stored form of a column of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// One cell.
@@ -22,7 +22,7 @@ pub enum Shape {
     Udt(u16),
 }
 
-/// Where a column's value comes from.
+/// Source of a column's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Component of the partition key.

@@ -57,12 +57,12 @@ pub struct PlanContext<'a> {
 }
 
 impl<'a> PlanContext<'a> {
-    /// Where users' functions are looked up.
+    /// Returns the scope of the lookup of users' functions.
     pub(crate) fn function_scope(&self) -> FunctionScope<'a> {
         FunctionScope { schema: self.schema, functions: self.functions }
     }
 
-    /// Where a call stands that is about a table, if any.
+    /// Returns the context of a call about a table, if any.
     pub(crate) fn call_site<'b>(&self, keyspace: &'b str, table: Option<&'b Table>) -> CallSite<'b>
     where
         'a: 'b,

@@ -76,9 +76,9 @@ pub enum DiskPressure {
 /// Rate of the warnings about pressure; a client is not warned at every write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// It is.
+    /// The client gets warnings.
     Given,
-    /// It is not; refusals are errors all the same.
+    /// The client gets no warnings; refusals are errors all the same.
     Withheld,
 }
 
@@ -202,7 +202,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Nothing to warn of yet.
+    /// Starts without warnings.
     pub fn new(rails: Arc<Guardrails>) -> Watch {
         Watch { rails, warnings: RefCell::default(), refused: Cell::new(false) }
     }
@@ -217,7 +217,7 @@ impl Watch {
         self.warnings.borrow().len()
     }
 
-    /// Forgets all warnings but the first `count`, because what gave them is done again.
+    /// Drops all warnings but the first `count`, because their checks run again.
     pub fn forget(&self, count: usize) {
         self.warnings.borrow_mut().truncate(count);
     }
@@ -284,7 +284,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Those of `given` that are to be left out.
+    /// Returns those of `given` that must be ignored.
     fn values<'g>(
         &self,
         rail: ValuesRail,

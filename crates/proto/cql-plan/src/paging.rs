@@ -17,7 +17,7 @@ const INSIDE: u8 = 1;
 /// Clusterings have at most this many components: more than a table can have columns.
 const COMPONENTS_MAX: usize = u16::MAX as usize;
 
-/// Where the last page ended.
+/// End of the last page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagingState {
     /// Digest of the statement it belongs to.

@@ -43,7 +43,7 @@ pub struct ExecuteOptions<'a> {
     pub default_timestamp: TimestampMicros,
     /// Rows per page; `None` or 0 = no paging.
     pub page_size: Option<u32>,
-    /// Where the last page ended.
+    /// End of the last page.
     pub paging_state: Option<&'a [u8]>,
     /// Native protocol version of the connection.
     pub protocol_version: u8,

@@ -56,7 +56,7 @@ impl SyntaxError {
 
 /// The expected tokens of a production that cannot continue.
 pub(crate) struct Misfit {
-    /// Where it started; the marked token.
+    /// First token of the production; the marked token.
     pub(crate) decision: Token,
     /// The token that did not fit.
     pub(crate) failed: Token,

@@ -9,7 +9,7 @@
 
 use crate::token::{Tok, Token};
 
-/// Why the text cannot be cut into tokens from `offset` on.
+/// Error at `offset`, where no token can be read.
 #[derive(Clone, Debug)]
 pub(crate) struct LexError {
     pub(crate) offset: usize,
@@ -71,7 +71,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, bytes: text.as_bytes(), at: 0 }
     }
 
-    /// Where the next token starts.
+    /// Returns the position of the next token.
     pub(crate) fn position(&self) -> usize {
         self.at
     }

@@ -194,7 +194,7 @@ impl Opcode {
 }
 
 numbered! {
-    /// Why one replica failed a request (v5).
+    /// Reason of one replica's failure (v5).
     FailureReason: u16, unknown UnknownFailureReason;
     /// No reason given.
     Unknown = 0, "UNKNOWN";

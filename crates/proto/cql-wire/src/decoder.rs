@@ -60,7 +60,7 @@ pub struct FrameDecoder {
     large_state: Large,
 }
 
-/// Where the rest of the present self-contained segment is.
+/// Location of the rest of the current self-contained segment.
 #[derive(Clone, Copy, Debug)]
 enum Payload {
     None,

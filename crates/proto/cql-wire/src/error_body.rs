@@ -23,7 +23,7 @@ pub enum Failures {
 }
 
 impl Failures {
-    /// How many.
+    /// Returns their number.
     pub fn count(&self) -> i32 {
         match self {
             Failures::Count(count) => *count,

@@ -158,7 +158,7 @@ impl SchemaChangeKind {
     }
 }
 
-/// Which schema object changed.
+/// Schema object that changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchemaTarget<'a> {
     /// The keyspace itself.
@@ -178,7 +178,7 @@ pub enum SchemaTarget<'a> {
 pub struct SchemaChange<'a> {
     /// The change.
     pub kind: SchemaChangeKind,
-    /// In which keyspace.
+    /// Its keyspace.
     pub keyspace: &'a str,
     /// To what.
     pub target: SchemaTarget<'a>,
@@ -234,7 +234,7 @@ impl<'a> SchemaChange<'a> {
 pub enum Event<'a> {
     /// The ring changed.
     TopologyChange {
-        /// How.
+        /// Kind of the change.
         kind: TopologyChangeKind,
         /// Address and port for clients.
         address: SocketAddr,

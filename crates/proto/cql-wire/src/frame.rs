@@ -231,7 +231,7 @@ impl<'o> ResponseFrame<'o> {
         Ok(())
     }
 
-    /// Where the body is appended.
+    /// Returns the buffer to append the body to.
     #[inline]
     pub fn body(&mut self) -> &mut Vec<u8> {
         self.out

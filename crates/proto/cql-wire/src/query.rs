@@ -70,7 +70,7 @@ impl<'a> BoundValues<'a> {
         Ok(BoundValues { count, named, version, bytes: start.get(..length).unwrap_or_default() })
     }
 
-    /// How many.
+    /// Returns their number.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.count)
@@ -232,7 +232,7 @@ pub struct QueryParameters<'a> {
     pub skip_metadata: bool,
     /// Rows per page. Zero and negative numbers mean no paging, as in Cassandra.
     pub page_size: Option<i32>,
-    /// Where the previous page ended.
+    /// End of the previous page.
     pub paging_state: Option<&'a [u8]>,
     /// Consistency of the conditional part; SERIAL when not given.
     pub serial_consistency: Option<Consistency>,

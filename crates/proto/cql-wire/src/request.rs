@@ -21,7 +21,7 @@ const PREPARE_WITH_KEYSPACE: u32 = 0x01;
 /// One request, borrowed from its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFrame<'a> {
-    /// To be traced.
+    /// True if the request is to be traced.
     pub tracing: bool,
     /// Custom payload (v4 on).
     pub custom_payload: Option<BytesMap<'a>>,
@@ -123,7 +123,7 @@ impl<'a> BatchStatements<'a> {
         Ok(BatchStatements { count, version, bytes: start.get(..length).unwrap_or_default() })
     }
 
-    /// How many.
+    /// Returns their number.
     pub fn len(&self) -> usize {
         usize::from(self.count)
     }
@@ -355,7 +355,7 @@ impl BatchList {
     }
 }
 
-/// How a client sends a request.
+/// Options of a client's request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions<'a> {
     /// Stream of the request and its response, 0..=32767.

@@ -9,7 +9,7 @@ pub const SHARD: &str = "SCYLLA_SHARD";
 pub const NR_SHARDS: &str = "SCYLLA_NR_SHARDS";
 /// Class name of the partitioner.
 pub const PARTITIONER: &str = "SCYLLA_PARTITIONER";
-/// How tokens map to shards.
+/// Algorithm that maps tokens to shards.
 pub const SHARDING_ALGORITHM: &str = "SCYLLA_SHARDING_ALGORITHM";
 /// High bits of the token that the algorithm leaves out, decimal.
 pub const SHARDING_IGNORE_MSB: &str = "SCYLLA_SHARDING_IGNORE_MSB";

@@ -25,9 +25,9 @@ const HAS_LAST_KEY: u8 = 1;
 /// Payload of [`crate::Verb::FilteredRead`].
 #[derive(Clone, Debug)]
 pub struct FilteredRead<'a> {
-    /// Which rows pass.
+    /// Filter of the rows.
     pub work: &'a [u8],
-    /// Where the page ends; no limit of rows per partition.
+    /// Limits of the page; no limit of rows per partition.
     pub limits: ReadLimits,
     /// The read, of a range.
     pub command: ReadCommand,

@@ -113,7 +113,7 @@ pub enum FrameError {
     TooLong {
         /// Verb of the frame.
         verb: u16,
-        /// Length found.
+        /// Actual length.
         length: usize,
         /// Limit.
         max: usize,
@@ -121,7 +121,7 @@ pub enum FrameError {
     /// A field of the header has no meaning.
     #[error("a frame has the {field} {value}, which means nothing")]
     Field {
-        /// Which.
+        /// Name of the field.
         field: &'static str,
         /// Its value.
         value: u8,

@@ -56,7 +56,7 @@ impl Features {
     /// Payloads may be LZ4 blocks.
     pub const LZ4: Features = Features(1);
 
-    /// Those of both.
+    /// Returns the features of both.
     pub const fn common(self, other: Features) -> Features {
         Features(self.0 & other.0)
     }
@@ -118,15 +118,15 @@ pub struct HelloAck {
 /// The other answer, after which the receiver closes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// The reason.
     pub code: RefusalCode,
-    /// Why, and what to do, in words.
+    /// The reason and the remedy, in words.
     pub message: String,
 }
 
 macro_rules! refusal_codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal;)*) => {
-        /// Why a connection was refused.
+        /// Reason of a refused connection.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RefusalCode {
             $($(#[$doc])* $name,)*

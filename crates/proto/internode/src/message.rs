@@ -48,14 +48,14 @@ impl Ping {
     }
 }
 
-/// Where a mutation comes from. Unknown flags are refused.
+/// Origin of a mutation. Unknown flags are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MutationFlags(u8);
 
 impl MutationFlags {
     /// From a client.
     pub const NONE: MutationFlags = MutationFlags(0);
-    /// From a read that found replicas apart.
+    /// From a read that found differences between replicas.
     pub const READ_REPAIR: MutationFlags = MutationFlags(1);
     /// From the replay of a logged batch.
     pub const BATCH_REPLAY: MutationFlags = MutationFlags(2);
@@ -98,7 +98,7 @@ fn take_mutation<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], DecodeError> {
 /// Payload of [`crate::Verb::Mutation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mutation<'a> {
-    /// Where it comes from.
+    /// Origin of the mutation.
     pub flags: MutationFlags,
     /// The encoded mutation.
     pub bytes: &'a [u8],
@@ -229,7 +229,7 @@ pub(crate) fn flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
 pub struct Hint<'a> {
     /// The replica it was for. The receiver may be another node when tokens moved meanwhile.
     pub target: HostId,
-    /// When the write was made, by the coordinator's clock.
+    /// Time of the write, by the coordinator's clock.
     pub created_at: WallMicros,
     /// Smallest `gc_grace_seconds` of its tables then: an older hint could bring deleted data back.
     pub gc_grace_seconds: u32,

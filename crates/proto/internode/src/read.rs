@@ -41,7 +41,7 @@ const SLICE_END_AFTER: u8 = 2;
 const BOUND_AFTER: u8 = 1;
 const BOUND_KEY: u8 = 2;
 
-/// Where a replica ends its answer; a page may end before.
+/// Limits of a replica's answer; a page may end before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimits {
     /// Most rows.
@@ -57,7 +57,7 @@ pub struct ReadLimits {
 pub struct ReadRequest {
     /// Only the digest of the answer is wanted.
     pub digest: bool,
-    /// Where the answer ends.
+    /// Limits of the answer.
     pub limits: ReadLimits,
     /// The read.
     pub command: ReadCommand,

@@ -41,7 +41,7 @@ pub enum ErrorReply {
     /// The peer is stopping; nothing was done.
     #[error("the peer is stopping")]
     Stopping,
-    /// The peer found its own data damaged.
+    /// The peer found corruption in its own data.
     #[error("the peer's data is damaged")]
     Corrupt,
     /// The request made no sense to the peer; sending it again will not help.

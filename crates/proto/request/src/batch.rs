@@ -38,12 +38,12 @@ pub enum BatchInput {
     LogFailed {
         /// Place in the list.
         from: u8,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// Something happened to a mutation.
     Mutation {
-        /// Which.
+        /// Index of the mutation.
         index: u16,
         /// The event.
         input: WriteInput,
@@ -67,7 +67,7 @@ pub enum BatchOutput {
     },
     /// Do this for a mutation; never `WakeAt` or `Done`.
     Mutation {
-        /// Which.
+        /// Index of the mutation.
         index: u16,
         /// The action.
         output: WriteOutput,
@@ -155,7 +155,7 @@ impl BatchRequest {
         self.log.get(usize::from(place)).copied()
     }
 
-    /// Nothing more will come of it: the driver may forget it.
+    /// Returns true if no further outputs follow: the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }

@@ -168,7 +168,7 @@ impl Replicas {
         (0..=u8::MAX).map(Target).zip(self.0.iter())
     }
 
-    /// Those for which `keep` holds.
+    /// Returns the targets for which `keep` holds.
     pub fn which(&self, keep: impl Fn(&ReplicaInfo) -> bool) -> TargetSet {
         self.iter().filter(|(_, r)| keep(r)).map(|(t, _)| t).collect()
     }

@@ -36,7 +36,7 @@ pub struct SubRange {
     pub range: TokenRange,
     /// Its replicas.
     pub plan: ReadPlan,
-    /// How many of the driver's ranges are in it, at least 1.
+    /// Number of the driver's ranges in it, at least 1.
     pub ranges: u32,
 }
 
@@ -63,7 +63,7 @@ pub enum RangeInput {
     Start,
     /// Something happened to the read of a slot.
     Slot {
-        /// Which.
+        /// The slot.
         slot: u16,
         /// The event; never `Start` or `Tick`.
         input: ReadInput,
@@ -80,7 +80,7 @@ pub enum RangeInput {
 pub enum RangeOutput {
     /// A slot is used for a sub-range from here on.
     Open {
-        /// Which.
+        /// The slot.
         slot: u16,
         /// The sub-range.
         range: TokenRange,
@@ -91,16 +91,16 @@ pub enum RangeOutput {
     },
     /// Do this for the read of a slot; never `WakeAt` or `Done`.
     Slot {
-        /// Which.
+        /// The slot.
         slot: u16,
         /// The action.
         output: ReadOutput,
     },
     /// Show the rows of a slot's page to the reader; they come next in ring order.
     Emit {
-        /// Which.
+        /// The slot.
         slot: u16,
-        /// Where the page is.
+        /// Location of the page.
         outcome: ReadOutcome,
     },
     /// Give `Tick` at this instant; replaces the one before.
@@ -109,7 +109,7 @@ pub enum RangeOutput {
     Done(Result<ScanEnd, RequestError>),
 }
 
-/// Where a page of a scan ended.
+/// End of a page of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEnd {
     /// No data follows.
@@ -149,7 +149,7 @@ pub struct RangeRequest {
     ranges_read: u32,
     concurrency: u32,
     rows: u32,
-    /// Where the emitted part ends.
+    /// End of the emitted part.
     end: Option<ScanEnd>,
     wake: Option<Instant>,
 }
@@ -178,7 +178,7 @@ impl RangeRequest {
         self.slots.get(usize::from(slot))?.as_ref().map(|s| &s.read)
     }
 
-    /// It is answered; the driver may forget it.
+    /// Returns true if it is answered; the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -280,7 +280,7 @@ impl RangeRequest {
         }
     }
 
-    /// When a page that is asked for now must be there.
+    /// Returns the deadline of a page that is requested now.
     pub fn page_deadline(&self, now: Instant) -> Instant {
         self.config.page_timeout.map_or(self.config.read.deadline, |timeout| now + timeout)
     }

@@ -40,13 +40,13 @@ pub enum ReadRepair {
 /// Settings of one read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadConfig {
-    /// When it must be answered.
+    /// Latest instant of the answer.
     pub deadline: Instant,
-    /// When one more replica is asked (`speculative_retry`).
+    /// Threshold for asking one more replica (`speculative_retry`).
     pub speculate: Threshold,
     /// Handling of differences between replicas.
     pub read_repair: ReadRepair,
-    /// When repairs that are not acknowledged go to other replicas (`additional_write_policy`).
+    /// Threshold for sending unacknowledged repairs to other replicas (`additional_write_policy`).
     pub additional_write: Threshold,
     /// Live rows wanted of this page, at least 1.
     pub rows: u32,
@@ -98,7 +98,7 @@ pub enum ReadInput {
     Failed {
         /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The answer to `Reconcile`.
@@ -121,7 +121,7 @@ pub enum ReadInput {
     RepairFailed {
         /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The instant of the last `WakeAt` has come.
@@ -173,23 +173,23 @@ pub enum ReadOutput {
     Done(Result<ReadOutcome, RequestError>),
 }
 
-/// Where the rows of a page are.
+/// Location of the rows of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowsFrom {
     /// In the page that this replica sent.
     Page(Target),
-    /// In what this replica sent of a page that its filter has left.
+    /// In the filtered page that this replica sent.
     Filtered(Target),
-    /// In the page that the last `Reconcile` made.
+    /// In the page that the last `Reconcile` built.
     Merged,
 }
 
 /// A page that was read at its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOutcome {
-    /// Where its rows are.
+    /// Location of its rows.
     pub rows: RowsFrom,
-    /// How many are live; may be fewer than wanted, even none.
+    /// Number of live rows; may be fewer than wanted, even none.
     pub live_rows: u32,
     /// No data follows. Otherwise the next page continues at this page's end.
     pub exhausted: bool,
@@ -424,7 +424,7 @@ impl ReadRequest {
         {
             return;
         }
-        // Whoever was asked for a filtered page and gave the whole one need not be asked again.
+        // A replica that answered a filtered request with the whole page is not asked again.
         self.asked_data.insert(from);
         if self.first.is_none() {
             self.first = Some((RowsFrom::Page(from), page));

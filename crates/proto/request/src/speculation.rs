@@ -31,14 +31,14 @@ pub enum SpeculativeRetry {
     },
 }
 
-/// When to speculate.
+/// Condition for speculation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
     /// Not at all.
     Never,
     /// From the start.
     Always,
-    /// When the request is that old.
+    /// At this age of the request.
     After(Duration),
 }
 

@@ -44,7 +44,7 @@ impl TargetSet {
         self.0 & Self::bit(target) != 0
     }
 
-    /// How many.
+    /// Returns the number of targets.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -54,25 +54,25 @@ impl TargetSet {
         self.0 == 0
     }
 
-    /// Those in either.
+    /// Returns the targets in either set.
     #[must_use]
     pub fn union(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 | other.0)
     }
 
-    /// Those not in `other`.
+    /// Returns the targets that are not in `other`.
     #[must_use]
     pub fn minus(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 & !other.0)
     }
 
-    /// Those in both.
+    /// Returns the targets in both sets.
     #[must_use]
     pub fn intersection(self, other: TargetSet) -> TargetSet {
         TargetSet(self.0 & other.0)
     }
 
-    /// By index, ascending.
+    /// Iterates over the targets by index, ascending.
     pub fn iter(self) -> impl Iterator<Item = Target> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -106,13 +106,13 @@ pub type Outputs<O> = SmallVec<[O; 8]>;
 /// Reason of a replica's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplicaError {
-    /// Something that has no code of its own.
+    /// An error without a code of its own.
     Unknown,
     /// A read met more tombstones than it may.
     TooManyTombstones,
     /// It did not answer in time; also the answer of a replica that found the deadline passed.
     Timeout,
-    /// It does not know the table, or knows it otherwise.
+    /// It does not know the table, or knows another version of it.
     IncompatibleSchema,
     /// A read grew too large.
     ReadSize,
@@ -128,9 +128,9 @@ pub enum ReplicaError {
     DiskFull,
     /// A file that it needs is damaged.
     Corrupt,
-    /// It found the request wrong.
+    /// It rejected the request as invalid.
     Refused,
-    /// Its commit log failed, or another thing that must not.
+    /// Its commit log failed, or another vital part.
     Failed,
 }
 

@@ -81,7 +81,7 @@ pub struct ReplicaWindow {
 }
 
 impl ReplicaWindow {
-    /// Nothing is under way.
+    /// Starts with nothing in flight.
     pub fn new(settings: WindowSettings) -> ReplicaWindow {
         ReplicaWindow {
             settings,

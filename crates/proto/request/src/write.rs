@@ -26,7 +26,7 @@ pub enum WriteInput {
     Failed {
         /// The replica.
         from: Target,
-        /// Why.
+        /// The reason.
         reason: ReplicaError,
     },
     /// The hint is stored (as durable as a write).
@@ -122,7 +122,7 @@ impl WriteRequest {
         &self.plan
     }
 
-    /// Nothing more will come of it: the driver may forget it.
+    /// Returns true if no further outputs follow: the driver may drop it.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
     }

@@ -39,7 +39,7 @@ pub struct Binding {
     pub statistics: u32,
 }
 
-/// Which part of the ring the file holds.
+/// Part of the ring that the file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageGroup {
     /// Shard for whose slice it was written; `None` when it may span slices.
@@ -57,7 +57,7 @@ pub struct StorageGroup {
 /// Checksums of one component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComponentChecksum {
-    /// Which.
+    /// The component.
     pub component: Component,
     /// Its length in bytes.
     pub length: u64,
@@ -159,7 +159,7 @@ impl BlockChecksummer {
 /// The whole component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksums {
-    /// Where on the ring the file lies.
+    /// Part of the ring that the file holds.
     pub group: StorageGroup,
     /// `None` in lists of versions 1 and 2.
     pub binding: Option<Binding>,

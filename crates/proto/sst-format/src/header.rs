@@ -27,7 +27,7 @@ pub struct EncodingStats {
 }
 
 impl EncodingStats {
-    /// Where nothing is known (`EncodingStats.NO_STATS`).
+    /// Statistics when nothing is known (`EncodingStats.NO_STATS`).
     pub const NONE: EncodingStats = EncodingStats {
         min_timestamp: TimestampMicros(TIMESTAMP_EPOCH),
         min_local_deletion: DeletionSeconds(DELETION_EPOCH),

@@ -24,16 +24,16 @@ pub const COLUMN_INDEX_SIZE: u64 = 8 * 1024;
 pub struct IndexEntry<'a> {
     /// Serialised partition key.
     pub key: &'a [u8],
-    /// Where the partition begins in Data (uncompressed).
+    /// Position of the partition in Data (uncompressed).
     pub position: u64,
-    /// Where the promoted part begins.
+    /// Offset of the promoted part.
     pub promoted_at: usize,
     /// Its length in bytes, 0 = none.
     pub promoted_length: usize,
 }
 
 impl<'a> IndexEntry<'a> {
-    /// Where the next entry begins.
+    /// Returns the offset of the next entry.
     pub fn end(&self) -> usize {
         self.promoted_at.saturating_add(self.promoted_length)
     }
@@ -154,7 +154,7 @@ pub struct IndexInfo {
     pub first: Prefix,
     /// Last row or marker.
     pub last: Prefix,
-    /// Where the block begins, from the partition's start.
+    /// Offset of the block from the partition's start.
     pub offset: u64,
     /// Its bytes.
     pub width: u64,

@@ -73,7 +73,7 @@ pub use version::Version;
 
 use codec::DecodeError;
 
-/// Why bytes of a component were refused, or could not be made.
+/// Error of decoding or encoding a component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The bytes cannot be decoded.
@@ -84,11 +84,11 @@ pub enum FormatError {
     Checksum {
         /// The covered bytes.
         what: &'static str,
-        /// Where the covered bytes begin.
+        /// Offset of the covered bytes.
         offset: u64,
         /// Checksum stored.
         expected: u32,
-        /// Checksum of the bytes found.
+        /// Checksum of the actual bytes.
         found: u32,
     },
     /// The bytes are well-formed but their contents are impossible.
@@ -96,7 +96,7 @@ pub enum FormatError {
     Invalid {
         /// The defect.
         what: &'static str,
-        /// Where.
+        /// Offset of the defect.
         offset: u64,
     },
     /// Something this build does not read: another version, compressor, partitioner or type.

@@ -80,7 +80,7 @@ impl Footer {
     }
 }
 
-/// Where a place of the partition index leads.
+/// Target of an entry of the partition index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To the partition, in Data.
@@ -193,7 +193,7 @@ pub fn row_payload(
 pub struct RowsEntry<'a> {
     /// Serialised partition key.
     pub key: &'a [u8],
-    /// Where the partition begins in Data (uncompressed).
+    /// Position of the partition in Data (uncompressed).
     pub position: u64,
     /// Root of the trie of its rows.
     pub root: u64,

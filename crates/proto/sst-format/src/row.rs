@@ -59,13 +59,13 @@ pub struct Head {
     /// Kind of the item.
     pub kind: HeadKind,
     flags: u8,
-    /// Where the body begins (after its size).
+    /// Offset of the body (after its size).
     pub body: usize,
-    /// Where the next row, marker or end begins.
+    /// Offset of the next row, marker or end.
     pub end: usize,
 }
 
-/// Where rows are unpacked to; reused from row to row.
+/// Buffer that rows are unpacked to; reused from row to row.
 #[derive(Debug, Default)]
 pub struct RowScratch {
     /// Clustering or prefix of the last head, in `data`'s form.
@@ -501,7 +501,7 @@ fn read_out_of_order(
     Ok(())
 }
 
-/// Which columns of the header a row has.
+/// Columns of the header that a row has.
 #[derive(Debug)]
 enum Subset {
     All,

@@ -54,7 +54,7 @@ pub fn encode_partition_end(out: &mut Vec<u8>) {
     out.put_u8(END_OF_PARTITION);
 }
 
-/// Which row is written.
+/// Kind of row to write.
 #[derive(Clone, Copy, Debug)]
 pub enum RowKind<'a> {
     /// The static row.

@@ -23,7 +23,7 @@ use crate::{
 pub enum Partitioner {
     /// By the Murmur3 hash of the key: the only one with which data is served.
     Murmur3,
-    /// By the bytes of the key: such files are read by offline tools.
+    /// Orders by the bytes of the key: such files are read by offline tools.
     ByteOrdered,
 }
 
@@ -144,9 +144,9 @@ pub struct StatsMetadata {
 /// The slice of clusterings that a file covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoveredSlice {
-    /// Where it begins.
+    /// Its start.
     pub start: Prefix,
-    /// Where it ends.
+    /// Its end.
     pub end: Prefix,
 }
 

@@ -114,7 +114,7 @@ impl UsualRows {
         self.newest = self.newest.max(timestamp);
     }
 
-    /// How many.
+    /// Returns the number of rows.
     #[inline]
     pub fn count(&self) -> u64 {
         self.count

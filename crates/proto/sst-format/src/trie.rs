@@ -21,7 +21,7 @@ pub enum Stop {
     Damaged(u64),
 }
 
-/// Where the bytes of a trie's file are.
+/// Source of the bytes of a trie's file.
 pub trait Pages {
     /// The bytes from a position on, to the end of its page at least (or of the file).
     ///
@@ -37,7 +37,7 @@ impl Pages for [u8] {
     }
 }
 
-/// How the transitions of a node lie.
+/// Layout of the transitions of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     Leaf,

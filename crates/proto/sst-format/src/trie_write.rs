@@ -58,7 +58,7 @@ impl Payload {
     }
 }
 
-/// How many bytes two keys begin with alike.
+/// Returns the length of the common prefix of two keys.
 #[inline]
 pub fn shared(a: &[u8], b: &[u8]) -> usize {
     let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
@@ -594,7 +594,7 @@ mod tests {
     struct Branch {
         children: Vec<(u8, Branch)>,
         payload: Option<Payload>,
-        /// Where it lies, once it is written.
+        /// Its position, once it is written.
         written: Option<u64>,
     }
 

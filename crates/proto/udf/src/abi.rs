@@ -16,7 +16,7 @@ pub const MALLOC: &str = "_scylla_malloc";
 /// Takes memory back in version 2.
 pub const FREE: &str = "_scylla_free";
 
-/// How a value of one type is passed.
+/// Passing of values of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
     /// `bigint` as i64.

@@ -59,7 +59,7 @@ pub enum Language {
     Lua,
 }
 
-/// Why functions in a language cannot be made.
+/// Reason why functions in a language cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLanguage {
     /// This build has it not: the name of the feature that a build needs.
@@ -109,12 +109,12 @@ pub struct Signature {
     pub called_on_null_input: bool,
 }
 
-/// Why a body is no such function.
+/// Error in the body of a function.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct CompileError(pub String);
 
-/// Why a call gave no result.
+/// Error of a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// It did not end in time.
@@ -140,7 +140,7 @@ enum Body {
 
 struct Code {
     signature: Signature,
-    /// How each argument goes in, and how the result comes out.
+    /// Passing of each argument, and of the result.
     args: Vec<Passing>,
     returns: Passing,
     engine: wasmi::Engine,

@@ -32,9 +32,9 @@ use conditions::applies;
 /// Next step of the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CasFlow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Nothing more is wanted.
+    /// End the read.
     Stop,
 }
 

@@ -27,17 +27,17 @@ use accumulate::Accumulator;
 /// A page ends after the row that crosses this many bytes, when the client pages at all.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Memory of a row or key that is kept to be sorted, beside its bytes.
+/// Memory of a row or key that waits to be sorted, beside its bytes.
 const KEPT_KEY_BYTES: usize = 40;
 
 /// Next step of the reader; the store's sinks answer with the same three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// Go on.
+    /// Continue.
     Continue,
-    /// Nothing more of this partition.
+    /// Skip the rest of this partition.
     SkipPartition,
-    /// Nothing more at all.
+    /// End the read.
     Stop,
 }
 
@@ -93,7 +93,7 @@ pub struct SelectExec<'p> {
     /// The current partition may still be shown for its static row alone.
     may_show_static: bool,
     stopped: bool,
-    /// Where the page was cut.
+    /// Position at which the page was cut.
     cut: Option<Cut>,
     error: Option<PlanError>,
     group: Group,
@@ -105,7 +105,7 @@ pub struct SelectExec<'p> {
     dropped: Dropped,
 }
 
-/// Where a page was cut, within the current partition.
+/// Position at which a page was cut, within the current partition.
 struct Cut {
     key: SmallVec<[u8; 64]>,
     /// `None`: nothing more of the partition is wanted.

@@ -66,7 +66,7 @@ pub enum Requirement {
 pub struct Access {
     /// `None`: anonymous.
     pub user: Option<String>,
-    /// When the roles had this state.
+    /// Epoch at which the roles had this state.
     pub as_of: Epoch,
     /// It or a role of its may do everything.
     pub is_superuser: bool,
@@ -75,7 +75,7 @@ pub struct Access {
     kept_out: Option<String>,
     /// Result of the address check, if it ran. Mode MONITOR reports it and rejects nothing.
     pub cidr: Option<CidrFinding>,
-    /// By name of the resource: what any of its roles may do there.
+    /// By name of the resource: the permissions of its roles there.
     granted: FixedMap<String, PermissionSet>,
     /// Names of resources are made here.
     scratch: RefCell<String>,

@@ -18,7 +18,7 @@ const HASH: &str = "$2a$10$AaZBeH0YDCt.sW/RE37neeguGz4zpbkvPgRaIhdDMzewkmK6nOmFC
 struct World {
     snapshot: ClusterSnapshot,
     rules: AccessRules,
-    /// Where all clients are.
+    /// Address of all clients.
     address: IpAddr,
 }
 

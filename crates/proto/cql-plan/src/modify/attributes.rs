@@ -7,7 +7,7 @@ use super::Attributes;
 use crate::error::PlanError;
 use crate::values::{BindEnv, Bound, BoundValue};
 
-/// Which timestamp a statement writes with.
+/// Timestamp of a statement's writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stamp {
     /// That of USING, else this one.

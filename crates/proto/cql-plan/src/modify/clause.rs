@@ -57,7 +57,7 @@ pub(super) enum SliceValue {
     Tuple(PlannedTuple),
 }
 
-/// Which rows of a partition.
+/// Rows of a partition.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per plan")]
 pub(super) enum ClusteringPlan {

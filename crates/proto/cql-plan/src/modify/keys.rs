@@ -25,7 +25,7 @@ use crate::values::{BindEnv, Bound, BoundValue};
 /// alone are no more than the request has.
 pub(super) const COMBINATIONS_MAX: usize = 65_535;
 
-/// Which partitions and rows a modification names.
+/// Partitions and rows that a modification names.
 #[derive(Clone, Debug)]
 pub(super) struct NamedRows {
     pub(super) table: Arc<Table>,

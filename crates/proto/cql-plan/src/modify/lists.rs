@@ -62,7 +62,7 @@ pub struct FoundLists {
     rows: BTreeMap<RowId, Vec<(ColumnId, ListCells)>>,
 }
 
-/// Where a row lies.
+/// Location of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPlace<'a> {
     /// Its table.

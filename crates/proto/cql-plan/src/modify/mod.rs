@@ -56,7 +56,7 @@ use clause::WhereClause;
 use keys::NamedRows;
 use operations::{ColumnOperations, Operations};
 
-/// Which statement it is.
+/// Kind of a modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the statement")]
 pub enum ModifyKind {
@@ -108,7 +108,7 @@ impl ModifyPlan {
         &self.rows.table
     }
 
-    /// Which statement it is.
+    /// Returns the kind of the statement.
     pub fn kind(&self) -> ModifyKind {
         self.kind
     }

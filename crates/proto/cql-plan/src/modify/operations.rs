@@ -27,7 +27,7 @@ pub(super) struct ColumnOperations {
     pub(super) operations: SmallVec<[ColumnOperation; 1]>,
 }
 
-/// How a multi-cell type lays out its cells.
+/// Layout of the cells of a multi-cell type.
 #[derive(Clone, Debug)]
 pub(super) struct ComplexForm {
     pub(super) layout: Layout,

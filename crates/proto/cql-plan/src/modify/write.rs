@@ -23,7 +23,7 @@ use crate::expansion::WriteSize;
 use crate::functions::json::{JsonColumn, columns_of};
 use crate::values::{BindEnv, BoundValue, ExecuteOptions};
 
-/// Where a mutation lies in the output, and where it belongs.
+/// Range of a mutation in the output, and its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundMutation {
     /// Token of the partition key.

@@ -38,7 +38,7 @@ pub struct BoundSelect {
     pub page_rows: u32,
     /// More rows are read than are given: filters, aggregates, sorting.
     pub reads_ahead: bool,
-    /// When it is, for what expires.
+    /// Current time, for expiry.
     pub now: DeletionSeconds,
     /// Only for a later page of a virtual table: start of the range on the first page.
     pub floor: Option<RingBound>,
@@ -150,7 +150,7 @@ impl BoundSelect {
         Some((filters, rows))
     }
 
-    /// How many rows are worth fetching ahead from other shards.
+    /// Returns the number of rows that are worth fetching ahead from other shards.
     pub fn rows_wanted(&self) -> usize {
         if self.reads_ahead {
             return usize::MAX;

@@ -20,7 +20,7 @@ pub enum CellFact {
     Ttl,
 }
 
-/// Which cells of a complex column a fact is about.
+/// Cells of a complex column that a fact is about.
 #[derive(Clone, Debug)]
 pub enum Cells {
     /// The only cell, or all of them.
@@ -52,11 +52,11 @@ pub enum Expr {
     FirstRow(usize),
     /// A fact of the cells of a column.
     Fact {
-        /// Which fact.
+        /// The fact.
         fact: CellFact,
         /// The column.
         source: Source,
-        /// Which of its cells.
+        /// The cells.
         cells: Cells,
     },
     /// Field of a user type with this many fields.

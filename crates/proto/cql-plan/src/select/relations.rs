@@ -552,7 +552,7 @@ impl Planner<'_, '_, '_> {
     }
 }
 
-/// Which collections and user types may be restricted, and how.
+/// Checks the restrictions of collections and user types.
 fn check_restrictable(column: &Column, op: Operator) -> Result<(), PlanError> {
     if op == Operator::ContainsKey && !matches!(column.ty, CqlType::Map { .. }) {
         return Err(PlanError::invalid(format!(

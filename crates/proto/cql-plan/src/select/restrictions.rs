@@ -56,7 +56,7 @@ pub(crate) enum Condition {
 pub(crate) struct Restriction {
     /// Index of the first column in `Table::columns`.
     pub(crate) first: usize,
-    /// How many columns.
+    /// Number of columns.
     pub(crate) count: usize,
     /// Written as a tuple.
     pub(crate) multi: bool,
@@ -99,7 +99,7 @@ pub(crate) enum TokenCondition {
     Slice { start: Option<TokenLimit>, end: Option<TokenLimit> },
 }
 
-/// How the partitions are found.
+/// Access to the partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyAccess {
     /// All key columns have values.
@@ -119,7 +119,7 @@ pub(crate) struct Restrictions {
     /// Restrictions of other columns.
     pub(crate) other: Vec<Restriction>,
     pub(crate) access: KeyAccess,
-    /// How many of `clustering` give slices; the rest is filtered.
+    /// For each of `clustering`, true if it gives slices; the rest is filtered.
     pub(crate) clustering_sliced: Vec<bool>,
     /// The partition key restrictions are filtered.
     pub(crate) filters_partition_key: bool,
@@ -133,7 +133,7 @@ impl Restrictions {
         self.partition.iter().any(Restriction::is_in)
     }
 
-    /// How many filters are on columns outside the primary key.
+    /// Returns the number of filters on columns outside the primary key.
     pub(crate) fn filters_outside_key(&self) -> usize {
         let filters = |r: &Restriction| match &r.condition {
             Condition::Contains { values, keys, entries } => {

@@ -10,13 +10,13 @@ use super::group::GroupFunction;
 use super::selection::PlannedSelection;
 use crate::column_source::Source;
 
-/// How rows become results.
+/// Conversion of rows to results.
 #[derive(Clone, Debug)]
 pub enum Shaping {
     /// Columns as they are. `streams`: regular columns ascend by id in the selection, so that one
     /// pass over the row writes them. `clustering`: some clustering column is selected.
     Plain {
-        /// Where the columns of the result come from.
+        /// Sources of the columns of the result.
         sources: Vec<Source>,
         /// See above.
         streams: bool,
@@ -50,7 +50,7 @@ pub struct ResultPlan {
     pub comparator: ClusteringComparator,
     /// The selection.
     pub selection: PlannedSelection,
-    /// How rows become results.
+    /// Conversion of rows to results.
     pub shaping: Shaping,
     /// JSON keys of the outputs, when the result is one JSON text.
     pub json: Option<Vec<String>>,

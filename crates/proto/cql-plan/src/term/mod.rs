@@ -403,7 +403,7 @@ pub fn literal_type(literal: &Literal) -> CqlType {
     }
 }
 
-/// How a literal fits a type.
+/// Tests if a literal fits a type.
 pub fn test_literal(literal: &Literal, ty: &CqlType) -> Assignment {
     use CqlType as T;
     match ty {

@@ -117,7 +117,7 @@ pub struct RevokeRole {
 /// `LIST … PERMISSIONS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPermissions {
-    /// Which ones.
+    /// The permissions.
     pub permissions: Permissions,
     /// `ON`.
     pub resource: Option<Resource>,

@@ -11,7 +11,7 @@ pub struct Property {
     pub name: Ident,
     /// The value.
     pub value: PropertyValue,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -125,7 +125,7 @@ pub enum Mask {
     Default,
     /// `function(terms)`.
     Function {
-        /// Which function.
+        /// The function.
         name: FunctionName,
         /// Its arguments after the column.
         args: Vec<Term>,
@@ -290,13 +290,13 @@ pub struct CreateIndex {
 /// Target of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexTarget {
-    /// Which part of the column.
+    /// Part of the column.
     pub kind: IndexTargetKind,
     /// The column.
     pub column: Ident,
 }
 
-/// Which part of a column an index covers.
+/// Part of a column that an index covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the keyword")]
 pub enum IndexTargetKind {

@@ -77,7 +77,7 @@ pub struct Assignment {
     pub column: Ident,
     /// The operation on the column.
     pub operation: Operation,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -126,9 +126,9 @@ pub struct Condition {
     pub column: Ident,
     /// Part of the column that is compared.
     pub target: ConditionTarget,
-    /// How.
+    /// The comparison.
     pub comparison: Comparison,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -181,7 +181,7 @@ pub enum DeleteTarget {
 /// `BEGIN … BATCH … APPLY BATCH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Which kind.
+    /// Kind of the batch.
     pub kind: BatchKind,
     /// `USING`.
     pub using: Using,

@@ -57,7 +57,7 @@ pub struct Ident {
     pub text: String,
     /// True if it was written in double quotes.
     pub quoted: bool,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -100,7 +100,7 @@ pub struct QualifiedName {
     pub keyspace: Option<Ident>,
     /// The name in the keyspace.
     pub name: Ident,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 

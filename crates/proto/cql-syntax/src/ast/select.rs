@@ -50,7 +50,7 @@ pub struct SelectItem {
     pub selector: Selector,
     /// `AS alias`.
     pub alias: Option<Ident>,
-    /// Where the selector stands, without the alias.
+    /// Position of the selector in the text, without the alias.
     pub span: Span,
 }
 
@@ -69,11 +69,11 @@ pub enum Selector {
     CountRows(Span),
     /// `WRITETIME(x)`, `MAXWRITETIME(x)`, `TTL(x)`.
     Metadata {
-        /// Which of them.
+        /// Kind of metadata.
         kind: MetadataKind,
         /// A column, or fields and elements of one.
         target: Box<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `CAST(x AS type)`.
@@ -82,16 +82,16 @@ pub enum Selector {
         selector: Box<Selector>,
         /// The type it is converted to.
         ty: NativeType,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `name(args)`.
     FunctionCall {
-        /// Which function.
+        /// The function.
         name: FunctionName,
         /// The arguments.
         args: Vec<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `x.field`.
@@ -123,7 +123,7 @@ pub enum Selector {
         ty: RawType,
         /// The value that the hint applies to.
         selector: Box<Selector>,
-        /// Where it stands.
+        /// Position in the text.
         span: Span,
     },
     /// `(a)` or `(a, b)`: parentheses when there is one and no tuple is expected, else a tuple.
@@ -174,7 +174,7 @@ impl MetadataKind {
 pub struct Relation {
     /// The relation.
     pub kind: RelationKind,
-    /// Where it stands.
+    /// Position in the text.
     pub span: Span,
 }
 
@@ -330,7 +330,7 @@ pub enum Order {
 pub struct PruneView {
     /// The view.
     pub view: QualifiedName,
-    /// Which rows; empty for all.
+    /// Restrictions of the rows; empty for all.
     pub relations: Vec<Relation>,
     /// `USING TIMEOUT`: a duration literal or a bind marker.
     pub timeout: Option<Term>,

@@ -205,7 +205,7 @@ impl<'t> Parser<'t> {
         Err(self.mismatched(kind.name()))
     }
 
-    /// Where the cursor is, for [`Parser::go_back`].
+    /// Returns the position of the cursor, for [`Parser::go_back`].
     fn place(&self) -> Place {
         Place { at: self.at, bind_markers: self.bind_markers.len(), operators: self.operators }
     }

@@ -416,7 +416,7 @@ fn scripts_are_cut_between_statements() {
     assert_eq!(split_statements("a é; b 'c"), ["a é", "b 'c"]);
 }
 
-/// The same bytes on every run (xorshift).
+/// Generator of the same bytes on every run (xorshift).
 struct Rng(u64);
 
 impl Rng {

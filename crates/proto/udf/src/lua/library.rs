@@ -16,7 +16,7 @@ use super::meter::Meter;
 use super::number::Big;
 use super::{order, strings, text_of};
 
-/// Functions of the base library that are as Lua has them.
+/// Functions of the base library that are Lua's own.
 const BASE: [&str; 12] = [
     "_VERSION",
     "assert",

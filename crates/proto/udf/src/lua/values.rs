@@ -12,7 +12,7 @@ use types::{CqlType, Decimal, Duration, TypeError, inet, timeuuid};
 use super::meter::Meter;
 use super::number;
 
-/// Why values of a type cannot be given to Lua or taken from it.
+/// Returns the reason why values of a type cannot be passed to Lua or taken from it.
 pub(super) fn refusal(ty: &CqlType) -> Option<String> {
     match ty {
         CqlType::Empty | CqlType::Custom(_) => {

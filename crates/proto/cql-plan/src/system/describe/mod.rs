@@ -53,7 +53,7 @@ pub struct DescribeContext<'a> {
     pub range_owners: &'a dyn Fn(&str) -> RangeOwners,
     /// Rows per page; `None` and 0 = all in one.
     pub page_size: Option<u32>,
-    /// Where the page before ended.
+    /// End of the previous page.
     pub paging_state: Option<&'a [u8]>,
 }
 
