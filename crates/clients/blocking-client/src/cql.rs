@@ -122,7 +122,7 @@ impl<T: Transport> CqlConnection<T> {
         Ok(())
     }
 
-    /// Sends a request, waits for its answer, and returns what `convert` makes of it.
+    /// Sends a request, waits for its answer, and returns the result of `convert`.
     ///
     /// # Errors
     /// See [`CqlError`].
@@ -148,8 +148,8 @@ impl<T: Transport> CqlConnection<T> {
         }
     }
 
-    /// Sends a message whose body the caller encoded, and returns what `convert` makes of the frame
-    /// that answers it.
+    /// Sends a message whose body the caller encoded, and returns the result of `convert` for the
+    /// frame that answers it.
     ///
     /// # Errors
     /// See [`CqlError`].

@@ -26,7 +26,7 @@ pub enum HttpFault {
 /// Status and body of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpAnswer {
-    /// Status, 200 and its like when all is well.
+    /// Status, for example 200.
     pub status: u16,
     /// Body.
     pub body: Vec<u8>,

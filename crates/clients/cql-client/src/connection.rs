@@ -52,10 +52,10 @@ impl Default for ConnectOptions {
 /// and it is unknown if the request was executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The connection was not made in time.
+    /// The connection attempt timed out.
     #[error("no connection within {0:?}")]
     ConnectTimeout(Duration),
-    /// The answer did not come in time; it may still come.
+    /// The answer did not arrive in time; it may still arrive.
     #[error("no answer within {0:?}")]
     AnswerTimeout(Duration),
     /// The connection was not made, or broke.
@@ -221,7 +221,8 @@ impl Connection {
         Ok(written?)
     }
 
-    /// The next answer of any stream; events on the way are kept for [`Connection::next_event`].
+    /// The next answer of any stream; events that arrive before it are stored for
+    /// [`Connection::next_event`].
     ///
     /// # Errors
     /// The outer error is the connection's, the inner one the server's.

@@ -21,7 +21,7 @@ const KEEP_BYTES_MAX: usize = 1 << 20;
 pub struct Machine {
     negotiated: Negotiated,
     decoder: FrameDecoder,
-    /// Received bytes; those before `used` are done with.
+    /// Received bytes; those before `used` are consumed.
     input: Vec<u8>,
     used: usize,
     /// Frames to be sent, as they are before segments.

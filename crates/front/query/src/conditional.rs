@@ -114,7 +114,8 @@ struct Levels {
     scope: paxos::Scope,
 }
 
-/// The request for the node that carries out the serial operations of its partition; `None` when that is this one.
+/// Builds the request for the node that executes the serial operations of its partition; `None`
+/// when that is this one.
 fn outbound<S: ResultSink>(
     request: &Modification<'_>,
     bound: &BoundCas,
@@ -177,7 +178,7 @@ enum Answer {
     There(Vec<u8>),
 }
 
-/// A conditional write on its way.
+/// A running conditional write.
 struct Conditional<S> {
     executor: Rc<Executor>,
     sink: S,

@@ -252,7 +252,7 @@ impl Executor {
         }
     }
 
-    /// Runs something to its end whatever becomes of the request that asked for it.
+    /// Runs work to its end, even if the request that asked for it is cancelled.
     ///
     /// # Errors
     /// As `work`; `Overloaded` when the node stops.

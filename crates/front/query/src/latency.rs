@@ -73,7 +73,7 @@ impl Touched {
     }
 }
 
-/// A request on its way.
+/// A running request.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Kind of the request.
@@ -191,7 +191,7 @@ impl Latencies {
         self.running.set(Some(kind));
     }
 
-    /// Says a table that the request that is being begun is of.
+    /// Notes a table of the request that is starting.
     #[inline]
     pub(crate) fn note_table(&self, id: TableId) {
         let (last, mut number) = self.last.get();

@@ -26,7 +26,7 @@ use cql_wire::Consistency;
 use stdx::{Instant, TimestampMicros, Token, WallMicros};
 use wire::{Message, Statement, Value};
 
-/// A statement on its way to another node.
+/// A statement to be forwarded to another node.
 pub(crate) struct Outbound {
     route: SerialRoute,
     token: Token,

@@ -170,7 +170,7 @@ pub(crate) fn compile(executor: &Rc<Executor>, source: &Source) -> Result<Compil
     Ok(Compiled::new(&parse(&source.text)?, &snapshot, keyspace, limits, now)?)
 }
 
-/// The keyspace of a request must exist, whatever it is needed for.
+/// Checks that the keyspace of a request exists, whatever it is needed for.
 pub(crate) fn check_keyspace(executor: &Executor, keyspace: Option<&str>) -> Result<()> {
     match keyspace {
         Some(name) if executor.snapshot().schema.keyspace(name).is_none() => {

@@ -200,7 +200,7 @@ impl Compiled {
         }
     }
 
-    /// Says where it comes from; does nothing once it is shared.
+    /// Sets its source; does nothing once it is shared.
     pub(crate) fn set_source(&mut self, source: Source) {
         let header = match self {
             Compiled::Select(statement) => Rc::get_mut(statement).map(|s| &mut s.header),

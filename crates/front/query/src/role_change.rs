@@ -53,8 +53,8 @@ pub(crate) fn run<S: ResultSink>(
     })
 }
 
-/// In a task of its own: a client that goes away must not stop the metadata log in the middle of a
-/// write.
+/// Runs in its own task: a client that disconnects must not stop the metadata log in the middle of
+/// a write.
 async fn execute(
     executor: &Rc<Executor>,
     plan: AuthPlan,

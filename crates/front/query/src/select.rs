@@ -138,8 +138,8 @@ fn warned(plan: &SelectPlan, failure: Failure) -> Failure {
     }
 }
 
-/// A serial read for the node that carries out the serial operations of its partition; `None` when
-/// that is this one.
+/// Builds a serial read for the node that executes the serial operations of its partition; `None`
+/// when that is this one.
 fn outbound<S: ResultSink>(
     request: &ReadRequest<'_>,
     bound: &BoundSelect,
@@ -196,7 +196,7 @@ fn serial_scope(
     Ok(Some(scope))
 }
 
-/// One read on its way.
+/// One running read.
 struct Read<S> {
     executor: Rc<Executor>,
     sink: S,

@@ -9,7 +9,7 @@ use stdx::Uuid;
 /// One request, as far as its execution and its answer need it.
 #[derive(Clone, Default)]
 pub struct Ticket {
-    /// Number of the connection, so that writes of different ones are begun in turn; 0: of none.
+    /// Number of the connection, so that writes of different ones start in turn; 0: no connection.
     pub connection: u64,
     /// Its trace, if it has one.
     pub trace: Option<Rc<Trace>>,

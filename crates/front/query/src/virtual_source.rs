@@ -9,7 +9,7 @@ pub use cql_plan::virtual_row::VirtualRow;
 /// A future of virtual rows.
 pub type VirtualRows<'a> = Pin<Box<dyn Future<Output = Vec<VirtualRow>> + 'a>>;
 
-/// Computes rows of virtual tables: settings, caches, tasks and whatever else the node knows.
+/// Computes rows of virtual tables: settings, caches, tasks and other state of the node.
 pub trait VirtualSource {
     /// All rows of a virtual table of this node, in any order; none for tables it does not know.
     fn rows<'a>(&'a self, table: &'a Table) -> VirtualRows<'a>;

@@ -37,7 +37,7 @@ fn rows_or_none<E: std::fmt::Display>(
     })
 }
 
-/// All rows of a table of `system_auth`, made of this shard's snapshot.
+/// All rows of a table of `system_auth`, computed from this shard's snapshot.
 pub(crate) fn auth_rows(executor: &Executor, table: &Table) -> Vec<VirtualRow> {
     match cql_plan::auth::rows(&executor.snapshot().auth, table) {
         Ok(rows) => rows,
@@ -176,7 +176,7 @@ fn contains(order: &KeyOrder, range: &KeyRange, token: Token, key: &[u8]) -> boo
     is_behind(order, &range.start, token, key) && !is_behind(order, &range.end, token, key)
 }
 
-/// Tokens come from `token()` in a statement, keys from the place where a page ended.
+/// Tokens are those of `token()` in a statement, keys those of the position where a page ended.
 fn is_behind(order: &KeyOrder, bound: &RingBound, token: Token, key: &[u8]) -> bool {
     match bound {
         RingBound::Token { token: t, after: true } => token > *t,

@@ -144,8 +144,8 @@ pub(crate) fn major(
     make(options, tombstones, files, state, Reason::Major)
 }
 
-/// Merges files that lie across the fragments of others and have little in them, such as those that
-/// were just flushed, and cuts them where these end. `None` when that would help nothing.
+/// Plans to merge files that lie across the fragments of others and have little in them, such as
+/// those that were just flushed, and to cut them where these end. `None` when that would not help.
 pub(crate) fn align(
     options: &IncrementalOptions,
     tombstones: &TombstoneOptions,

@@ -80,7 +80,7 @@ pub struct SstableInfo {
     pub last_token: Token,
     /// Milliseconds at which it was repaired; 0 when it was not.
     pub repaired_at: i64,
-    /// The incremental repair that it takes part in; it is compacted with no other file then.
+    /// The incremental repair that it takes part in; it is then compacted with no other file.
     pub pending_repair: Option<Uuid>,
     /// The run that it is a fragment of; a file without one is a run of its own.
     pub run: Option<Uuid>,
@@ -362,7 +362,8 @@ pub(crate) fn check_plan(plan: &Plan, state: &TableState<'_>) {
 pub const PREVIEW_MAX: usize = 1000;
 
 /// All compactions that are due now, in the order in which they would begin: each is planned as if
-/// those before it were under way. At most [`PREVIEW_MAX`]. What their outputs lead to is not in it.
+/// those before it were running. At most [`PREVIEW_MAX`]. Compactions that their outputs cause are
+/// not included.
 pub fn preview(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan> {
     let mut candidates = state.candidates.to_vec();
     let mut others = state.others.to_vec();
@@ -383,7 +384,7 @@ pub fn preview(options: &CompactionOptions, state: &TableState<'_>) -> Vec<Plan>
     plans
 }
 
-/// Repaired files, and those that no repair has covered; none of a repair under way.
+/// Repaired files, and those that no repair has covered; none of a running repair.
 fn sides(files: &[SstableInfo]) -> (Vec<SstableInfo>, Vec<SstableInfo>) {
     files.iter().filter(|f| !f.is_pending()).cloned().partition(SstableInfo::is_repaired)
 }

@@ -219,8 +219,9 @@ fn ticks_per_second(options: &BTreeMap<String, String>) -> i64 {
     }
 }
 
-/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`, and `min_threshold`
-/// of them become one, up to `max_window_size_seconds`: the longest that come out of that.
+/// As [`leveled`]. Windows of date-tiered compaction begin with `base_time_seconds`.
+/// `min_threshold` of them are merged into one, up to `max_window_size_seconds`. The result has the
+/// longest of these windows.
 fn date_tiered(options: &BTreeMap<String, String>, min_threshold: u32) -> TimeWindowOptions {
     let seconds = |name: &str, default: i64| {
         let value = options.get(name).and_then(|v| number::long(v));

@@ -11,8 +11,8 @@ use stdx::{Generation, Token};
 
 use crate::{Cut, Plan, SstableInfo};
 
-/// The parts of a plan, ascending by token; the plan itself when it must not be taken apart. `files` are
-/// those that it was made from.
+/// The parts of a plan, ascending by token; the plan itself when it must not be split. `files` are
+/// those that it was planned from.
 pub fn parts(plan: &Plan, files: &[SstableInfo]) -> Vec<Plan> {
     let mut inputs: Vec<&SstableInfo> =
         files.iter().filter(|f| plan.inputs.contains(&f.generation)).collect();

@@ -8,7 +8,7 @@
 /// Compaction debt of one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Debt {
-    /// Bytes of the inputs of compactions that are due or under way and not yet read.
+    /// Unread bytes of the inputs of compactions that are due or running.
     pub due_bytes: u64,
     /// Bytes that memtables may hold.
     pub memtable_bytes: u64,

@@ -124,7 +124,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// The windows that a rule makes of a column.
+    /// The windows of a rule for a column.
     ///
     /// # Errors
     /// A unit of time for a number, or the reverse.

@@ -61,7 +61,7 @@ pub struct Masker {
     /// Or why a user's function cannot be called.
     function: Result<NativeFunction, PlanError>,
     fixed: Vec<Option<Vec<u8>>>,
-    /// Why it cannot be computed with its fixed arguments, whatever the value is.
+    /// Error of its fixed arguments, whatever the value is.
     wrong: Option<PlanError>,
 }
 
@@ -137,10 +137,10 @@ pub fn can_mask(function: &str) -> bool {
     is_masking(function)
 }
 
-/// Checks a mask that was not made by a statement.
+/// Checks a mask that no statement built.
 ///
 /// # Errors
-/// There is no such function, or it does not take the column and the arguments.
+/// The function does not exist, or it does not accept the column and the arguments.
 pub fn check_mask(column: &Column, mask: &ColumnMask) -> Result<(), PlanError> {
     Masker::native(column, mask)?.check()
 }

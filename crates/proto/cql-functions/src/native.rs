@@ -50,7 +50,7 @@ pub struct NativeFunction {
     pub returns: CqlType,
     /// Gives the same for the same arguments.
     pub pure: bool,
-    /// Its signature was made from the types of the arguments.
+    /// Its signature was built from the types of the arguments.
     pub from_factory: bool,
     /// Keyspace and definition of a user's function or aggregate.
     pub(crate) keyspace: Option<Arc<str>>,

@@ -19,7 +19,7 @@ pub(crate) struct LexError {
 /// The tokens without white space and comments. The last one is [`Tok::Eof`], or
 /// [`Tok::LexFailure`] when there is an error.
 pub(crate) fn lex(text: &str) -> (Vec<Token>, Option<LexError>) {
-    // One token per 3 bytes is what lists of short names have; more only grows the list.
+    // Lists of short names have one token per 3 bytes; with more tokens the list grows.
     let mut tokens = Vec::with_capacity(text.len() / 3 + 4);
     let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
     loop {

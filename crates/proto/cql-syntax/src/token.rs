@@ -190,8 +190,9 @@ const fn slots() -> [Slot; SLOTS] {
     slots
 }
 
-/// A word of letters, digits and `_` with at most 16 bytes as one number, whatever its case: the bit
-/// between upper and lower case is set in digits anyway, and makes no other word of any.
+/// Packs a word of letters, digits and `_` with at most 16 bytes into one number, ignoring case.
+/// The bit between upper and lower case is set in digits anyway, so no two words become equal by
+/// it.
 #[expect(clippy::indexing_slicing, reason = "below the length")]
 const fn packed(word: &[u8]) -> u128 {
     let mut packed = 0;

@@ -145,9 +145,9 @@ impl FrameDecoder {
             || matches!(self.large_state, Large::Collecting(..) | Large::Discarding(..))
     }
 
-    /// Skips the rest of the frame that is incomplete and reports `NoMemory` on its stream when its end was reached.
-    /// `input` is what `next` left when it returned `None`. False: it does not show yet which frame this is, or
-    /// the frame is skipped already.
+    /// Skips the rest of the incomplete frame and reports `NoMemory` on its stream when its end was
+    /// reached. `input` is the rest that `next` left when it returned `None`. Returns false if the
+    /// frame is not identified yet, or is skipped already.
     pub fn refuse_partial(&mut self, input: &[u8]) -> bool {
         if self.segmented {
             let Large::Collecting(length, header) = self.large_state else { return false };

@@ -209,11 +209,11 @@ impl<'o> ResponseFrame<'o> {
         Some(frame)
     }
 
-    /// Inserts warnings that were not known when the frame was begun, without any. Left out before v4, which has no
-    /// place for them.
+    /// Inserts warnings into a frame that was begun without any. Left out before v4, which cannot
+    /// carry them.
     ///
     /// # Errors
-    /// `TooLong` for a warning that does not fit; the frame is as it was.
+    /// `TooLong` for a warning that does not fit; the frame is unchanged.
     pub fn warn(&mut self, warnings: &[&str]) -> Result<()> {
         let Some([first, bits]) = self.out.get_mut(self.start..).and_then(<[u8]>::first_chunk_mut)
         else {

@@ -221,7 +221,7 @@ impl ValueList {
     }
 }
 
-/// Everything that comes with a statement beside its text or id.
+/// All parameters of a statement beside its text or id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryParameters<'a> {
     /// Consistency level.

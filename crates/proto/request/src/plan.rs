@@ -25,8 +25,8 @@ pub struct ReplicaInfo {
     pub is_self: bool,
     /// The failure detector holds it for alive.
     pub alive: bool,
-    /// It will own the token and does not yet, or hands it over: written to in addition, read only
-    /// together with natural ones that move ([`ReadPlan`]).
+    /// It will own the token, or hands it over. It gets every write in addition, and is read only
+    /// together with natural replicas that move ([`ReadPlan`]).
     pub pending: bool,
     /// It owns the token only before the movements in progress, or only after them. Every pending
     /// one moves.

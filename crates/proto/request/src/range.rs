@@ -29,7 +29,7 @@ pub struct TokenRange {
     pub upto: Token,
 }
 
-/// A stretch of the ring that has one set of replicas.
+/// A sub-range of the ring with one set of replicas.
 #[derive(Clone, Debug)]
 pub struct SubRange {
     /// Its tokens.
@@ -51,8 +51,8 @@ pub struct RangeConfig {
     pub ranges_at_first: u32,
     /// Most sub-ranges at a time, 1 to [`RANGES_IN_FLIGHT_MAX`]. The driver may hold as many pages.
     pub in_flight_max: u16,
-    /// Each page of a sub-range has a deadline of its own, so long after it is asked for, in the place of the one
-    /// of `read`: a scan that gets on may take as long as it takes.
+    /// Deadline of each page of a sub-range, counted from its request. It replaces the deadline of
+    /// `read`: a scan that makes progress may take any time.
     pub page_timeout: Option<Duration>,
 }
 
@@ -136,8 +136,8 @@ enum Phase {
 }
 
 /// One coordinator-side page of a scan. The sub-ranges come from an iterator of the driver's, in
-/// ring order, adjacent ones touching; it is given to each step, so that no list of the ring's
-/// ranges is ever made.
+/// ring order, adjacent ones touching. Each step gets the iterator, so that no list of the ring's
+/// ranges is ever built.
 #[derive(Debug)]
 pub struct RangeRequest {
     config: RangeConfig,

@@ -159,8 +159,8 @@ pub enum ReadOutput {
         /// The replicas.
         pages: TargetSet,
     },
-    /// Write to that replica what all of `of` miss (its own repair, or those of others when it
-    /// stands in for them); answer `RepairAck` or `RepairFailed`. No hints.
+    /// Write to that replica the data that all of `of` miss (its own repair, or those of others
+    /// when it stands in for them); answer `RepairAck` or `RepairFailed`. No hints.
     Repair {
         /// The replica.
         to: Target,
@@ -283,7 +283,8 @@ impl ReadRequest {
         self.plan.block_for() > 1
     }
 
-    /// It is answered; the driver may forget it (repairs under way need no one to wait for them).
+    /// Returns true if it is answered; the driver may drop it (running repairs need no one to wait
+    /// for them).
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Done
     }

@@ -136,7 +136,7 @@ pub enum ReplicaError {
 
 impl ReplicaError {
     /// The code in the reason map of the native protocol v5 (`RequestFailureReason`). Shedding has
-    /// none of its own: Cassandra's replicas are silent then.
+    /// no code there: Cassandra's replicas do not answer then.
     pub fn code(self) -> u16 {
         match self {
             ReplicaError::Unknown

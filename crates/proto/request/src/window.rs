@@ -17,7 +17,7 @@ use stdx::Instant;
 /// Bounds and times of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowSettings {
-    /// Mutations under way that are always allowed.
+    /// Mutations in flight that are always allowed.
     pub count_min: u32,
     /// Most mutations in flight. Below the limits of the messaging and the replica.
     pub count_max: u32,
@@ -70,7 +70,8 @@ pub struct ReplicaWindow {
     limit: u32,
     count: u32,
     bytes: usize,
-    /// The last answer, or when the first mutation was sent while nothing was under way.
+    /// The last answer, or the instant at which the first mutation was sent while nothing was in
+    /// flight.
     progress: Instant,
     stalled: bool,
     next_probe: Instant,
@@ -98,12 +99,12 @@ impl ReplicaWindow {
         }
     }
 
-    /// Mutations under way.
+    /// Mutations in flight.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Mutations that may be under way now.
+    /// Mutations that may be in flight now.
     pub fn limit(&self) -> u32 {
         self.limit
     }

@@ -133,8 +133,8 @@ impl WriteRequest {
             || (self.plan.takes_hints() && !self.hints_stored.is_empty())
     }
 
-    /// Every replica that the write was begun for has it, or a stored hint. Dead ones for which no
-    /// hint may be kept are not among them.
+    /// Returns true if every replica of the write has it, or a stored hint. Dead ones for which no
+    /// hint may be stored do not count.
     pub fn is_everywhere(&self) -> bool {
         let wanted = self.sent.union(self.hinted);
         wanted.minus(self.acked).minus(self.hints_stored).is_empty()

@@ -44,7 +44,7 @@ pub struct Binding {
 pub struct StorageGroup {
     /// Shard for whose slice it was written; `None` when it may span slices.
     pub shard: Option<u16>,
-    /// Shard count then.
+    /// Shard count at that time.
     pub shard_count: u16,
     /// Token of the first partition.
     pub first: Token,

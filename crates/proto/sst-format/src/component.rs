@@ -190,7 +190,7 @@ impl Descriptor {
         Some((descriptor, Component::from_file_name(component)?))
     }
 
-    /// As [`Descriptor::parse`], with whatever follows the format's name as component.
+    /// As [`Descriptor::parse`], with the rest after the format's name as component.
     pub fn parse_any(file_name: &str) -> Option<(Descriptor, &str)> {
         let (version, rest) = file_name.split_once('-')?;
         let version = Version::from_letters(version)?;

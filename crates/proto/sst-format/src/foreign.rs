@@ -225,7 +225,8 @@ mod tests {
                 }
             }
         }
-        // With fewer columns or more it is another table, whatever the types of the first ones are.
+        // With fewer columns or more it is another table, even if the types of the first ones
+        // match.
         for clustering_types in [vec![], vec![(Text, true), (Text, true)]] {
             let file = SerializationHeader { clustering_types, ..header(Int, (Text, true), Text) };
             let error = file.check_types(&table(Text)).unwrap_err().to_string();

@@ -9,7 +9,7 @@ use crate::{Result, Version};
 pub struct EstimatedHistogram {
     /// Upper bounds (inclusive) of all buckets but the last.
     pub offsets: Vec<u64>,
-    /// One count more than offsets; the last is what lies beyond.
+    /// One count more than offsets; the last is that of values beyond.
     pub buckets: Vec<u64>,
 }
 

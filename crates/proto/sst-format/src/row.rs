@@ -25,7 +25,7 @@ pub(crate) const HAS_ALL_COLUMNS: u8 = 0x20;
 pub(crate) const HAS_COMPLEX_DELETION: u8 = 0x40;
 pub(crate) const EXTENSION_FLAG: u8 = 0x80;
 pub(crate) const IS_STATIC: u8 = 0x01;
-/// Deletions made by old materialized views; read as ordinary row deletions.
+/// Deletions by old materialized views; read as ordinary row deletions.
 const HAS_SHADOWABLE_DELETION: u8 = 0x02;
 
 pub(crate) const CELL_IS_DELETED: u8 = 0x01;

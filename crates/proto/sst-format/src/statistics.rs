@@ -92,7 +92,7 @@ pub struct StatsMetadata {
     pub partition_sizes: EstimatedHistogram,
     /// Cells of partitions.
     pub cells_per_partition: EstimatedHistogram,
-    /// Commit-log stretches whose mutations are in this file.
+    /// Commit-log ranges whose mutations are in this file.
     pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Smallest timestamp in the file.
     pub min_timestamp: TimestampMicros,
@@ -124,7 +124,7 @@ pub struct StatsMetadata {
     pub total_columns_set: i64,
     /// Rows, static ones included.
     pub total_rows: i64,
-    /// Session of an incremental repair under way.
+    /// Session of a running incremental repair.
     pub pending_repair: Option<Uuid>,
     /// Transient replica.
     pub is_transient: bool,

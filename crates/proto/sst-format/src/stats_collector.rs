@@ -69,7 +69,7 @@ impl Default for StatsCollector {
 /// Facts about a file that do not follow from its rows.
 #[derive(Clone, Debug)]
 pub struct FileFacts {
-    /// Commit-log stretches in the file.
+    /// Commit-log ranges in the file.
     pub commit_log: Vec<(CommitLogPosition, CommitLogPosition)>,
     /// Node that wrote it.
     pub originating_host: Option<stdx::Uuid>,
@@ -254,7 +254,7 @@ impl StatsCollector {
         self.cells_per_partition.add_to(of_cells, 1);
     }
 
-    /// Deletions of the partition that has begun: of it, of rows, columns and cells, ends of ranges.
+    /// Deletions of the current partition: of it, of rows, columns and cells, ends of ranges.
     pub fn tombstones_in_partition(&self) -> u64 {
         self.tombstones_in_partition
     }

@@ -282,10 +282,10 @@ impl Path {
         Ok(())
     }
 
-    /// The first place with a payload.
+    /// The first position with a payload.
     ///
     /// # Errors
-    /// `Need`, `Damaged`: the path is unusable then.
+    /// `Need`, `Damaged`: the path is then unusable.
     pub fn first<P: Pages + ?Sized>(pages: &P, root: u64) -> Result<Path, Stop> {
         let mut path = Path::at(root);
         path.go_first(pages)?;

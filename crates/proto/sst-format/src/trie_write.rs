@@ -75,7 +75,7 @@ pub fn shared(a: &[u8], b: &[u8]) -> usize {
     count.saturating_add(a.iter().zip(b).take_while(|(a, b)| a == b).count())
 }
 
-/// A node that a later key may still change, on the way to the last key.
+/// A node that a later key may still change, on the path to the last key.
 #[derive(Debug)]
 struct Open {
     /// Byte of the transition to the next node of the path.
@@ -589,7 +589,7 @@ mod tests {
         }
     }
 
-    /// The same trie, made of nodes that own their children.
+    /// The same trie, built of nodes that own their children.
     #[derive(Default)]
     struct Branch {
         children: Vec<(u8, Branch)>,

@@ -11,7 +11,7 @@ pub enum Version {
     Ma,
     /// 3.0.7, 3.7: lower bound of the commit log.
     Mb,
-    /// 3.0.8, 3.9: stretches of the commit log. Scylla too.
+    /// 3.0.8, 3.9: ranges of the commit log. Scylla too.
     Mc,
     /// 3.0.18, 3.11.4: right smallest and largest clustering. Scylla too.
     Md,

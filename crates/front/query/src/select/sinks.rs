@@ -113,7 +113,7 @@ impl RowSink for Sink<'_, '_> {
     }
 }
 
-/// Lets the planner's executor take what shards have made of their rows.
+/// Passes the results of folds on shards to the planner's executor.
 pub(super) struct FoldedSink<'e, 'p> {
     pub(super) exec: &'e mut SelectExec<'p>,
     pub(super) patience: Option<&'e ReadDeadline>,

@@ -19,7 +19,7 @@ use rt::sync::Permit;
 use std::rc::Rc;
 use store::{ReadStats, RowSink};
 
-/// A page that is made in a way that may turn out to be closed. Dropped, nothing has happened to the page before.
+/// A page that is built by a strategy that may fail. If it is dropped, the page is unchanged.
 struct Attempt {
     body: Vec<u8>,
 }

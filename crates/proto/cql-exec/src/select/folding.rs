@@ -23,7 +23,7 @@ use super::{Dropped, Flow, Group, Places, SelectExec};
 /// State of a shard at the end of its page: for the next page or, in the end, for the coordinator.
 pub(crate) struct Kept {
     pub(super) group: Group,
-    /// A partition was begun and not ended.
+    /// True inside a partition that has begun and not ended.
     pub(crate) is_inside: bool,
     pub(crate) key: SmallVec<[u8; 64]>,
     pub(crate) in_partition: u32,
@@ -147,7 +147,7 @@ struct Page<'a> {
     exec: SelectExec<'a>,
     /// The first rows may be the rest of the partition that the previous page ended in.
     goes_on: bool,
-    /// A partition was begun and not ended.
+    /// True inside a partition that has begun and not ended.
     is_inside: bool,
     /// Bytes of the results that were taken.
     taken: usize,
@@ -246,7 +246,7 @@ impl Folding for Page<'_> {
 }
 
 impl SelectExec<'_> {
-    /// Results of a partition come from the shard that has it.
+    /// Announces a partition; its results come from the shard that owns it.
     pub fn partition_of_shard(&mut self, key: &[u8]) -> Flow {
         self.key.clear();
         self.key.extend_from_slice(key);

@@ -43,7 +43,8 @@ fn check_name(what: &str, name: &str) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Types of signatures are not frozen as a whole, as they are what values are on the wire.
+/// Checks that types of a signature are not frozen as a whole, for they are the types of values on
+/// the wire.
 fn check_not_frozen(what: &str, types: &[RawType]) -> Result<(), PlanError> {
     let frozen = |ty: &&RawType| match ty {
         RawType::Frozen(inner) => !matches!(**inner, RawType::Tuple(_)),

@@ -27,8 +27,8 @@ struct ComplexCells<'v> {
     pass: (usize, DeletionTime),
 }
 
-/// Appends one column of many cells to a row; nothing when no operation touches it. `lists` are
-/// what reading before the write found.
+/// Appends one column of many cells to a row; nothing when no operation touches it. `lists` has the
+/// cells that were read before the write.
 pub(super) fn write_complex(
     row: &mut RowBuilder<'_>,
     column: &ColumnOperations,

@@ -119,7 +119,7 @@ impl Expr {
         })
     }
 
-    /// The expressions this one is made of.
+    /// Returns the direct parts of the expression.
     fn parts(&self) -> Vec<&Expr> {
         match self {
             Expr::Call(_, items)

@@ -450,7 +450,7 @@ fn aggregate_rows(
     Ok(rows)
 }
 
-/// Lists of types have an order of their own.
+/// Sorts rows by clustering; lists of types have their own order.
 fn in_clustering_order(table: &Table, rows: &mut [VirtualRow]) {
     let order = data::ClusteringComparator::for_table(table);
     rows.sort_by(|a, b| order.compare(&a.clustering, &b.clustering));

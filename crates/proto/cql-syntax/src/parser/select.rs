@@ -441,7 +441,7 @@ impl Parser<'_> {
             Err(error) if is_kept || !self.is_given_up_for(&error) => return Err(error),
             Ok(_) | Err(_) => {}
         }
-        // Cassandra's parser takes the parentheses for a tuple then.
+        // Cassandra's parser then treats the parentheses as a tuple.
         self.go_back(&begins_at);
         let items = self.paren_list(Self::selector)?;
         Ok(Selector::Tuple(items, self.span_from(start)))

@@ -472,7 +472,7 @@ fn a_field_that_does_not_fit_is_told_where_cassandra_tells_it() {
     }
 }
 
-/// INV-parser-2: whatever stands in a selection, each token is taken a bounded number of times, so that twice the
+/// INV-parser-2: in any selection each token is taken a bounded number of times, so that twice the
 /// text takes twice the steps.
 #[test]
 fn each_token_is_taken_a_bounded_number_of_times() {

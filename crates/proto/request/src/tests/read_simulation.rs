@@ -302,7 +302,7 @@ impl Sim {
     }
 }
 
-/// One run: replicas that have diverged, more writes on the way, lost and refused messages.
+/// One run: replicas that have diverged, further writes in flight, lost and refused messages.
 #[derive(Clone, Debug)]
 struct Case {
     writes: Vec<(Vec<u8>, u32)>,

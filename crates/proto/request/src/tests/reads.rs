@@ -435,7 +435,7 @@ fn who_goes_answers_together_with_who_comes() {
     assert_eq!(run.reconciled(3, &[], &[3]), [repair(3, &[3]), wake(END)]);
     assert_eq!(run.repair_ack(3), rows(RowsFrom::Merged, 3));
 
-    // One that stays fails on the way: the two that move stand in for it.
+    // One that stays fails during the read: the two that move stand in for it.
     let mut run = Run::started(Consistency::Quorum, &taking_over(), config(Threshold::Never));
     assert_eq!(run.fail(1, ReplicaError::Overloaded), [digest(2), digest(3)]);
 

@@ -433,7 +433,7 @@ fn describe_row(row: RowRef<'_>) -> String {
     text
 }
 
-/// Everything in a page as text, whatever its encoding.
+/// The contents of a page as text, independent of its encoding.
 pub(crate) fn describe(page: &[u8], reversed: bool) -> Vec<String> {
     let shape = shape();
     let page = ReplicaPage::parse(page, &shape, reversed).expect("a page");

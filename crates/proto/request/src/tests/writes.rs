@@ -299,7 +299,7 @@ fn the_deadline_answers_and_stores_hints() {
     assert_eq!(run.expire(), [timeout(Consistency::All, 2, 3), hint(2)]);
     assert!(run.request.is_finished());
 
-    // One that comes with the deadline is too late for the client, but needs no hint.
+    // An acknowledgement at the deadline is too late for the client, but saves a hint.
     let mut run = Run::started(Consistency::Two, &THREE());
     run.ack(0);
     run.now = DEADLINE.0;

@@ -148,7 +148,7 @@ fn protected(
 ) -> mlua::Result<MultiValue> {
     meter.spend(PROTECTED)?;
     let results: MultiValue = pcall.call(args)?;
-    // Once the account is empty this fails, whatever was caught.
+    // Once the fuel is used up this fails, even if the function caught the error.
     let caught = results.front().is_none_or(|ok| ok.as_boolean() != Some(true));
     meter.spend(if caught { CAUGHT } else { 0 })?;
     let as_text = |value: Value| match value {
