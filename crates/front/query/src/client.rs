@@ -1,4 +1,4 @@
-//! On whose behalf statements are executed.
+//! Clients that statements are executed for.
 
 use crate::account::AnswerSizes;
 use crate::users::Numbered;

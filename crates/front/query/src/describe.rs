@@ -1,4 +1,4 @@
-//! DESCRIBE: rows that the planner makes of the schema, as a page of a result.
+//! DESCRIBE: rows that the planner computes from the schema, as a page of a result.
 
 use crate::context::{Cx, Step};
 use crate::description::{Described, Description};

@@ -1,4 +1,4 @@
-//! Limits of a node on statements, and which timestamps they allow.
+//! Limits of a node on statements and their timestamps.
 //!
 //! A value with a timestamp of next year cannot be overwritten or deleted until then, so such
 //! timestamps are refused by default. Source of names and texts: Cassandra's `Guardrails`

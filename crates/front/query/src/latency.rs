@@ -1,4 +1,4 @@
-//! How long clients' requests take on this shard: from the turn in which they arrived to their answer.
+//! Latencies of clients' requests on this shard: from the turn in which they arrived to their answer.
 //!
 //! One clock read begins a turn and one ends it, whatever the number of its requests; a request that
 //! waits is measured for itself when it ends.

@@ -1,4 +1,4 @@
-//! Statements as others may see them.
+//! Statements without their passwords, for traces.
 
 use std::borrow::Cow;
 

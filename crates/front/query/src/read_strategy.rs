@@ -1,4 +1,4 @@
-//! How a read gets its rows, chosen when it is planned.
+//! Strategies of reads to get their rows, chosen during planning.
 
 use cql_plan::auth::is_computed;
 use cql_plan::select::SelectPlan;

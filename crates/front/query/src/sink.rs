@@ -1,4 +1,4 @@
-//! Where the results of a statement go: frames of a connection, rows in memory.
+//! Destinations of the results of a statement: frames of a connection, rows in memory.
 //!
 //! Owns: the seam between execution and the fronts. A front implements [`ResultSink`]; execution is generic over
 //! it, so that a row of a prepared read is encoded straight into the front's buffer.

@@ -1,4 +1,4 @@
-//! One request on its way: its trace, and the limits that it is held against.
+//! A running request: its trace, and the limits that it is checked against.
 
 use crate::trace::Trace;
 use coordinator::RequestTrace;

@@ -1,4 +1,4 @@
-//! Where rows of virtual tables come from that need other parts of the node.
+//! Source of rows of virtual tables that need other parts of the node.
 
 use schema::Table;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Long simulated workloads: what each strategy costs in writes, reads and space.
+//! Long simulated workloads: the cost of each strategy in writes, reads and space.
 //!
 //! A table is a set of files, a file the versions of keys that it holds; writes fill files of one size,
 //! which are flushed at even times, and after each flush everything runs that the pickers want. Versions

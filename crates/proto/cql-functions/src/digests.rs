@@ -1,4 +1,4 @@
-//! Digests that Java has and no crate here: MD2 (RFC 1319) and SHA-3 (FIPS 202).
+//! Digests of Java that none of our dependencies has: MD2 (RFC 1319) and SHA-3 (FIPS 202).
 //!
 //! For masks only: nothing is kept safe by them.
 

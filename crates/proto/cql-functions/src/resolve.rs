@@ -1,4 +1,4 @@
-//! Which function a call means, among native ones and users'.
+//! Resolution of calls to functions, native ones and users'.
 //!
 //! Source: `FunctionResolver`.
 

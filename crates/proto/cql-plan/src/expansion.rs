@@ -1,4 +1,4 @@
-//! Bounds of what one statement may be expanded to: a statement of 100 kB can name a hundred million rows.
+//! Bounds of the expansion of one statement: a statement of 100 kB can name a hundred million rows.
 //!
 //! Owns: [`Combinations`], which counts keys and clusterings of IN relations while they are built, and
 //! [`WriteSize`], which measures a statement's writes before they are encoded. Never: builds either.

@@ -1,4 +1,4 @@
-//! Paging state: where the next page of a SELECT begins.
+//! Paging state: start of the next page of a SELECT.
 //!
 //! Bytes (integers big-endian): `version u8 · statement u64 · remaining u32 · rows in partition
 //! u32 · kind u8 · key length u32 · key · clustering · xxh3 u64 of all before`. Kind 0: the

@@ -1,4 +1,4 @@
-//! Which permissions a plan needs, and what its creator gets permissions on.
+//! Permissions that a plan needs, and the resources whose permissions its creator gets.
 //!
 //! Owns: [`requirements`] and those of each kind of plan, [`created`]. Whether a user has them is [`crate::auth::Access`]'s. Source: `authorize` of
 //! Cassandra 5.0's statements.

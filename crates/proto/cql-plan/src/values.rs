@@ -1,4 +1,4 @@
-//! Values of an execution: as they come on the wire, and what binding terms to them gives.
+//! Values of an execution: their wire form, and the results of binding terms to them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! The one error of this crate, and how its text is made.
+//! The one error of this crate, and the formatting of its text.
 
 use crate::lexer::{LexError, lex_all};
 use crate::token::{Tok, Token};

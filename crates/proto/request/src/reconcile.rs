@@ -1,4 +1,4 @@
-//! The pages of several replicas made into one, and what each replica misses of it.
+//! Merge of the pages of several replicas into one, and the data of it that each replica misses.
 //!
 //! Owns: [`reconcile()`]: merge by `data`'s laws up to where all replicas have answered, and the
 //! repair mutations. Never: messages, limits of the reader (a merged page may hold more live rows

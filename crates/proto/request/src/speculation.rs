@@ -1,4 +1,4 @@
-//! `speculative_retry` and `additional_write_policy`: when to ask one more replica.
+//! `speculative_retry` and `additional_write_policy`: the time to ask one more replica.
 //!
 //! Source: Cassandra `SpeculativeRetryPolicy` and its kinds: forms, messages, canonical text.
 

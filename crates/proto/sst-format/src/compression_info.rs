@@ -1,4 +1,4 @@
-//! `CompressionInfo.db`: the compressor, and where each chunk lies in the Data file.
+//! `CompressionInfo.db`: the compressor, and the position of each chunk in the Data file.
 //!
 //! A chunk on disk is its compressed bytes (or the plain ones, when compression would reach
 //! `max_compressed_length`) and their CRC32. Source: `io.compress.CompressionMetadata`.

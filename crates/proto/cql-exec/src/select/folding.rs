@@ -1,4 +1,4 @@
-//! Groups made by the shards that have the rows, put together by the one that asks.
+//! Groups computed by the shards that have the rows, and merged by the coordinator.
 //!
 //! Owns: which selections may be folded, a shard's pages of groups ([`RowFold`]), the merge at the coordinator.
 //! Each shard runs a [`SelectExec`] of its own over its partitions, with the same plan and values. Groups of a

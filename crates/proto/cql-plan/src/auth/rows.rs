@@ -1,4 +1,4 @@
-//! The tables of `system_auth`: rows made of the metadata, as tools for Cassandra read them.
+//! The tables of `system_auth`: rows computed from the metadata, as tools for Cassandra read them.
 
 use cluster::{Auth, Permission};
 use schema::Table;

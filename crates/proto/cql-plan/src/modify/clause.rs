@@ -1,4 +1,4 @@
-//! The WHERE clause of modifications: which partitions and rows.
+//! The WHERE clause of modifications: their partitions and rows.
 //!
 //! Source of rules and texts: `cql3.restrictions.*` for statements that are not SELECT.
 

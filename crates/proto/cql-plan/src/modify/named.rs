@@ -1,4 +1,4 @@
-//! Which row a statement of a conditional write is about.
+//! The row that a statement of a conditional write names.
 //!
 //! Source: `ModificationStatement.makeCasRequest`, `BatchStatement.makeCasRequest`.
 

@@ -1,4 +1,4 @@
-//! A SELECT with its values: what one execution reads, and how far.
+//! A SELECT with its values: the reads and limits of one execution.
 //!
 //! Owns: [`BoundSelect`] and its accessors. The module above builds it from a plan.
 

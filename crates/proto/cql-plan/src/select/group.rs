@@ -1,4 +1,4 @@
-//! GROUP BY: which rows are one group.
+//! GROUP BY: the rows that form one group.
 //!
 //! Owns: the rules of its columns and of its functions (`floor(at, 1h)`). Never: rows.
 //!
