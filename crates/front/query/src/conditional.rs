@@ -211,7 +211,7 @@ impl<S: ResultSink> Conditional<S> {
             Some(Answer::Here(answer, warning)) => self.answer(answer, warning.as_deref(), out),
             Some(Answer::There(frame)) => match sink.forwarded(out, ticket, frame) {
                 true => Ok(()),
-                // A replica answered; the outcome is unknown.
+                // The other node's answer is not a valid frame; the outcome is unknown.
                 false => Err(self.lost()),
             },
             None => Ok(()),

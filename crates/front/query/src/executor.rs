@@ -288,7 +288,7 @@ impl Executor {
             }
             _ => tracing::error!(%id, %error, "{what} failed"),
         }
-        // The store decides if the node can go on.
+        // The failure policy decides if the node continues.
         self.coordinator.store().note_failure(error);
         id
     }

@@ -122,7 +122,7 @@ impl Outbound {
             match sent {
                 Ok(frame) => return Ok(Sent::Answer(frame)),
                 Err(NotForwarded::Elsewhere) if executor.rt.now() < deadline => {}
-                // The deadline has passed here, too; the client gets that error.
+                // The deadline has passed here, too: local execution reports that to the client.
                 Err(NotForwarded::Elsewhere) => break,
                 Err(NotForwarded::Lost)
                     if self.message.kind == Kind::Select && executor.rt.now() < deadline => {}

@@ -306,7 +306,7 @@ pub fn bind_batch_found(
     let mut scratch = options.uuids.take_scratch();
     let stamp = Stamp::Default(options.default_timestamp);
     // A batch of one partition cannot exceed the size of a mutation. A batch of several partitions
-    // is rejected below, once its size is known.
+    // that is too large is rejected below, once its size is known.
     let bytes_max = limits.mutation_bytes_max.max(limits.batch_bytes_fail);
     let result =
         bind_into(statements, &BatchWrite { options, stamp, bytes_max }, lists, &mut scratch, out)
